@@ -85,9 +85,9 @@ async def _keep_telling() -> None:
 
 def progress_line(run: OpenRun[Any]) -> str:
     """Return the state of a run in one line; numbers only."""
-    each = list(run.control.progress.values())
-    done, wanted = sum(one.done for one in each), sum(one.wanted for one in each)
-    spent = sum(one.cost_micro for one in each)
+    counts = list(run.control.progress.values())
+    done, wanted = sum(one.done for one in counts), sum(one.wanted for one in counts)
+    spent = sum(one.cost_micro for one in counts)
     return (
         f"Run {run.run_id}: {done:,} of {wanted:,} done, spent {naira_words(spent)}, "
         f"balance {naira_words(run.control.balance_micro)}"

@@ -204,7 +204,7 @@ def _who_decides(
         return user_name(), None
     accounts = Accounts(settings.home, journal.clock)
     audit = Audit(accounts, journal)
-    if not any(each.has_password for each in accounts.users()):
+    if not any(user.has_password for user in accounts.users()):
         return user_name(), audit
     name, password = _name_and_password(settings, *who)
     if accounts.is_throttled(name):

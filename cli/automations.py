@@ -40,11 +40,15 @@ def install_automations(block: str, summary_block: str, *, json_output: bool) ->
             "prefect server start, or correct PREFECT_API_URL"
         ) from None
     if json_output:
-        document = {"automations": [{"name": each.name, "made": each.made} for each in done]}
+        document = {
+            "automations": [
+                {"name": automation.name, "made": automation.made} for automation in done
+            ]
+        }
         print_json(document)
         return
-    for each in done:
-        typer.echo(f"  {'made' if each.made else 'brought up to date':<20}{each.name}")
+    for automation in done:
+        typer.echo(f"  {'made' if automation.made else 'brought up to date':<20}{automation.name}")
     if not block:
         typer.echo(
             "Nobody is notified yet: make a notification block in the Prefect UI, then\n"

@@ -94,7 +94,7 @@ def _quiet(_text: str) -> None:
 
 def point_at(url: str, api_key: str, folder: Path) -> None:
     """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
-    for name in [each for each in os.environ if each.upper().startswith(_OURS)]:
+    for name in [variable for variable in os.environ if variable.upper().startswith(_OURS)]:
         del os.environ[name]
     from nightscreen.schemas.settings import Settings
 

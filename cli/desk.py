@@ -204,7 +204,7 @@ def _roles(given: list[str]) -> list[Role]:
     from nightscreen.desk.accounts import Role
 
     try:
-        return [Role(each) for word in given for each in word.split(",")]
+        return [Role(name) for word in given for name in word.split(",")]
     except ValueError:
         raise UsageError("--role: choose among " + ", ".join(Role)) from None
 
@@ -312,12 +312,12 @@ def audit_command(
     if json_output:
         print_json({"entries": entries})
         return
-    for each in entries:
-        more = ", ".join(f"{name} {value}" for name, value in each["detail"].items())
-        about = " ".join(filter(None, (each["run_id"], each["customer_id"], more)))
+    for entry in entries:
+        more = ", ".join(f"{name} {value}" for name, value in entry["detail"].items())
+        about = " ".join(filter(None, (entry["run_id"], entry["customer_id"], more)))
         typer.echo(
-            f"{lagos_time(each['at'], seconds=True)}  {each['user'] or '-':<16} "
-            f"{each['action']:<20} {about}".rstrip()
+            f"{lagos_time(entry['at'], seconds=True)}  {entry['user'] or '-':<16} "
+            f"{entry['action']:<20} {about}".rstrip()
         )
     if not entries:
         typer.echo("Nothing is recorded for that.")

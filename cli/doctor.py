@@ -72,16 +72,16 @@ def document_of(found: Diagnosis) -> dict[str, Any]:
     remedy = found.remedy
     return {
         "run": None if found.run is None else _run_document(found.run),
-        "others": [_run_document(each) for each in found.others],
+        "others": [_run_document(other) for other in found.others],
         "findings": [
             {
-                "name": each.name,
-                "standing": each.standing,
-                "says": each.says,
-                "first": None if each.remedy is None else each.remedy.first or None,
-                "command": None if each.remedy is None else each.remedy.command or None,
+                "name": finding.name,
+                "standing": finding.standing,
+                "says": finding.says,
+                "first": None if finding.remedy is None else finding.remedy.first or None,
+                "command": None if finding.remedy is None else finding.remedy.command or None,
             }
-            for each in found.findings
+            for finding in found.findings
         ],
         "first": None if remedy is None else remedy.first or None,
         "command": None if remedy is None else remedy.command or None,
@@ -131,12 +131,14 @@ def _approval_document(approval: Mapping[str, Any] | None) -> dict[str, Any] | N
 def lines_of(found: Diagnosis) -> list[str]:
     """Return a diagnosis as lines: the run, what it needs, what to type."""
     lines = ["No run is known."] if found.run is None else _run_lines(found.run)
-    lines += [_other_line(each) for each in found.others]
-    lines += [_line(each.name, _MARKS[each.standing] + each.says) for each in found.findings]
+    lines += [_other_line(other) for other in found.others]
     lines += [
-        _line("", " ".join(part for part in (each.remedy.first, each.remedy.command) if part))
-        for each in found.findings
-        if each.remedy is not None and each.standing == "warning"
+        _line(finding.name, _MARKS[finding.standing] + finding.says) for finding in found.findings
+    ]
+    lines += [
+        _line("", " ".join(part for part in (finding.remedy.first, finding.remedy.command) if part))
+        for finding in found.findings
+        if finding.remedy is not None and finding.standing == "warning"
     ]
     remedy = found.remedy
     if remedy is not None and remedy.first:
@@ -176,8 +178,8 @@ def _run_lines(run: Mapping[str, Any]) -> list[str]:
         word = "waits for" if run["phase"] else "waited for"
         lines.append(_line(word, f"{run['waiting_for']}, since {_lagos(since)}"))
     lines += [
-        _line(name.replace("_", " "), _check(each, live=bool(run["phase"])))
-        for name, each in run["checks"].items()
+        _line(name.replace("_", " "), _check(counts, live=bool(run["phase"])))
+        for name, counts in run["checks"].items()
     ]
     cap = "" if run["cap_micro"] is None else f" of at most {naira_words(run['cap_micro'])}"
     lines.append(_line("spent", f"{naira_words(run['spent_micro'])}{cap}"))
@@ -197,16 +199,18 @@ def _clock(run: Mapping[str, Any], now: int) -> str:
     return f"{_lagos(run['silent_since'])} ({_ago(now, run['silent_since'])})"
 
 
-def _check(each: Mapping[str, Any], *, live: bool) -> str:
-    parts = [f"{each['answered']:,} answered"]
-    if each["left"] is not None:
-        parts.append(f"{each['left']:,} left")
-    if live and each["cap"]:
-        parts.append(f"cap {each['cap']}, {each['in_flight']} in flight")
-    if each["stopped"]:
-        parts.append(f"stopped: {each['stopped']}")
-    if each["errors"]:
-        kinds = (f"{kind.replace('_', ' ')} {number:,}" for kind, number in each["errors"].items())
+def _check(counts: Mapping[str, Any], *, live: bool) -> str:
+    parts = [f"{counts['answered']:,} answered"]
+    if counts["left"] is not None:
+        parts.append(f"{counts['left']:,} left")
+    if live and counts["cap"]:
+        parts.append(f"cap {counts['cap']}, {counts['in_flight']} in flight")
+    if counts["stopped"]:
+        parts.append(f"stopped: {counts['stopped']}")
+    if counts["errors"]:
+        kinds = (
+            f"{kind.replace('_', ' ')} {number:,}" for kind, number in counts["errors"].items()
+        )
         parts.append("errors: " + ", ".join(kinds))
     return "; ".join(parts)
 

@@ -87,12 +87,12 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
     named = list(dict.fromkeys(line.strip() for line in sys.stdin if line.strip()))
     if not named:
         raise UsageError("standard input names nobody; give one identifier a line")
-    if bvn and any(_BVN.fullmatch(each) is None for each in named):
+    if bvn and any(_BVN.fullmatch(identifier) is None for identifier in named):
         raise UsageError("standard input holds a line that is no BVN of 11 digits; nothing erased")
     done: list[dict[str, Any]] = []
     failed: list[str] = []
-    for number, each in enumerate(named, start=1):
-        customer, of_bvn = ("", each) if bvn else (each, "")
+    for number, identifier in enumerate(named, start=1):
+        customer, of_bvn = ("", identifier) if bvn else (identifier, "")
         try:
             done.append(_erase_one(customer, of_bvn, batch, yes=True))
         except InputError as error:
@@ -100,7 +100,7 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
     if json_output:
         print_json({"erased": done, "failed": failed})
     else:
-        rows = sum(int(each["rows"]) for each in done)
+        rows = sum(int(erased["rows"]) for erased in done)
         typer.echo(f"{len(done):,} of {len(named):,} erased, {rows:,} rows.")
         for line in failed:
             typer.echo(line)
@@ -124,7 +124,7 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
         ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)
-        entries = forget_at_desk(journal, {each for _, each in ids})
+        entries = forget_at_desk(journal, {pseudonym for _, pseudonym in ids})
         write_by_command(journal, "customer erased", rows=done["rows"], answers=done["answers"])
         return {**done, "desk_entries": entries}
 
@@ -224,9 +224,9 @@ def _change_hold(hold: str, release: str, reason: str, *, json_output: bool) -> 
 
 def _would_purge(document: Mapping[str, Any]) -> list[str]:
     lines = [
-        f"{each['run_id']}  {each['kind']:<10} {each['age_days']:>5} days  "
-        f"{', '.join(each['files'])}"
-        for each in document["files"]
+        f"{file['run_id']}  {file['kind']:<10} {file['age_days']:>5} days  "
+        f"{', '.join(file['files'])}"
+        for file in document["files"]
     ]
     return [*(lines or ["No file is older than its period."]), *_journal_lines(document)]
 
@@ -277,18 +277,18 @@ def _print_audit(*, json_output: bool) -> None:
     with opened_journal() as journal:
         lines = [
             {
-                "kind": each.kind,
-                "at": instant_text(each.begun_at),
-                "finished_at": instant_text(each.finished_at),
-                "answers": each.answers,
-                "calls": each.calls,
-                "states": each.states,
-                "sightings": each.sightings,
-                "rows": each.file_rows,
-                "files": each.files,
-                "cost": naira_text(each.cost_micro),
+                "kind": entry.kind,
+                "at": instant_text(entry.begun_at),
+                "finished_at": instant_text(entry.finished_at),
+                "answers": entry.answers,
+                "calls": entry.calls,
+                "states": entry.states,
+                "sightings": entry.sightings,
+                "rows": entry.file_rows,
+                "files": entry.files,
+                "cost": naira_text(entry.cost_micro),
             }
-            for each in Erasures.of(journal).audit()
+            for entry in Erasures.of(journal).audit()
         ]
     if json_output:
         print_json({"erasures": lines})

@@ -50,7 +50,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
                 raise
         else:
             document = explain(journal, customers, Reviews.of(journal), people[0], declared)
-            document["other_batches"] = [each.batch for each in people[1:]]
+            document["other_batches"] = [person.batch for person in people[1:]]
         write_by_command(journal, "customer seen", customer_id=customer_id)
     document["cash_flow"] = cash_flow
     if json_output:
@@ -72,11 +72,11 @@ def _cash_flow_lines(cash_flow: Mapping[str, Any] | None) -> list[str]:
         if value is not None
     ]
     lines += ["", "Rules of data/narrations.toml that took its transactions"]
-    for each in cash_flow["rules"]:
-        words = f" by {', '.join(each['words'])}" if each["words"] else ""
+    for rule in cash_flow["rules"]:
+        words = f" by {', '.join(rule['words'])}" if rule["words"] else ""
         lines.append(
-            f"  {each['direction']:<7} {each['rule'] or 'no rule':<28} {each['transactions']:>5} "
-            f"with {naira(each['naira'])}{words}"
+            f"  {rule['direction']:<7} {rule['rule'] or 'no rule':<28} {rule['transactions']:>5} "
+            f"with {naira(rule['naira'])}{words}"
         )
     return lines
 
@@ -91,29 +91,29 @@ def told(document: Mapping[str, Any]) -> list[str]:
     ]
     lines += _reason_lines(document)
     lines += ["", "Evidence"]
-    lines += [_evidence_line(each) for each in document["evidence"]]
+    lines += [_evidence_line(evidence) for evidence in document["evidence"]]
     lines += ["", f"Lookups, {naira(document['cost'])} in all"]
-    lines += [_lookup_line(each) for each in document["lookups"]]
+    lines += [_lookup_line(lookup) for lookup in document["lookups"]]
     if document["changes"]:
         lines += ["", "Changes reported by this run"]
-        lines += [_change_line(each) for each in document["changes"]]
+        lines += [_change_line(change) for change in document["changes"]]
     if document["reviews"]:
         lines += ["", "Reviews"]
-        lines += [_review_line(each) for each in document["reviews"]]
+        lines += [_review_line(review) for review in document["reviews"]]
     if document["contests"]:
         lines += ["", "Contests"]
-        lines += [f"  {contest_line(each)}" for each in document["contests"]]
+        lines += [f"  {contest_line(contest)}" for contest in document["contests"]]
     if document["notices_told"]:
         lines += ["", "The customer was told"]
         lines += [
-            f"  {lagos_time(each['told_at'])}  {each['reason_code']} by {each['told_how']}"
-            for each in document["notices_told"]
+            f"  {lagos_time(notice['told_at'])}  {notice['reason_code']} by {notice['told_how']}"
+            for notice in document["notices_told"]
         ]
     if document["actions"]:
         lines += ["", "Actions against the customer"]
         lines += [
-            f"  {lagos_time(each['at'])}  {each['by']}: {each['action']}"
-            for each in document["actions"]
+            f"  {lagos_time(action['at'])}  {action['by']}: {action['action']}"
+            for action in document["actions"]
         ]
     if document["other_batches"]:
         lines += ["", f"Also in: {', '.join(document['other_batches'])} (see them with --batch)"]
@@ -140,13 +140,13 @@ def _reason_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _evidence_line(each: Mapping[str, Any]) -> str:
-    if each["checked_at"] is None:
-        return f"  {each['check']:<13} {each['status']}"
-    fields = ", ".join(f"{name} {_shown(value)}" for name, value in each["fields"].items())
+def _evidence_line(evidence: Mapping[str, Any]) -> str:
+    if evidence["checked_at"] is None:
+        return f"  {evidence['check']:<13} {evidence['status']}"
+    fields = ", ".join(f"{name} {_shown(value)}" for name, value in evidence["fields"].items())
     return (
-        f"  {each['check']:<13} {each['status']}, {_age(each['age_days'])}, {each['source']}, "
-        f"lawful basis {each['lawful_basis']}: {fields}"
+        f"  {evidence['check']:<13} {evidence['status']}, {_age(evidence['age_days'])}, "
+        f"{evidence['source']}, lawful basis {evidence['lawful_basis']}: {fields}"
     )
 
 
@@ -160,27 +160,29 @@ def _shown(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
 
 
-def _lookup_line(each: Mapping[str, Any]) -> str:
-    basis = f"lawful basis {each['lawful_basis']}"
-    if each["consent_reference"]:
-        basis += f", consent {each['consent_reference']}"
-    result = each["outcome"] or each["trouble"] or each["state"]
+def _lookup_line(lookup: Mapping[str, Any]) -> str:
+    basis = f"lawful basis {lookup['lawful_basis']}"
+    if lookup["consent_reference"]:
+        basis += f", consent {lookup['consent_reference']}"
+    result = lookup["outcome"] or lookup["trouble"] or lookup["state"]
     return (
-        f"  {lagos_time(each['at'], seconds=True)}  {each['check']:<13} by {each['asked_by']:<6} "
-        f"{each['purpose']:<11} {basis}: {result}, {naira(each['cost'])}"
+        f"  {lagos_time(lookup['at'], seconds=True)}  {lookup['check']:<13} "
+        f"by {lookup['asked_by']:<6} {lookup['purpose']:<11} {basis}: {result}, "
+        f"{naira(lookup['cost'])}"
     )
 
 
-def _change_line(each: Mapping[str, Any]) -> str:
-    what = each["field"] or "customer"
-    return f"  {each['kind']:<12} {what}: {each['old'] or '-'} -> {each['new'] or '-'}"
+def _change_line(change: Mapping[str, Any]) -> str:
+    what = change["field"] or "customer"
+    return f"  {change['kind']:<12} {what}: {change['old'] or '-'} -> {change['new'] or '-'}"
 
 
-def _review_line(each: Mapping[str, Any]) -> str:
-    state = "stands" if each["stands"] else "no longer valid"
+def _review_line(review: Mapping[str, Any]) -> str:
+    state = "valid" if review["stands"] else "no longer valid"
     return (
-        f"  {lagos_time(each['reviewed_at'])}  {each['reviewer']}: {each['decision']} (listed as "
-        f"{each['listed']}), until {lagos_time(each['until'])}, {state}: {each['note'] or '-'}"
+        f"  {lagos_time(review['reviewed_at'])}  {review['reviewer']}: {review['decision']} "
+        f"(listed as {review['listed']}), until {lagos_time(review['until'])}, {state}: "
+        f"{review['note'] or '-'}"
     )
 
 

@@ -80,7 +80,7 @@ def _show(diagnosis: "FileDiagnosis") -> None:
         diagnosis.sheet and f'sheet "{diagnosis.sheet}"',
     ]
     rows = diagnosis.rows
-    console.print(Text(f"{diagnosis.file}: {', '.join(each for each in said if each)}"))
+    console.print(Text(f"{diagnosis.file}: {', '.join(part for part in said if part)}"))
     customers = f" as {rows['customers']:,} customers" if "customers" in rows else ""
     console.print(
         f"{rows['read']:,} rows: {rows['screened']:,} would be screened{customers}, "

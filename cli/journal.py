@@ -72,10 +72,10 @@ def spend(*, json_output: bool) -> None:
     if json_output:
         print_json({"days": days})
         return
-    for each in days:
+    for day_total in days:
         typer.echo(
-            f"{each['day']}  {each['check']:<13} {each['calls']:>9,} calls  "
-            f"{naira(str(each['spent'])):>16}  in doubt {naira(str(each['in_doubt']))}"
+            f"{day_total['day']}  {day_total['check']:<13} {day_total['calls']:>9,} calls  "
+            f"{naira(str(day_total['spent'])):>16}  in doubt {naira(str(day_total['in_doubt']))}"
         )
     if not days:
         typer.echo("Nothing was spent yet.")
@@ -108,7 +108,9 @@ def read_again(*, json_output: bool) -> None:
     manners = load_response_rules(own)
     with opened_journal() as journal:
         found = reread(journal, manners)
-    kept, read = (sum(getattr(each, name) for each in found.values()) for name in ("kept", "read"))
+    kept, read = (
+        sum(getattr(counts, name) for counts in found.values()) for name in ("kept", "read")
+    )
     if json_output:
         document = {
             "kept": kept,
@@ -117,24 +119,24 @@ def read_again(*, json_output: bool) -> None:
             "table": None if own is None else str(own),
             "checks": {
                 check: {
-                    "kept": each.kept,
-                    "read": each.read,
-                    "left": each.kept - each.read,
-                    "left_cost": naira_text(each.left_cost_micro),
-                    "answers": dict(sorted(each.answers.items())),
+                    "kept": counts.kept,
+                    "read": counts.read,
+                    "left": counts.kept - counts.read,
+                    "left_cost": naira_text(counts.left_cost_micro),
+                    "answers": dict(sorted(counts.answers.items())),
                 }
-                for check, each in sorted(found.items())
+                for check, counts in sorted(found.items())
             },
         }
         print_json(document)
         return
-    for check, each in sorted(found.items()):
-        words = ", ".join(f"{number:,} {word}" for word, number in sorted(each.answers.items()))
+    for check, counts in sorted(found.items()):
+        words = ", ".join(f"{number:,} {word}" for word, number in sorted(counts.answers.items()))
         said = f" ({words})" if words else ""
         typer.echo(
-            f"{check:<13} {each.kept:>7,} kept  {each.read:>7,} read{said}"
-            f"  {each.kept - each.read:>7,} still not readable, for which "
-            f"{naira(naira_text(each.left_cost_micro))} was paid"
+            f"{check:<13} {counts.kept:>7,} kept  {counts.read:>7,} read{said}"
+            f"  {counts.kept - counts.read:>7,} still not readable, for which "
+            f"{naira(naira_text(counts.left_cost_micro))} was paid"
         )
     typer.echo(f"Read with the table {own or 'of the package'}; nothing was asked or paid.")
     if not kept:

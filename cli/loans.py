@@ -71,7 +71,9 @@ def product_cells(product: LoanProduct) -> tuple[str, ...]:
 
 
 def _range(least: Any, most: Any, unit: str = "") -> str:  # noqa: ANN401 - numbers of any kind
-    ends = [f"{unit}{each:,f}" if unit else f"{each}" for each in (least, most) if each is not None]
+    ends = [
+        f"{unit}{limit:,f}" if unit else f"{limit}" for limit in (least, most) if limit is not None
+    ]
     return " to ".join(dict.fromkeys(ends))
 
 

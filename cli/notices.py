@@ -99,12 +99,12 @@ def import_(
 
     with opened_journal() as journal:
         added, known, mistakes = import_told(journal, file)
-    for each in mistakes[:MOST_SHOWN]:
-        typer.echo(f"line {each.line}: {each.column}: {each.hint}", err=True)
+    for mistake in mistakes[:MOST_SHOWN]:
+        typer.echo(f"line {mistake.line}: {mistake.column}: {mistake.hint}", err=True)
     document = {
         "imported": added,
         "already_known": known,
-        "mistakes": [each._asdict() for each in mistakes],
+        "mistakes": [mistake._asdict() for mistake in mistakes],
     }
     if json_output:
         _show(document, json_output=True)

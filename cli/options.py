@@ -50,7 +50,7 @@ def options_of(
         leave_out: fields that the command does not offer.
         needs: fields that must be typed.
     """
-    fields = {name: each for name, each in model.model_fields.items() if name not in leave_out}
+    fields = {name: field for name, field in model.model_fields.items() if name not in leave_out}
     order = [name for name in model.model_json_schema()["properties"] if name in fields]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -58,7 +58,7 @@ def options_of(
 
         @wraps(command)
         def typed(**given: Any) -> None:  # noqa: ANN401 - whatever was typed
-            rest = {each.name: given.pop(each.name) for each in own}
+            rest = {parameter.name: given.pop(parameter.name) for parameter in own}
             options = {
                 name: _value(fields[name], value)
                 for name, value in given.items()
@@ -67,9 +67,12 @@ def options_of(
             command(options, **rest)
 
         made = [_parameter(name, fields[name], needed=name in needs) for name in order]
-        every = [*made, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+        every = [
+            *made,
+            *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+        ]
         typed.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]  # for Typer
-        typed.__annotations__ = {each.name: each.annotation for each in every}
+        typed.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
         return typed
 
     return decorate
@@ -96,8 +99,8 @@ def _parameter(name: str, field: FieldInfo, *, needed: bool) -> inspect.Paramete
         names = names or [f"--{name.replace('_', '-')}"]  # given so, it has no --no-... beside it
     elif field.annotation is not str and int in (field.annotation, *get_args(field.annotation)):
         kind = int
-        how["min"] = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
-        how["max"] = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+        how["min"] = next((bound.ge for bound in field.metadata if isinstance(bound, Ge)), None)
+        how["max"] = next((bound.le for bound in field.metadata if isinstance(bound, Le)), None)
     word = (
         typer.Argument(metavar=option.argument, **how)
         if option.argument
@@ -118,7 +121,7 @@ def _words(annotation: Any) -> tuple[str, ...]:  # noqa: ANN401 - any annotation
 
 
 def _option(field: FieldInfo) -> Option:
-    return next((each for each in field.metadata if isinstance(each, Option)), Option())
+    return next((entry for entry in field.metadata if isinstance(entry, Option)), Option())
 
 
 def _is_list(field: FieldInfo) -> bool:

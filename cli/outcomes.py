@@ -106,19 +106,19 @@ def print_outcomes(found: Mapping[str, Any]) -> None:
         f"{found['not_lent']:,} more were reversed or declined and are no outcome."
     )
     for part, key, title in _PARTS:
-        _table(title, [(each[key], each) for each in found[part]])
+        _table(title, [(row[key], row) for row in found[part]])
     if found["reasons"]:
         typer.echo(f"\n{'What each rule catches and costs':<{_LABEL}}")
-        for each in found["reasons"]:
+        for reason in found["reasons"]:
             typer.echo(
-                f"  {each['reason']:<{_LABEL}}{_share(each['caught'])} of the bad loans, "
-                f"{_share(each['cost'])} of the good ones   {rate(each)}"
+                f"  {reason['reason']:<{_LABEL}}{_share(reason['caught'])} of the bad loans, "
+                f"{_share(reason['cost'])} of the good ones   {rate(reason)}"
             )
         typer.echo("  A rule that declines is judged by those alone who were lent to all the same.")
     if found["shadow"]:
         moves = [
-            (f"{each['shadow_policy']}: {each['from']} to {each['to']}", each)
-            for each in found["shadow"]
+            (f"{move['shadow_policy']}: {move['from']} to {move['to']}", move)
+            for move in found["shadow"]
         ]
         _table("By the policy that was tried beside it", moves)
 
@@ -141,12 +141,12 @@ def bad_in_words(bad: Mapping[str, Any]) -> str:
 def _table(title: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     typer.echo(f"\n{title}")
     typer.echo(f"  {'':<{_LABEL}}{'loans':>9}{'good':>9}{'bad':>9}{'young':>9}  bad rate")
-    for name, each in rows:
-        unknown = f", of {each['lost_unknown']:,} unknown" if each["lost_unknown"] else ""
-        lost = f"  lost ₦{Decimal(each['lost']):,.2f}{unknown}" if each["bad"] else ""
+    for name, row in rows:
+        unknown = f", of {row['lost_unknown']:,} unknown" if row["lost_unknown"] else ""
+        lost = f"  lost ₦{Decimal(row['lost']):,.2f}{unknown}" if row["bad"] else ""
         typer.echo(
-            f"  {name:<{_LABEL}}{each['loans']:>9,}{each['good']:>9,}{each['bad']:>9,}"
-            f"{each['young']:>9,}  {rate(each)}{lost}"
+            f"  {name:<{_LABEL}}{row['loans']:>9,}{row['good']:>9,}{row['bad']:>9,}"
+            f"{row['young']:>9,}  {rate(row)}{lost}"
         )
 
 
@@ -176,8 +176,8 @@ def print_paid(paid: Mapping[str, Any], policies: tuple[str, str]) -> None:
             f"{cell['young']:>7,} young  {rate(cell)}  never lent to: {cell['never_lent']:,}"
         )
     for name, part in ((before, "approved_before"), (after, "approved_after")):
-        each = paid[part]
-        lost = f"lost ₦{Decimal(each['lost']):,.2f}"
-        typer.echo(f"    approved by {name}: {rate(each)} of the loans bad, {lost}")
+        part_paid = paid[part]
+        lost = f"lost ₦{Decimal(part_paid['lost']):,.2f}"
+        typer.echo(f"    approved by {name}: {rate(part_paid)} of the loans bad, {lost}")
     for sentence in verdict_in_words(paid, after):
         typer.echo(f"    {sentence}")

@@ -126,23 +126,23 @@ def duration(seconds: float) -> str:
 
 def totals(run: ScreeningRun) -> dict[str, int]:
     """Return the run's numbers over all checks; money in micro-naira."""
-    each = list(run.control.progress.values())
+    counts = list(run.control.progress.values())
     return {
-        "wanted": sum(check.wanted for check in each),
-        "done": sum(check.done for check in each),
-        "answered": sum(check.paid + check.free for check in each),
-        "paid": sum(check.paid for check in each),
-        "failed": sum(check.failed for check in each),
-        "in_doubt": sum(check.in_doubt for check in each),
-        "reused": sum(check.reused for check in each) + at_hand(run),
-        "spent": sum(check.cost_micro for check in each),
+        "wanted": sum(check.wanted for check in counts),
+        "done": sum(check.done for check in counts),
+        "answered": sum(check.paid + check.free for check in counts),
+        "paid": sum(check.paid for check in counts),
+        "failed": sum(check.failed for check in counts),
+        "in_doubt": sum(check.in_doubt for check in counts),
+        "reused": sum(check.reused for check in counts) + at_hand(run),
+        "spent": sum(check.cost_micro for check in counts),
         "expected": 0 if run.quote is None else run.quote.expected_micro,
     }
 
 
 def at_hand(run: ScreeningRun) -> int:
     """Return how many answers were already known when the batch was planned."""
-    return 0 if run.plan is None else sum(each.reused for each in run.plan.checks.values())
+    return 0 if run.plan is None else sum(counts.reused for counts in run.plan.checks.values())
 
 
 def plain_line(run: ScreeningRun, pace: TimeLeft) -> str:
@@ -163,13 +163,20 @@ def panel(run: ScreeningRun, pace: TimeLeft) -> Group:
     table.add_column("check", no_wrap=True)
     for name in ("done", "of", "paid", "free", "failed", "doubt", "in flight", "spent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for check, each in run.control.progress.items():
-        numbers = (each.done, each.wanted, each.paid, each.free, each.failed, each.in_doubt)
+    for check, counts in run.control.progress.items():
+        numbers = (
+            counts.done,
+            counts.wanted,
+            counts.paid,
+            counts.free,
+            counts.failed,
+            counts.in_doubt,
+        )
         table.add_row(
             check.value.replace("_", " "),
             *(f"{number:,}" for number in numbers),
-            f"{each.in_flight} of {each.cap}",
-            naira_words(each.cost_micro).removesuffix(".00"),
+            f"{counts.in_flight} of {counts.cap}",
+            naira_words(counts.cost_micro).removesuffix(".00"),
         )
     now = totals(run)
     money = (

@@ -64,8 +64,8 @@ def check_document(file: Path, checked: "Checked") -> dict[str, Any]:
         "policy": None if policy is None else policy.label,
         "version": None if policy is None else policy.version,
         "mistakes": [
-            {"line": each.line, "rule": each.rule or None, "message": each.message}
-            for each in checked.mistakes
+            {"line": mistake.line, "rule": mistake.rule or None, "message": mistake.message}
+            for mistake in checked.mistakes
         ],
         "rules": [] if policy is None else [rule.model_dump(mode="json") for rule in policy.rules],
     }
@@ -241,18 +241,18 @@ def list_(
     from nightscreen.steps.policy.versions import label_in_force, versions
 
     with opened_journal() as journal:
-        found = [version_document(each) for each in reversed(versions(journal))]
+        found = [version_document(version) for version in reversed(versions(journal))]
         label, version = label_in_force(journal)
     if json_output:
         document = {"in_force": label, "version": version, "versions": found}
         print_json(document)
         return
     typer.echo(f"{label}, version {version}: in force where no file is named")
-    for each in found:
-        decided = f", {each['state']} by {each['decided_by']} {each['decided_at']}"
+    for shown in found:
+        decided = f", {shown['state']} by {shown['decided_by']} {shown['decided_at']}"
         typer.echo(
-            f"  {each['policy']}, version {each['version']}: proposed by {each['proposed_by']} "
-            f"{each['proposed_at']}{decided if each['decided_at'] else ', waits for approval'}"
+            f"  {shown['policy']}, version {shown['version']}: proposed by {shown['proposed_by']} "
+            f"{shown['proposed_at']}{decided if shown['decided_at'] else ', waits for approval'}"
         )
 
 
@@ -310,12 +310,12 @@ def print_backtest(found: "Mapping[str, Any]") -> None:
     for run in found["runs"]:
         if run["purpose"] is None:
             typer.echo(f"  {run['run_id']} does not say its purpose; rules that name it stay open")
-    for each in found["policies"]:
-        typer.echo(f"\nFrom what was recorded to {each['policy']}:")
-        _print_moves(each)
-        _print_paid(each, "what was recorded", each["policy"])
+    for replayed in found["policies"]:
+        typer.echo(f"\nFrom what was recorded to {replayed['policy']}:")
+        _print_moves(replayed)
+        _print_paid(replayed, "what was recorded", replayed["policy"])
     if found["between"] is not None:
-        first, second = (each["policy"] for each in found["policies"])
+        first, second = (replayed["policy"] for replayed in found["policies"])
         typer.echo(f"\nFrom {first} to {second}:")
         _print_moves(found["between"])
         _print_paid(found["between"], first, second)
@@ -340,9 +340,9 @@ def _print_paid(moves: "Mapping[str, Any]", before: str, after: str) -> None:
 
 
 def _print_reasons(why: "Sequence[Mapping[str, Any]]") -> None:
-    for each in why[:_MOST_REASONS]:
-        way = f"{each['from']} to {each['to']}"
-        typer.echo(f"    because {each['reason']:<30} {way:<24}{_weight(each)}")
+    for move in why[:_MOST_REASONS]:
+        way = f"{move['from']} to {move['to']}"
+        typer.echo(f"    because {move['reason']:<30} {way:<24}{_weight(move)}")
     if len(why) > _MOST_REASONS:
         typer.echo(f"    and {len(why) - _MOST_REASONS} more kinds; see them with --json")
 

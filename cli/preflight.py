@@ -169,7 +169,7 @@ def _check_output(given: str) -> None:
     if output.is_dir():
         _try_to_write(output)
         return
-    missing = [each for each in (output, *output.parents) if not each.exists()]
+    missing = [folder for folder in (output, *output.parents) if not folder.exists()]
     try:
         make_private_folder(output)
     except OutputError as error:

@@ -57,14 +57,14 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
 
 
 def _document(judged: Judged, rows: int, taken: int) -> dict[str, Any]:
-    reviews = [each for found in judged.reviews.values() for each in found] if taken else []
+    reviews = [review for found in judged.reviews.values() for review in found] if taken else []
     return {
         "rows": rows,
         "imported": taken,
-        "overrides": sum(each.overrides for each in reviews),
+        "overrides": sum(review.overrides for review in reviews),
         "already_known": judged.known,
-        "mistakes": [_finding(each) for each in judged.mistakes],
-        "notices": [_finding(each) for each in judged.findings if not each.refused],
+        "mistakes": [_finding(finding) for finding in judged.mistakes],
+        "notices": [_finding(finding) for finding in judged.findings if not finding.refused],
     }
 
 
@@ -79,10 +79,10 @@ def _finding(found: ReviewFinding) -> dict[str, Any]:
 
 
 def _say(document: dict[str, Any], judged: Judged) -> None:
-    for each in judged.findings[:MOST_TOLD]:
-        place = f"{each.sheet}, row {each.line}" if each.sheet else f"line {each.line}"
-        word = "" if each.refused else "notice: "
-        typer.echo(f"{place}: {each.column}: {word}{each.hint}", err=True)
+    for finding in judged.findings[:MOST_TOLD]:
+        place = f"{finding.sheet}, row {finding.line}" if finding.sheet else f"line {finding.line}"
+        word = "" if finding.refused else "notice: "
+        typer.echo(f"{place}: {finding.column}: {word}{finding.hint}", err=True)
     more = len(judged.findings) - MOST_TOLD
     if more > 0:
         typer.echo(f"and {more:,} more; --json lists all", err=True)
@@ -117,5 +117,5 @@ def release_run(run_id: str, *, reason: str, json_output: bool) -> None:
         print_json(document)
         return
     typer.echo(f"Run {run_id} is released. It had been held because:")
-    for each in report["held"]:
-        typer.echo(f"  {each}")
+    for held_reason in report["held"]:
+        typer.echo(f"  {held_reason}")

@@ -102,7 +102,7 @@ def show_run(run_id: str, *, json_output: bool) -> None:
             **_document(run, state),
             "parameters": run.parameters,
             "report": run.report,
-            "approvals": [approval_document(each) for each in decisions],
+            "approvals": [approval_document(decision) for decision in decisions],
         }
         print_json(document)
         return

@@ -182,14 +182,16 @@ class Services:
 
     def end(self) -> None:
         """End everything: first what takes work, then the runs, the server last."""
-        running = [each for each in self._all if each.process and each.process.poll() is None]
+        running = [
+            service for service in self._all if service.process and service.process.poll() is None
+        ]
         if running:
             _say("Ending: runs settle what is in flight ...")
-        flows = [each for each in running if each.name == FLOWS]
-        others = [each for each in running if not each.needed and each not in flows]
-        for each in others:
-            _signal(each, signal.SIGTERM)
-        runs = {pid for each in flows if each.process for pid in _children_of(each.process.pid)}
+        flows = [service for service in running if service.name == FLOWS]
+        others = [service for service in running if not service.needed and service not in flows]
+        for service in others:
+            _signal(service, signal.SIGTERM)
+        runs = {pid for flow in flows if flow.process for pid in _children_of(flow.process.pid)}
         for pid in runs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -199,10 +201,10 @@ class Services:
         _end_all(others, until)
         for part, number in (
             (flows, signal.SIGINT),
-            ([each for each in running if each.needed], signal.SIGTERM),
+            ([service for service in running if service.needed], signal.SIGTERM),
         ):
-            for each in part:
-                _signal(each, number)
+            for service in part:
+                _signal(service, number)
             _end_all(part, time.monotonic() + _ENDS_WITHIN_S)
 
 
@@ -213,7 +215,7 @@ def _signal(service: Service, number: signal.Signals) -> None:
 
 
 def _end_all(services: Sequence[Service], until: float) -> None:
-    for process in filter(None, (each.process for each in services)):
+    for process in filter(None, (service.process for service in services)):
         try:
             process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -74,7 +74,7 @@ def is_somebody_elses(asked: str, record: object) -> bool:
         case KarmaListing():
             return _is_another_listing(asked, record)
         case KarmaListings():  # of several not one may be somebody else's
-            return any(_is_another_listing(asked, each) for each in record.listings)
+            return any(_is_another_listing(asked, listing) for listing in record.listings)
         case EcosystemRecord() | BvnDetails():
             return not _agree(IdentityKind.BVN, asked, record.bvn)
         case BankAccountAnswer():
@@ -86,7 +86,7 @@ def is_somebody_elses(asked: str, record: object) -> bool:
 def _is_another_listing(asked: str, listing: KarmaListing) -> bool:
     kind = next((kind for kind, form in _OWN_FORMS if form.fullmatch(asked)), IdentityKind.DOMAIN)
     word = (listing.identity_type or "").casefold()
-    named = next((each for part, each in _KIND_WORDS.items() if part in word), kind)
+    named = next((found for part, found in _KIND_WORDS.items() if part in word), kind)
     return named is not kind or not _agree(kind, asked, listing.karma_identity)
 
 

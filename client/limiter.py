@@ -266,7 +266,7 @@ class AdaptiveCap:
         """Return whether a smaller cap is known to be well."""
         if not 0 < self._good < self.cap:
             return False
-        seen = (each.results for level, each in self._by_level.items() if level <= self._good)
+        seen = (tally.results for level, tally in self._by_level.items() if level <= self._good)
         return self._conviction is not None or sum(seen) >= SURE
 
     # --- strain is more frequent than it was at smaller caps ---

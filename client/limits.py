@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 N = TypeVar("N", bound=float)
 
 FAMILIES: Mapping[str, tuple[Operation, ...]] = {
-    word: tuple(each for each in Operation if each.value.startswith(prefix))
+    word: tuple(operation for operation in Operation if operation.value.startswith(prefix))
     for word, prefix in (("bvn", "bvn_"), ("aggregator", "aggregator_"), ("loans", "loan_"))
 }
 """Settings name the operations of one family by one word."""
@@ -24,7 +24,9 @@ FAMILIES: Mapping[str, tuple[Operation, ...]] = {
 
 def family_of(operation: str) -> str:
     """Return the word by which settings name an operation: its family's, or its own."""
-    return next((word for word, each in FAMILIES.items() if operation in each), str(operation))
+    return next(
+        (word for word, members in FAMILIES.items() if operation in members), str(operation)
+    )
 
 
 _TIMEOUT_S: Mapping[str, float] = {
@@ -77,9 +79,9 @@ def connections_for(in_flight: Mapping[Operation, int]) -> int:
     The operations of a family share their connections.
     """
     families = FAMILIES.values()
-    shared = sum(max(in_flight[each] for each in family) for family in families)
-    of_families = {each for family in families for each in family}
-    return shared + sum(cap for each, cap in in_flight.items() if each not in of_families)
+    shared = sum(max(in_flight[operation] for operation in family) for family in families)
+    of_families = {operation for family in families for operation in family}
+    return shared + sum(cap for operation, cap in in_flight.items() if operation not in of_families)
 
 
 def _filled(
@@ -89,7 +91,7 @@ def _filled(
     for word, value in (*defaults.items(), *given.items()):
         if not value > 0:
             raise SettingsError(f"{setting} of {word} must be above zero")
-        operations = FAMILIES.get(word) or tuple(each for each in Operation if each == word)
+        operations = FAMILIES.get(word) or tuple(known for known in Operation if known == word)
         if not operations:
             known = ", ".join((*Operation, *FAMILIES))
             raise SettingsError(f"{setting} names no known operation; known are {known}")

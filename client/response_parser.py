@@ -39,7 +39,9 @@ _BVN_BEGINS = "22"
 """No Nigerian phone number begins so, and every BVN does."""
 
 AGGREGATOR_DATA = frozenset(
-    each for each in Operation if each.value.startswith("aggregator_") and each not in _TOKENS
+    operation
+    for operation in Operation
+    if operation.value.startswith("aggregator_") and operation not in _TOKENS
 )
 LOANS = frozenset({Operation.LOAN_PRODUCTS, Operation.LOAN_START, Operation.LOAN_VIEW})
 
@@ -156,11 +158,11 @@ def _read_loan(
     data = document.get("data", document)
     if operation is Operation.LOAN_PRODUCTS:
         if isinstance(data, dict):
-            data = next((each for each in data.values() if isinstance(each, list)), None)
+            data = next((value for value in data.values() if isinstance(value, list)), None)
         if not isinstance(data, list):
             return None
-        found = (LoanProduct.read(each) for each in data if isinstance(each, dict))
-        return LoanProducts(tuple(each for each in found if each.product_id))
+        found = (LoanProduct.read(product) for product in data if isinstance(product, dict))
+        return LoanProducts(tuple(product for product in found if product.product_id))
     if not isinstance(data, dict):
         return None
     named = dict(data)
@@ -214,13 +216,13 @@ def shown_contact(document: object) -> str | None:
     found: dict[str, None] = {}
     held: list[object] = [document]
     while held:
-        each = held.pop()
-        if isinstance(each, dict):
-            held += [value for name, value in each.items() if name != "meta"]
-        elif isinstance(each, list):
-            held += each
-        elif isinstance(each, str):
-            tokens = (token.strip(" .,-") for token in _CONTACT.findall(each[:_CONTACT_CHARACTERS]))
+        node = held.pop()
+        if isinstance(node, dict):
+            held += [value for name, value in node.items() if name != "meta"]
+        elif isinstance(node, list):
+            held += node
+        elif isinstance(node, str):
+            tokens = (token.strip(" .,-") for token in _CONTACT.findall(node[:_CONTACT_CHARACTERS]))
             found |= dict.fromkeys(token for token in tokens if _is_masked_contact(token))
     return ", ".join(sorted(found)) or None
 
@@ -229,8 +231,8 @@ def _is_masked_contact(token: str) -> bool:
     """Tell a masked phone or email apart from a masked BVN, a date, or a number with signs."""
     if "@" in token:
         return bool(_MASKS & set(token))
-    masks = sum(each in _MASKS or each in "xX" for each in token)
-    digits = sum(each.isdigit() for each in token)
+    masks = sum(char in _MASKS or char in "xX" for char in token)
+    digits = sum(char.isdigit() for char in token)
     return masks >= _LEAST_COVERED and digits >= _LEAST_SHOWN and not token.startswith(_BVN_BEGINS)
 
 
@@ -297,7 +299,7 @@ def _whole_characters(value: object) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_whole_characters(each) for each in value]
+        return [_whole_characters(item) for item in value]
     if isinstance(value, dict):
-        return {_whole_characters(key): _whole_characters(each) for key, each in value.items()}
+        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
     return value

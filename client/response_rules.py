@@ -248,7 +248,7 @@ def _wrong_rule(table: dict[str, Any]) -> int:
     left.
     """
     rules = table.get("rules")
-    names = [each.get("name") for each in rules if isinstance(each, dict)] if rules else []
+    names = [rule.get("name") for rule in rules if isinstance(rule, dict)] if rules else []
     twice = (place for place, name in enumerate(names) if name in names[:place])
     return next(twice, len(names) - 1)
 

@@ -97,7 +97,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 sent.append(message["status"])
                 own = {name.lower() for name, _ in message["headers"]}
-                ours = [each for each in self._headers if each[0] not in own]
+                ours = [header for header in self._headers if header[0] not in own]
                 message["headers"] = [*message["headers"], *ours]
             await send(message)
 

@@ -445,8 +445,8 @@ def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
 
 def _plain(value: Person | Life) -> dict[str, object]:
     return {
-        name: each.isoformat() if isinstance(each, date) else each
-        for name, each in asdict(value).items()
+        name: setting.isoformat() if isinstance(setting, date) else setting
+        for name, setting in asdict(value).items()
     }
 
 

@@ -190,10 +190,10 @@ class Record(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
         cls.readers = {
-            name: cast("Callable[[object], Any]", each.func)
+            name: cast("Callable[[object], Any]", part.func)
             for name, field in cls.model_fields.items()
-            for each in field.metadata
-            if isinstance(each, BeforeValidator)
+            for part in field.metadata
+            if isinstance(part, BeforeValidator)
         }
         cls.specified = frozenset(cls.readers)
 

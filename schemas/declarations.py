@@ -66,7 +66,7 @@ class Declarations(BaseModel):
 
     @model_validator(mode="after")
     def _once(self) -> Declarations:
-        named = [(each.check, each.purpose) for each in self.lawful_basis]
+        named = [(basis.check, basis.purpose) for basis in self.lawful_basis]
         if len(set(named)) < len(named):
             raise ValueError("the lawful basis of a check and purpose is declared twice")
         return self
@@ -78,11 +78,11 @@ class Declarations(BaseModel):
             check: a check or an operation, as in a call.
             purpose: as in a call; outside screening, the flow's name.
         """
-        mine = [each for each in self.lawful_basis if _covers(each.check, check)]
+        mine = [basis for basis in self.lawful_basis if _covers(basis.check, check)]
         for wanted in (purpose, None):
-            for each in mine:
-                if each.purpose == wanted:
-                    return each
+            for basis in mine:
+                if basis.purpose == wanted:
+                    return basis
         return None
 
 
@@ -90,7 +90,7 @@ NOTHING_DECLARED = Declarations()
 
 
 def _covers(declared: str, check: str) -> bool:
-    if check in {each.value for each in Check}:
+    if check in {known.value for known in Check}:
         return declared == check
     return declared in FAMILIES and check.startswith(declared.removesuffix("s"))
 

@@ -193,8 +193,8 @@ class LoanOutcome(JournalRecord):
         The decision is kept as it was first found: its evidence may have been purged since.
         """
         earlier = self.earlier
-        for each in new.earlier:
-            earlier = add_arrears(earlier, each)
+        for arrears in new.earlier:
+            earlier = add_arrears(earlier, arrears)
         found = self.model_copy(update={"earlier": earlier}).told(new.last)
         restructured = found.ever_restructured or new.ever_restructured
         found = found.model_copy(update={"ever_restructured": restructured})
@@ -220,14 +220,14 @@ class LoanOutcome(JournalRecord):
             return None
         due = last.maturity_date
         late = any(
-            each.days >= bad.days_past_due
-            and (each.since - min(due or each.since, each.since)).days + bad.days_past_due
+            spell.days >= bad.days_past_due
+            and (spell.since - min(due or spell.since, spell.since)).days + bad.days_past_due
             <= max(bad.within_days, bad.days_past_due)
-            for each in arrears
+            for spell in arrears
         )
         missed = bad.first_payment_days and any(
-            each.unpaid_days >= bad.first_payment_days and due is not None and each.since < due
-            for each in arrears
+            spell.unpaid_days >= bad.first_payment_days and due is not None and spell.since < due
+            for spell in arrears
         )
         lost = bad.written_off and (
             last.standing is LoanStanding.WRITTEN_OFF or last.written_off_at is not None
@@ -257,7 +257,7 @@ def with_arrears(known: tuple[Arrears, ...], day: LoanDay) -> tuple[Arrears, ...
 
 def add_arrears(known: tuple[Arrears, ...], new: Arrears) -> tuple[Arrears, ...]:
     """Return times past due with one more; of one that is known the most days count."""
-    same = next((each for each in known if each.since == new.since), None)
+    same = next((spell for spell in known if spell.since == new.since), None)
     if same is None:
         return (*known, new)
     grown = Arrears(
@@ -265,4 +265,4 @@ def add_arrears(known: tuple[Arrears, ...], new: Arrears) -> tuple[Arrears, ...]
         days=max(same.days, new.days),
         unpaid_days=max(same.unpaid_days, new.unpaid_days),
     )
-    return tuple(grown if each is same else each for each in known)
+    return tuple(grown if spell is same else spell for spell in known)

@@ -201,10 +201,10 @@ class Policy(BaseModel):
     def carried_kinds(self) -> dict[str, CarriedKind]:
         """Return the carried columns and what each is read as."""
         return {
-            each if isinstance(each, str) else each.column: (
-                CarriedKind.TEXT if isinstance(each, str) else each.type
+            column if isinstance(column, str) else column.column: (
+                CarriedKind.TEXT if isinstance(column, str) else column.type
             )
-            for each in self.carried
+            for column in self.carried
         }
 
     def condition(self, rule: PolicyRule) -> str:
@@ -272,7 +272,7 @@ class PolicyApproval(BaseModel):
 
 def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
     """Return the sentence of a purpose, else the first there is."""
-    found = next((said for each, said in words.items() if each.value == purpose), None)
+    found = next((said for part, said in words.items() if part.value == purpose), None)
     return next(iter(words.values())) if found is None else found
 
 

@@ -108,9 +108,9 @@ class Quote:
         variances add up.
         """
         spreads = [line.spread_micro for line in self.lines]
-        if any(each is None for each in spreads):
+        if any(spread is None for spread in spreads):
             return None
-        around = round(_NINE_IN_TEN * math.sqrt(sum((each or 0) ** 2 for each in spreads)))
+        around = round(_NINE_IN_TEN * math.sqrt(sum((spread or 0) ** 2 for spread in spreads)))
         middle = self.expected_micro
         return max(self.low_micro, middle - around), min(self.high_micro, middle + around)
 

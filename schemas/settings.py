@@ -349,8 +349,8 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
 def _limits_of(given: Sequence[str]) -> dict[str, str]:
     """Return each limit by its name; one text may have several, separated by commas."""
     found: dict[str, str] = {}
-    for each in ",".join(given).split(","):
-        name, _, age = (part.strip() for part in each.partition("="))
+    for limit in ",".join(given).split(","):
+        name, _, age = (part.strip() for part in limit.partition("="))
         if found.setdefault(name, age) != age:
             raise SettingsError(
                 f"freshness {name} is given twice, as {found[name]} and as {age}: give it once"
@@ -634,7 +634,7 @@ def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
 
 
 def _example_below(name: str) -> str:
-    below = [each for each in setting_names() if each.startswith(f"{name}__")]
+    below = [setting for setting in setting_names() if setting.startswith(f"{name}__")]
     return f"{below[0]}=…" if below else f"{name}=…"
 
 

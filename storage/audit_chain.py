@@ -83,7 +83,7 @@ class AuditChain:
     def _digest(self, kind: str, *parts: object) -> bytes:
         """Return a digest that nobody without the journal's key can make."""
         key = hmac.digest(self.pseudonyms.key, b"nightscreen desk audit", "sha256")
-        plain = [each.hex() if isinstance(each, bytes) else each for each in parts]
+        plain = [part.hex() if isinstance(part, bytes) else part for part in parts]
         return hmac.digest(key, json.dumps([kind, *plain]).encode(), "sha256")
 
     def _mark(self, number: int, row: sqlite3.Row | dict[str, Any], before: bytes) -> bytes:

@@ -68,15 +68,15 @@ class CashFlows:
         """Keep a pull's figures; those of an earlier session of the same run are replaced."""
         rows = [
             {
-                "customer": each.customer,
+                "customer": figure.customer,
                 "run_id": run_id,
-                "checked_at": each.checked_at,
+                "checked_at": figure.checked_at,
                 "sealed": self._journal.sealer.seal(
-                    json.dumps({**each.document(), _SCOPES: each.scopes}).encode(),
-                    flow_context(each.customer, run_id),
+                    json.dumps({**figure.document(), _SCOPES: figure.scopes}).encode(),
+                    flow_context(figure.customer, run_id),
                 ),
             }
-            for each in figures
+            for figure in figures
         ]
         with writing(self._journal.engine) as connection:
             for start in range(0, len(rows), _BLOCK):

@@ -248,7 +248,7 @@ class _Meaning:
 
     def _choose_last(self, last: Sequence[tuple[words.LastChoice, int]], meant: set[str]) -> None:
         """Give columns that nothing else means to the headings that count only then."""
-        for choice, at in sorted(last, key=lambda each: each[0].rank):
+        for choice, at in sorted(last, key=lambda choice: choice[0].rank):
             if choice.column in meant or (choice.unless and self._has(choice.unless)):
                 continue
             meant.add(choice.column)
@@ -258,7 +258,9 @@ class _Meaning:
     def _has(self, meaning: str) -> bool:
         """Return whether a column of the file has such a meaning in a loan book."""
         tidied = (self.names.tidied[at] for at in self.names.positions)
-        return any(words.known_form(each, words.loan_headings()) == meaning for each in tidied)
+        return any(
+            words.known_form(heading, words.loan_headings()) == meaning for heading in tidied
+        )
 
     def _only(self, known: str, places: Sequence[int]) -> int:
         if len(places) == 1:

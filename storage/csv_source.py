@@ -78,7 +78,7 @@ def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
         for separator, records in readings
     ]
     (at, score), separator, records = max(
-        scored, key=lambda each: (each[0][1], _width_at(each[2], each[0][0]))
+        scored, key=lambda candidate: (candidate[0][1], _width_at(candidate[2], candidate[0][0]))
     )
     header = records[at] if records else careful.CsvRecord(1, 1, [""], None)
     findings = []

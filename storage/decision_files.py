@@ -225,7 +225,7 @@ def _write_workbook(
     with NamedTemporaryFile(dir=path.parent, prefix=".decisions.", suffix=".part") as frame:
         _write_frame(Path(frame.name), path.parent, summary, sheets, fixes)
         with zipfile.ZipFile(frame.name) as source:
-            rows = {f"xl/worksheets/sheet{n}.xml": each for n, (_, each) in enumerate(sheets, 2)}
+            rows = {f"xl/worksheets/sheet{n}.xml": sheet for n, (_, sheet) in enumerate(sheets, 2)}
             fill_sheets(source, path, rows)
 
 

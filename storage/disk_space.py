@@ -15,9 +15,9 @@ LEAST_FREE_BYTES = 500_000_000
 def free_bytes(folder: Path) -> int | None:
     """Return the free bytes of the disk a folder is on or would be made on; None if unknown."""
     place = folder.absolute()
-    for each in (place, *place.parents):
+    for existing in (place, *place.parents):
         try:
-            return shutil.disk_usage(each).free
+            return shutil.disk_usage(existing).free
         except OSError:
             continue
     return None

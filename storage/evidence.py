@@ -135,7 +135,7 @@ class EvidenceFiles:
         try:
             make_private_folder(self.folder.parent)
             make_private_folder(self.folder)
-            self._put(_INDEX, schema, (_batch_of(each) for each in pieces))
+            self._put(_INDEX, schema, (_batch_of(piece) for piece in pieces))
         except OutputError:
             shutil.rmtree(self.folder, ignore_errors=True)
             return

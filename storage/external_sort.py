@@ -121,6 +121,8 @@ class SortedFile:
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
                 mine = group[begin : begin + batch.num_rows]
-                for each in np.unique(mine).tolist():
-                    writers[each].write_batch(batch.take(pa.array(np.flatnonzero(mine == each))))
+                for chosen in np.unique(mine).tolist():
+                    writers[chosen].write_batch(
+                        batch.take(pa.array(np.flatnonzero(mine == chosen)))
+                    )
                 begin += batch.num_rows

@@ -32,7 +32,7 @@ def make_private_folder(path: Path, *, ours: bool = True) -> Path:
         OutputError: it cannot be made or written.
     """
     try:
-        for missing in reversed([each for each in path.parents if not each.exists()]):
+        for missing in reversed([folder for folder in path.parents if not folder.exists()]):
             missing.mkdir(mode=_FOLDER_MODE, exist_ok=True)
         existed = path.is_dir()
         path.mkdir(exist_ok=True)

@@ -317,7 +317,7 @@ def _take_again(folder: Path) -> Ticket | None:
     if lock is None:
         return None
     note = _note(folder)
-    files = [each for each in folder.iterdir() if not _is_ours(each.name)]
+    files = [path for path in folder.iterdir() if not _is_ours(path.name)]
     if len(files) != 1:
         _clear(folder, lock)
         return None

@@ -97,12 +97,12 @@ def mapping_toml(mapping: Mapping) -> str:
     said = [(key, getattr(mapping, key)) for key in keys]
     lines = [
         f"drop = {text(mapping.drop)}",
-        *(f"{key} = {text(each)}" for key, each in said if each),
+        *(f"{key} = {text(value)}" for key, value in said if value),
     ]
     for section in ("columns", "defaults"):
         entries = getattr(mapping, section).items()
         if entries or section == "columns":
-            lines += ["", f"[{section}]", *(f"{name} = {text(each)}" for name, each in entries)]
+            lines += ["", f"[{section}]", *(f"{name} = {text(value)}" for name, value in entries)]
     return "\n".join(lines) + "\n"
 
 
@@ -187,10 +187,10 @@ def _columns(value: object, place: _Place) -> dict[str, tuple[str, ...]]:
 
 def _headings(name: str, value: object, place: _Place, section: str = "") -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) and section else value
-    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+    if not isinstance(listed, list) or not all(isinstance(heading, str) for heading in listed):
         wanted = '"Their Heading" or a list of headings' if section else "a list of headings"
         raise place.error(name, f"must be {wanted}", section)
-    return tuple(str(each) for each in listed)
+    return tuple(str(heading) for heading in listed)
 
 
 def _defaults(value: object, place: _Place) -> dict[str, str]:

@@ -194,7 +194,7 @@ def enriched_parts(folder: Path) -> list[Path]:
 
 
 def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
+    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return pq.ParquetWriter(
         path, schema, compression="zstd", compression_level=1, use_dictionary=words
     )

@@ -128,7 +128,7 @@ class RunFiles:
         self._touch(file)
         with pq.ParquetFile(file) as old, atomic_write(file) as partial:
             schema = old.schema_arrow
-            words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
+            words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
             with pq.ParquetWriter(
                 partial, schema, compression="zstd", compression_level=1, use_dictionary=words
             ) as writer:

@@ -61,8 +61,8 @@ class Sealer:
         self._seek = seek
         self._ciphers: dict[bytes, AESGCM] = {}
         self._keys: dict[str, bytes] = {}
-        for each in (*older, key):
-            self._accept(each)
+        for known in (*older, key):
+            self._accept(known)
         self._current = (fingerprint(key), key_id(key), self._ciphers[key_id(key)])
 
     def __repr__(self) -> str:
@@ -83,8 +83,8 @@ class Sealer:
         self._keys[fingerprint(key)] = key
 
     def _find_more(self) -> None:
-        for each in self._seek(self) if self._seek is not None else ():
-            self._accept(each)
+        for found in self._seek(self) if self._seek is not None else ():
+            self._accept(found)
 
     def key_of(self, wanted: str) -> bytes:
         """Return the key of a fingerprint.
@@ -181,8 +181,8 @@ class Pseudonyms:
     def _many(self, beginning: str, texts: Iterable[str]) -> Iterator[bytes]:
         """Yield a pseudonym for each text, its key made ready once: twice as quick as `hmac`."""
         key = self.key.ljust(_HASH_BLOCK, b"\0")
-        inner = hashlib.sha256(bytes(each ^ 0x36 for each in key) + beginning.encode())
-        outer = hashlib.sha256(bytes(each ^ 0x5C for each in key))
+        inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + beginning.encode())
+        outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
         for text in texts:
             within, around = inner.copy(), outer.copy()
             within.update(text.encode())

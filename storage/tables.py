@@ -103,8 +103,8 @@ class TableSource:
         broken = [self._arranged_row(row) for row in batch.broken]
         if self.layout.guarded:
             arrays = [
-                pc.replace_substring_regex(each, pattern=GUARDED_PATTERN, replacement=r"\1")
-                for each in arrays
+                pc.replace_substring_regex(array, pattern=GUARDED_PATTERN, replacement=r"\1")
+                for array in arrays
             ]
         return SourceBatch(batch.lines, pa.RecordBatch.from_arrays(arrays, names=names), broken)
 
@@ -197,7 +197,7 @@ def _near_name(path: Path) -> str:
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent}"
     try:
-        names = {each.name.casefold(): each.name for each in path.parent.iterdir()}
+        names = {file.name.casefold(): file.name for file in path.parent.iterdir()}
     except OSError:
         return "; check the path"
     near = difflib.get_close_matches(path.name.casefold(), names, n=1, cutoff=0.6)

@@ -150,11 +150,11 @@ class Transactions:
                 return done
             confirms = last is not None and last.outcome is PullOutcome.SUSPICIOUS_SHORT
             summaries: dict[PulledKind, dict[str, Any]] = {}
-            for each in lists:
-                known = _known(connection, pulled.customer, each.kind)
-                difference = each.difference(known, confirms)
-                self._write(connection, pulled, each, difference)
-                summaries[each.kind] = {**each.summary, **_counts(difference)}
+            for answered_list in lists:
+                known = _known(connection, pulled.customer, answered_list.kind)
+                difference = answered_list.difference(known, confirms)
+                self._write(connection, pulled, answered_list, difference)
+                summaries[answered_list.kind] = {**answered_list.summary, **_counts(difference)}
             own = summaries.pop(pulled.kind)
             beside = {**pulled.summary.get("beside", {}), **summaries}
             summary = {**own, "beside": beside} if beside else own
@@ -171,7 +171,7 @@ class Transactions:
                 _pulls.customer == pulled.customer,
                 _pulls.kind == pulled.kind.value,
                 _pulls.run_id != pulled.run_id,
-                _pulls.outcome.in_([each.value for each in KEPT]),
+                _pulls.outcome.in_([outcome.value for outcome in KEPT]),
             )
             .order_by(_pulls.answered_at.desc())
             .limit(1)
@@ -188,11 +188,11 @@ class Transactions:
     ) -> None:
         now, kind = self._journal.clock(), comparing.kind
         added = TransactionChange.ADDED
-        new = [self._row(pulled, kind, each, added, now) for each in difference.added]
+        new = [self._row(pulled, kind, answered, added, now) for answered in difference.added]
         old = self._opened(connection, [known.record_id for known, _ in difference.modified])
-        for known, each in difference.modified:
-            names = comparing.changed(old[known.record_id], each.raw)
-            row = self._row(pulled, kind, each, TransactionChange.MODIFIED, now)
+        for known, answered in difference.modified:
+            names = comparing.changed(old[known.record_id], answered.raw)
+            row = self._row(pulled, kind, answered, TransactionChange.MODIFIED, now)
             new.append({**row, "changed": json.dumps(names)})
         ended = {
             TransactionChange.MODIFIED: [known.record_id for known, _ in difference.modified],
@@ -207,21 +207,21 @@ class Transactions:
             connection.execute(insert(transaction_records), new[start : start + _BLOCK])
 
     def _row(
-        self, pulled: Pulled, kind: PulledKind, each: Answered, how: TransactionChange, now: int
+        self, pulled: Pulled, kind: PulledKind, answered: Answered, how: TransactionChange, now: int
     ) -> dict[str, Any]:
-        context = transaction_context(pulled.customer, each.key)
+        context = transaction_context(pulled.customer, answered.key)
         return {
             "customer": pulled.customer,
-            "record_key": each.key,
-            "content": each.content,
-            "problem": each.problem,
-            "occurred_at": each.occurred_at,
+            "record_key": answered.key,
+            "content": answered.content,
+            "problem": answered.problem,
+            "occurred_at": answered.occurred_at,
             "first_seen_at": now,
             "run_id": pulled.run_id,
             "told_as": how.value,
             "changed": None,
             "kind": kind.value,
-            "sealed": self._journal.sealer.seal(each.raw, context),
+            "sealed": self._journal.sealer.seal(answered.raw, context),
         }
 
     def _opened(self, connection: Connection, ids: Sequence[int]) -> dict[int, bytes]:
@@ -264,7 +264,7 @@ class Transactions:
         query = select(func.max(_pulls.answered_at)).where(
             _pulls.customer == customer,
             _pulls.kind == kind.value,
-            _pulls.outcome.in_([each.value for each in KEPT]),
+            _pulls.outcome.in_([outcome.value for outcome in KEPT]),
         )
         with reading(self._journal.engine) as connection:
             return connection.execute(query).scalar()

@@ -226,5 +226,5 @@ def _spelt_out(text: str | None) -> str | None:
 def _looks_spelt(word: str) -> bool:
     """Return whether a word of seven characters reads as a character spelt out."""
     digits = word[2:6]
-    hexadecimal = len(digits) == 4 and all(each in "0123456789abcdefABCDEF" for each in digits)  # noqa: PLR2004 - _xHHHH_
+    hexadecimal = len(digits) == 4 and all(digit in "0123456789abcdefABCDEF" for digit in digits)  # noqa: PLR2004 - _xHHHH_
     return word[:2] == "_x" and word[6:] == "_" and hexadecimal

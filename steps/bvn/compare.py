@@ -59,7 +59,7 @@ def _told(match: NameMatch | None, theirs: str) -> tuple[str | None, str]:
 
 def _best_account(held: HeldCustomer, accounts: Sequence[BvnAccount]) -> tuple[str | None, str]:
     """Return how well the best of the accounts' names agrees."""
-    matches = [match_names(held.names, each.account_name) for each in accounts]
+    matches = [match_names(held.names, account.account_name) for account in accounts]
     known = [match for match in matches if match is not None]
     if not known:
         return None, "nothing to compare on one side"
@@ -101,5 +101,5 @@ def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
 
 
 def _national(phone: str | None) -> str:
-    digits = [each for each in phone or "" if each in "0123456789*"]
+    digits = [char for char in phone or "" if char in "0123456789*"]
     return "".join(digits)[-_NATIONAL_DIGITS:]

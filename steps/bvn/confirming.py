@@ -122,8 +122,8 @@ class Confirming:
     def forget(self) -> None:
         """Delete every password from memory."""
         self.file.supplied.clear()
-        for each in self.given:
-            each.otp = ""
+        for given in self.given:
+            given.otp = ""
 
 
 def open_confirm(
@@ -144,7 +144,7 @@ def open_confirm(
         file = read_otps(given, settings.bvn_consent.otp_digits, mapping=mapping)
         with journal_of(settings, clock=clock) as journal:
             digest = keyed_digest(journal, given)
-            batch = batch_asked(journal, [each.customer_id for each in file.supplied]) or batch
+            batch = batch_asked(journal, [row.customer_id for row in file.supplied]) or batch
     run = open_run(
         parameters,
         settings,
@@ -168,9 +168,9 @@ def take_in(run: Run, confirming: Confirming) -> None:
     file = confirming.file
     file.supplied.clear()
     with QuarantineWriter(run.folder.path / QUARANTINE, QUARANTINED) as quarantine:
-        quarantine.write(sorted(file.refused, key=lambda each: each.line))
+        quarantine.write(sorted(file.refused, key=lambda rejected: rejected.line))
     with ProblemsWriter(run.folder.path / PROBLEMS) as problems:
-        problems.write(sorted(file.problems, key=lambda each: each.line))
+        problems.write(sorted(file.problems, key=lambda problem: problem.line))
     run.folder.rows |= {QUARANTINE: len(file.refused), PROBLEMS: len(file.problems)}
 
 
@@ -178,13 +178,13 @@ def _match(run: Run, confirming: Confirming) -> None:
     """Find each customer's request; refuse a password that may not be sent."""
     file, digits = confirming.file, run.settings.bvn_consent.otp_digits
     name = run.journal.pseudonyms.customers_anywhere
-    customers = {each.customer_id: name([each.customer_id]) for each in file.supplied}
+    customers = {row.customer_id: name([row.customer_id]) for row in file.supplied}
     known = BvnConsents.of(run.journal).current(list(customers.values()))
     tried = Tried(run)
-    for each in file.supplied:
-        request = known.get(customers[each.customer_id])
+    for row in file.supplied:
+        request = known.get(customers[row.customer_id])
         if request is None:
-            _refuse_unknown(run, file, each, digits)
+            _refuse_unknown(run, file, row, digits)
             continue
         confirming.batches.add(request.batch)
         if tried.in_this_run(request):
@@ -194,22 +194,23 @@ def _match(run: Run, confirming: Confirming) -> None:
         if finding is None and tried.by_this_file(request):
             finding = ALREADY_TRIED
         if finding is None:
-            confirming.given.append(Given(each.line, request, each.otp))
+            confirming.given.append(Given(row.line, request, row.otp))
         else:
-            _refuse(file, each.line, each.customer_id, finding)
+            _refuse(file, row.line, row.customer_id, finding)
 
 
-def _refuse_unknown(run: Run, file: OtpFile, each: Supplied, digits: int) -> None:
+def _refuse_unknown(run: Run, file: OtpFile, supplied: Supplied, digits: int) -> None:
     """Refuse a customer without a request; an id that could be a password is not shown."""
     customers = Customers.of(run.journal)
     pseudonyms = [
-        run.journal.pseudonyms.customer(batch, each.customer_id) for batch in customers.batches()
+        run.journal.pseudonyms.customer(batch, supplied.customer_id)
+        for batch in customers.batches()
     ]
     if customers.known(pseudonyms):
-        _refuse(file, each.line, each.customer_id, NO_REQUEST)
+        _refuse(file, supplied.line, supplied.customer_id, NO_REQUEST)
     else:
-        shown = "" if tidy_otp(each.customer_id, digits) else each.customer_id
-        _refuse(file, each.line, shown, UNKNOWN)
+        shown = "" if tidy_otp(supplied.customer_id, digits) else supplied.customer_id
+        _refuse(file, supplied.line, shown, UNKNOWN)
 
 
 def _refuse(file: OtpFile, line: int, customer_id: str, finding: tuple[str, str]) -> None:
@@ -275,13 +276,13 @@ async def send(session: CallSession, confirming: Confirming) -> int:
     """
     try:
         async with asyncio.TaskGroup() as group:
-            for each in confirming.given:
-                if each.otp:
-                    group.create_task(_send_one(session, confirming, each))
+            for given in confirming.given:
+                if given.otp:
+                    group.create_task(_send_one(session, confirming, given))
     except BaseException:
         confirming.forget()
         raise
-    return sum(each.request.state is BvnState.CONFIRMED for each in confirming.given)
+    return sum(given.request.state is BvnState.CONFIRMED for given in confirming.given)
 
 
 async def _send_one(session: CallSession, confirming: Confirming, given: Given) -> None:
@@ -294,7 +295,7 @@ async def _send_one(session: CallSession, confirming: Confirming, given: Given) 
 
 def send_again(run: Run, confirming: Confirming) -> None:
     """Let passwords that were not sent, or surely did not arrive, be sent after all."""
-    tasks = [each.task for each in confirming.given if each.otp and each.task is not None]
+    tasks = [given.task for given in confirming.given if given.otp and given.task is not None]
     run.control.progress[Operation.BVN_FINISH].take_back(task.standing for task in tasks)
 
 
@@ -332,18 +333,18 @@ def _learn(run: Run, consents: BvnConsents, request: BvnRequest, task: LookupTas
 def look_again(run: Run, confirming: Confirming) -> None:
     """Read the requests again, of which some may have been settled after a cancellation."""
     consents = BvnConsents.of(run.journal)
-    for each in confirming.given:
-        each.request = consents.find(each.request.request_id) or each.request
+    for given in confirming.given:
+        given.request = consents.find(given.request.request_id) or given.request
 
 
 def standings(run: Run, confirming: Confirming) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
-    found = [standing_of(each, Doubt.FINISH) for each in confirming.earlier]
-    for each in confirming.given:
-        if each.task is not None:
-            found.append(each.task.standing)
-        elif each.request.finish_run_id == run.run_id:
-            found.append(standing_of(each.request, Doubt.FINISH))
+    found = [standing_of(request, Doubt.FINISH) for request in confirming.earlier]
+    for given in confirming.given:
+        if given.task is not None:
+            found.append(given.task.standing)
+        elif given.request.finish_run_id == run.run_id:
+            found.append(standing_of(given.request, Doubt.FINISH))
         else:
             found.append(LookupStatus.WAITING)
     return found

@@ -62,6 +62,6 @@ def keyed_digest(journal: Journal, path: Path) -> str:
 
 def batch_asked(journal: Journal, customer_ids: Iterable[str]) -> str:
     """Return the one batch name that some customers were asked in; empty where there is none."""
-    names = [journal.pseudonyms.customers_anywhere([each]) for each in customer_ids]
-    batches = {each.batch for each in BvnConsents.of(journal).current(names).values()}
+    names = [journal.pseudonyms.customers_anywhere([customer_id]) for customer_id in customer_ids]
+    batches = {request.batch for request in BvnConsents.of(journal).current(names).values()}
     return batches.pop() if len(batches) == 1 else ""

@@ -101,7 +101,7 @@ def open_otps(path: Path, *, mapping: Mapping | None = None) -> TableSource:
 
 def _otp_column(source: TableSource) -> int:
     columns = source.header.columns
-    places = [place for place, each in enumerate(columns) if fold(each.heading) in OTP_HEADINGS]
+    places = [place for place, column in enumerate(columns) if fold(column.heading) in OTP_HEADINGS]
     if len(places) != 1:
         trouble = "no column otp" if not places else "more than one column of passwords"
         raise InputError(f"{source.path}: {trouble}; the file needs customer_id,otp")
@@ -123,7 +123,7 @@ def read_otps(path: Path, digits: int, *, mapping: Mapping | None = None) -> Otp
     found = OtpFile()
     otp_at = _otp_column(source)
     id_at = next(
-        place for place, each in enumerate(source.header.columns) if each.known == "customer_id"
+        place for place, column in enumerate(source.header.columns) if column.known == "customer_id"
     )
     rows: list[tuple[int, str, str]] = []
     for batch in source.batches():

@@ -237,7 +237,7 @@ def _choose(run: Run, asking: BvnRequests, consents: BvnConsents) -> None:
         if again or (refused and corrected):
             case.request = None
     subjects = [case.subject for case in asking.cases if _is_wanted(case)]
-    others = {each.subject: each.customer for each in consents.open_for(subjects)}
+    others = {request.subject: request.customer for request in consents.open_for(subjects)}
     taken: dict[bytes, bytes] = {}
     for case in asking.cases:
         if not _is_wanted(case):
@@ -256,7 +256,7 @@ def _set_aside(asking: BvnRequests, case: Case, finding: tuple[str, str]) -> Non
 def write_problems(run: Run, asking: BvnRequests) -> None:
     """Write every finding, in the order of the file."""
     with ProblemsWriter(run.folder.path / PROBLEMS) as problems:
-        problems.write(sorted(asking.problems, key=lambda each: each.line))
+        problems.write(sorted(asking.problems, key=lambda problem: problem.line))
     run.folder.rows[PROBLEMS] = len(asking.problems)
 
 

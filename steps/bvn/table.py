@@ -145,14 +145,17 @@ def write_table(run: Run, lines: Sequence[BvnRecord], now: int) -> dict[str, int
 def _plain(schema: pa.Schema) -> pa.Schema:
     """Return a schema whose words are plain text, as Arrow reads rows."""
     return pa.schema(
-        [pa.field(each.name, pa.string() if each.type == WORD else each.type) for each in schema]
+        [
+            pa.field(field.name, pa.string() if field.type == WORD else field.type)
+            for field in schema
+        ]
     )
 
 
 def _rows(journal: Journal, lines: Iterable[BvnRecord], now: int) -> Iterator[dict[str, Any]]:
     lines = list(lines)
     shown = [line.request for line in lines if line.request is not None and _lawful(line, now)]
-    confirmed = [each.subject for each in shown if each.state is BvnState.CONFIRMED]
+    confirmed = [record.subject for record in shown if record.state is BvnState.CONFIRMED]
     stored = journal.answers.latest(Operation.BVN_FINISH.value, confirmed)
     for line in lines:
         if line.request is None or not _lawful(line, now):
@@ -207,7 +210,8 @@ def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None)
         found["bvn_extra"] = answer.extra_json() if answer.extra else None
         if answer.accounts:
             found["bvn_accounts"] = [
-                {name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in answer.accounts
+                {name: getattr(account, name) for name in _ACCOUNT_FIELDS}
+                for account in answer.accounts
             ]
     else:
         return found
@@ -225,7 +229,9 @@ def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None)
 def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
     """Return a line for the newest request of each customer of some batch names."""
     requests = BvnConsents.of(journal).of_batches(set(batches))
-    return [BvnRecord(each.held.customer_id, each.batch, request=each) for each in requests]
+    return [
+        BvnRecord(request.held.customer_id, request.batch, request=request) for request in requests
+    ]
 
 
 def write_changes(run: Run, moved: Transitions) -> dict[str, Any]:

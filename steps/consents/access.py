@@ -29,28 +29,28 @@ def consented_data(journal: Journal, customer_id: str) -> dict[str, list[dict[st
     customer = vault.customer(customer_id)
     records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in PulledKind}
     for block in store.of_customer(customer):
-        for each in block:
-            records[each.kind.folder].append(_record(each))
+        for record in block:
+            records[record.kind.folder].append(_record(record))
     return {
-        "consents": [_consent(each) for each in vault.history(customer_id)],
+        "consents": [_consent(grant) for grant in vault.history(customer_id)],
         "pulls": [
             {
-                "run_id": each.run_id,
-                "pulled": each.kind.folder,
-                "outcome": each.outcome.value,
-                "answered_at": instant_text(each.answered_at),
+                "run_id": pull.run_id,
+                "pulled": pull.kind.folder,
+                "outcome": pull.outcome.value,
+                "answered_at": instant_text(pull.answered_at),
             }
-            for each in store.pulls_of(customer)
+            for pull in store.pulls_of(customer)
         ],
         **records,
         "cash_flow": [
             {
-                "run_id": each.run_id,
-                "checked_at": instant_text(each.checked_at),
+                "run_id": figures.run_id,
+                "checked_at": instant_text(figures.checked_at),
                 "kept_until": _UNTIL_ERASED,
-                "figures": each.document(),
+                "figures": figures.document(),
             }
-            for each in CashFlows(journal).of_customer(customer)
+            for figures in CashFlows(journal).of_customer(customer)
         ],
     }
 

@@ -251,7 +251,7 @@ def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bo
         return True
     document = parse_json(body)
     data = document.get("data") if isinstance(document, dict) else None
-    for each in (data, document):
-        if isinstance(each, dict) and "access_token" in each:
-            return each.get("scope") is not None
+    for part in (data, document):
+        if isinstance(part, dict) and "access_token" in part:
+            return part.get("scope") is not None
     return False

@@ -90,7 +90,7 @@ def result_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
         *said.more,
         "\n".join(decisions) if report["state"] != "test_mode" else "",
         spent,
-        *(f"To read: {each}" for each in attention(report)),
+        *(f"To read: {sentence}" for sentence in attention(report)),
         "\n".join([f"  In {folder}:", *files]),
         *next_steps(report),
         _about_name(ticket),
@@ -184,9 +184,9 @@ def imported_text(taken: int, known: int, ticket: Ticket) -> str:
 def mistaken_reviews(mistakes: Sequence[ReviewFinding]) -> str:
     """Return what is wrong with a returned decision list, without any value of a row."""
     lines = []
-    for each in mistakes[:_MOST_MISTAKES]:
-        place = f"{each.sheet}, row" if each.sheet else "line"
-        lines.append(f"  {place} {each.line}: {each.column}: {each.hint}")
+    for mistake in mistakes[:_MOST_MISTAKES]:
+        place = f"{mistake.sheet}, row" if mistake.sheet else "line"
+        lines.append(f"  {place} {mistake.line}: {mistake.column}: {mistake.hint}")
     more = len(mistakes) - _MOST_MISTAKES
     if more > 0:
         lines.append(f"  and {more:,} more")

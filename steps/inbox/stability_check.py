@@ -55,14 +55,14 @@ class Settling:
         """
         self._waiting = {name: self._next(name, stamp, now_s) for name, stamp in seen.items()}
         ready = []
-        for name, each in self._waiting.items():
-            rested_s = now_s - each.since_s
-            if each.looks < LOOKS or rested_s < self.settle_s or is_being_written(name):
+        for name, waiting in self._waiting.items():
+            rested_s = now_s - waiting.since_s
+            if waiting.looks < LOOKS or rested_s < self.settle_s or is_being_written(name):
                 continue
-            unfinished = each.stamp.size == 0 or not is_whole(name)
+            unfinished = waiting.stamp.size == 0 or not is_whole(name)
             if unfinished and rested_s < LONGER * self.settle_s:
                 continue
-            ready.append((each.since_s, name))
+            ready.append((waiting.since_s, name))
         return [name for _, name in sorted(ready)]
 
     @property

@@ -52,7 +52,7 @@ def shown_offer(journal: Journal, offer: Offer) -> dict[str, Any]:
         "status": offer.status,
         "last_answered_at": instant_text(offer.followed_at),
         "closed_at": instant_text(offer.closed_at),
-        "history": [{"seen_at": instant_text(each.at), **_seen(each)} for each in history],
+        "history": [{"seen_at": instant_text(view.at), **_seen(view)} for view in history],
         "kept_until": _UNTIL_ENDED,
     }
 

@@ -111,7 +111,7 @@ class LoanDayIntake:
                 refusals[number] = found
             else:
                 given[number] = found
-        told = [f"{each.loan_id}\x1f{each.day.as_of}" for each in given.values()]
+        told = [f"{loan_day.loan_id}\x1f{loan_day.day.as_of}" for loan_day in given.values()]
         again = np.array(list(given), np.int64)[self._seen.repeats(told)] if told else ()
         for number in map(int, again):
             refusals[number] = ("loan_id", DAY_REPEATED)

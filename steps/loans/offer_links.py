@@ -38,7 +38,9 @@ def bring_up_to_date(journal: Journal, *, run_id: str = "") -> int:
         run_id: the run that is resumed, whose calls are not under way.
     """
     store = LoanOffers.of(journal)
-    left = [each for each in store.starting() if each.run_id == run_id or _is_over(journal, each)]
+    left = [
+        offer for offer in store.starting() if offer.run_id == run_id or _is_over(journal, offer)
+    ]
     for offer in left:
         after = _learnt(journal, store, offer)
         if after is None:
@@ -94,9 +96,9 @@ def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[s
     bring_up_to_date(journal)
     found, _ = candidates(journal, source, parameters.decisions)
     known = {
-        each.customer_id: each.customer
-        for each in found
-        if not (each.superseded or each.contested or each.unrequested)
+        offer.customer_id: offer.customer
+        for offer in found
+        if not (offer.superseded or offer.contested or offer.unrequested)
     }
     store = LoanOffers.of(journal)
     offers = store.newest(list(known.values()), parameters.product)

@@ -218,13 +218,13 @@ class _Judge:
         batch = self._source.batch
         pseudonyms = [self._pseudonyms.customer(batch, row["customer_id"]) for row in rows]
         asked = [
-            (row, each)
-            for row, each in zip(rows, pseudonyms, strict=True)
-            if row["decision"] in self._wanted or each in self._reviews
+            (row, pseudonym)
+            for row, pseudonym in zip(rows, pseudonyms, strict=True)
+            if row["decision"] in self._wanted or pseudonym in self._reviews
         ]
-        known = self._customers.known([each for _, each in asked])
-        found = [self._judge(row, each, known.get(each)) for row, each in asked]
-        return [each for each in found if each is not None]
+        known = self._customers.known([pseudonym for _, pseudonym in asked])
+        found = [self._judge(row, pseudonym, known.get(pseudonym)) for row, pseudonym in asked]
+        return [candidate for candidate in found if candidate is not None]
 
     def _judge(
         self, row: dict[str, Any], pseudonym: bytes, known: KnownCustomer | None

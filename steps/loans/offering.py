@@ -179,7 +179,7 @@ def rows_for(
     journal: Journal, found: Sequence[Candidate], parameters: OfferLoans, *, run_id: str = ""
 ) -> list[Row]:
     """Return candidates as they are before anything is sent."""
-    rows = [Row(each, _word_before(each, parameters)) for each in found]
+    rows = [Row(candidate, _word_before(candidate, parameters)) for candidate in found]
     _look_up(LoanOffers.of(journal), parameters.product, rows, run_id)
     return rows
 
@@ -303,7 +303,7 @@ def make_again(offering: Offering) -> None:
             row.word, row.problem = OfferWord.PENDING, None
     progress = offering.run.control.progress[_START]
     for ended in offering.ended.values():
-        progress.take_back(each for each in ended.elements() if each in ASKED_AGAIN)
+        progress.take_back(reference for reference in ended.elements() if reference in ASKED_AGAIN)
         for standing in ASKED_AGAIN:
             del ended[standing]
 

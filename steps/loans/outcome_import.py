@@ -141,25 +141,27 @@ class _Taken:
     def add(self, given: Sequence[GivenLoan]) -> None:
         """Write down what some rows say; of one loan a later day replaces an earlier one."""
         loans: dict[str, list[GivenLoan]] = {}
-        for each in given:
-            loans.setdefault(each.loan_id, []).append(each)
-        newest = [max(days, key=lambda each: each.day.as_of) for days in loans.values()]
-        customers = customers_of(self._journal, [each.customer_id for each in newest])
+        for loan_day in given:
+            loans.setdefault(loan_day.loan_id, []).append(loan_day)
+        newest = [max(days, key=lambda loan_day: loan_day.day.as_of) for days in loans.values()]
+        customers = customers_of(self._journal, [loan_day.customer_id for loan_day in newest])
         found = [
             self._outcome(days, last, customer)
             for days, last, customer in zip(loans.values(), newest, customers, strict=True)
         ]
-        stood = self._decisions.find([(each.customer_id, each.disbursed_at) for each in found])
+        stood = self._decisions.find(
+            [(outcome.customer_id, outcome.disbursed_at) for outcome in found]
+        )
         tied = [
-            each
+            outcome
             if decision is None
-            else each.model_copy(
+            else outcome.model_copy(
                 update={"stood": decision, "batch": decision.batch, "run_id": decision.run_id}
             )
-            for each, decision in zip(found, stood, strict=True)
+            for outcome, decision in zip(found, stood, strict=True)
         ]
         new, changed = self._store.merge(tied, LoanOutcome.joined, self._now)
-        self._tied.update((each.key, each.stood is not None) for each in tied)
+        self._tied.update((outcome.key, outcome.stood is not None) for outcome in tied)
         self.counts.update(new=new, changed=changed)
         self.counts["decided"] = sum(self._tied.values())
         self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
@@ -167,9 +169,9 @@ class _Taken:
     def _outcome(self, days: list[GivenLoan], last: GivenLoan, customer: bytes) -> LoanOutcome:
         """Return what the days of one loan come to, as the newest of them has it."""
         earlier: tuple[Arrears, ...] = ()
-        for each in days:
-            if each is not last:
-                earlier = with_arrears(earlier, each.day)
+        for loan_day in days:
+            if loan_day is not last:
+                earlier = with_arrears(earlier, loan_day.day)
         return LoanOutcome(
             key=loan_key(self._journal, last.loan_id),
             customer=customer,
@@ -181,5 +183,5 @@ class _Taken:
             disbursed_at=last.disbursed_at,
             last=last.day,
             earlier=earlier,
-            ever_restructured=any(each.day.restructured for each in days),
+            ever_restructured=any(loan_day.day.restructured for loan_day in days),
         )

@@ -76,7 +76,7 @@ class Tracking:
     @property
     def due(self) -> list[Followed]:
         """Return the loans still to be asked about."""
-        return [each for each in self.loans if each.word is LoanWord.PENDING]
+        return [loan for loan in self.loans if loan.word is LoanWord.PENDING]
 
 
 def open_tracking(
@@ -102,11 +102,11 @@ def take_loans(run: Run) -> Tracking:
     """Find every loan with a reference, and take over what dead runs did not report."""
     store = LoanOffers.of(run.journal)
     bring_up_to_date(run.journal)
-    dead = [each for each in store.telling() if each != run.run_id and _is_dead(run, each)]
+    dead = [run_id for run_id in store.telling() if run_id != run.run_id and _is_dead(run, run_id)]
     store.hand_over(dead, run.run_id)
     found = [
-        Followed(each, LoanWord.PENDING if each.closed_at is None else LoanWord.CLOSED)
-        for each in store.linked()
+        Followed(offer, LoanWord.PENDING if offer.closed_at is None else LoanWord.CLOSED)
+        for offer in store.linked()
     ]
     tracking = Tracking(run, found, store)
     run.control.progress[Operation.LOAN_VIEW].wanted = len(tracking.due)
@@ -136,13 +136,13 @@ async def follow_loans(tracking: Tracking, session: CallSession) -> int:
             break
         await _follow(tracking, session, due[start : start + BLOCK])
     answered = {LoanWord.FOLLOWED, LoanWord.UNKNOWN_REFERENCE}
-    return sum(each.word in answered for each in tracking.loans)
+    return sum(loan.word in answered for loan in tracking.loans)
 
 
 async def _follow(
     tracking: Tracking, session: CallSession, block: Sequence[Followed]
 ) -> list[LookupTask]:
-    tasks = await session.make([_task(session, each.offer) for each in block])
+    tasks = await session.make([_task(session, loan.offer) for loan in block])
     tracking.ended.update(task.standing for task in tasks)
     await asyncio.to_thread(_note, tracking, list(zip(block, tasks, strict=True)))
     return tasks
@@ -150,12 +150,12 @@ async def _follow(
 
 def follow_again(tracking: Tracking) -> None:
     """Let loans that no answer came about be asked about again: a view changes nothing."""
-    for each in tracking.loans:
-        if each.word is LoanWord.FAILED:
-            each.word = LoanWord.PENDING
+    for loan in tracking.loans:
+        if loan.word is LoanWord.FAILED:
+            loan.word = LoanWord.PENDING
     lost = (*ASKED_AGAIN, LookupStatus.IN_DOUBT)
     progress = tracking.run.control.progress[Operation.LOAN_VIEW]
-    progress.take_back(each for each in tracking.ended.elements() if each in lost)
+    progress.take_back(reference for reference in tracking.ended.elements() if reference in lost)
     for standing in lost:
         del tracking.ended[standing]
 
@@ -170,23 +170,23 @@ def _note(tracking: Tracking, made: Sequence[tuple[Followed, LookupTask]]) -> No
     """Write down what was seen in a block, and what is new."""
     now = tracking.run.clock()
     views: list[tuple[Offer, Offer, LoanNews | None]] = []
-    for each, task in made:
-        seen = _seen(each.offer, task)
+    for loan, task in made:
+        seen = _seen(loan.offer, task)
         if seen is None:
             if task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
-                each.word = LoanWord.FAILED
+                loan.word = LoanWord.FAILED
             continue
-        each.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
-        after = _after(each.offer, seen, now)
-        views.append((each.offer, after, _news(tracking.run.run_id, each.offer, seen, now)))
-        each.offer = after
+        loan.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
+        after = _after(loan.offer, seen, now)
+        views.append((loan.offer, after, _news(tracking.run.run_id, loan.offer, seen, now)))
+        loan.offer = after
     written = tracking.store.follow(views)
     others = {after.offer_id for _, after, _ in views} - written
     if others:
-        fresh = {each.offer_id: each for each in tracking.store.linked()}
-        for each, _ in made:
-            if each.offer.offer_id in others:
-                each.offer = fresh.get(each.offer.offer_id, each.offer)
+        fresh = {offer.offer_id: offer for offer in tracking.store.linked()}
+        for loan, _ in made:
+            if loan.offer.offer_id in others:
+                loan.offer = fresh.get(loan.offer.offer_id, loan.offer)
 
 
 def _seen(offer: Offer, task: LookupTask) -> LoanSnapshot | None:

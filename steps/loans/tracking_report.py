@@ -87,7 +87,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
     changes = list(_changes(tracking))
     run.folder.write_parquet(CHANGES_FILE, LOAN_CHANGES, _tables(changes, LOAN_CHANGES))
     sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
-    counts = Counter(each.word for each in tracking.loans)
+    counts = Counter(loan.word for loan in tracking.loans)
     answers = {
         "found": counts[LoanWord.FOLLOWED],
         "not_found": counts[LoanWord.UNKNOWN_REFERENCE],
@@ -122,27 +122,29 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
 
 def _statuses(loans: Sequence[Followed]) -> dict[str, int]:
     """Return how many loans have which of the service's status words."""
-    words = Counter(each.offer.status or "" for each in loans)
+    words = Counter(loan.offer.status or "" for loan in loans)
     return dict(sorted((word, number) for word, number in words.items() if word))
 
 
 def _account(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what changed, in numbers."""
     moves = Counter(
-        f"{each['old'] or '(none)'} > {each['new']}"
-        for each in changes
-        if each["field"] == "status"
+        f"{change['old'] or '(none)'} > {change['new']}"
+        for change in changes
+        if change["field"] == "status"
     )
     return {
-        "loans": len({each[REFERENCE] for each in changes}),
-        **{name: sum(each["field"] == name for each in changes) for name in (*_TOLD, REFERENCE)},
+        "loans": len({change[REFERENCE] for change in changes}),
+        **{
+            name: sum(change["field"] == name for change in changes) for name in (*_TOLD, REFERENCE)
+        },
         "moves": dict(sorted(moves.items())),
     }
 
 
 def _changes(tracking: Tracking) -> Iterator[dict[str, Any]]:
     """Yield one record for each field that differed, in the order it was seen."""
-    offers = {each.offer.offer_id: each.offer for each in tracking.loans}
+    offers = {loan.offer.offer_id: loan.offer for loan in tracking.loans}
     for news in tracking.store.news_of(tracking.run.run_id):
         offer = offers.get(news.offer_id)
         if offer is not None:
@@ -190,7 +192,7 @@ def _plain(value: object) -> str | None:
 
 def _write_loans(tracking: Tracking) -> None:
     history = tracking.store.history()
-    records = (_record(each, history.get(each.offer.offer_id, [])) for each in tracking.loans)
+    records = (_record(loan, history.get(loan.offer.offer_id, [])) for loan in tracking.loans)
     tracking.run.folder.write_parquet(LOANS_FILE, LOANS, _tables(list(records), LOANS))
 
 
@@ -199,15 +201,15 @@ def _tables(records: Sequence[dict[str, Any]], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_pylist(list(records[start : start + _BLOCK]), schema)
 
 
-def _record(each: Followed, history: Sequence[LoanNews]) -> dict[str, Any]:
-    offer = each.offer
+def _record(loan: Followed, history: Sequence[LoanNews]) -> dict[str, Any]:
+    offer = loan.offer
     seen = offer.held.seen
     return {
         REFERENCE: offer.held.reference,
         "customer_id": offer.held.customer_id,
         "product_id": offer.product_id,
         "product_name": offer.held.product_name,
-        "state": each.word.value,
+        "state": loan.word.value,
         "status": offer.status,
         "status_at": _instant(offer.status_at),
         "loan_amount": _amount(seen.loan_amount if seen else None),

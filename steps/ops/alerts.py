@@ -62,7 +62,7 @@ def _called_for(signs: Mapping[str, Any]) -> set[Alarm]:
         found.add(Alarm.OUTAGE)
     if _out_of_reach(signs):
         found.add(Alarm.DEADLINE)
-    free = [each for each in signs["disk_free"].values() if each is not None]
+    free = [free_bytes for free_bytes in signs["disk_free"].values() if free_bytes is not None]
     if free and min(free) < LEAST_FREE_BYTES:
         found.add(Alarm.DISK)
     return found

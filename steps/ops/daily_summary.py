@@ -38,16 +38,16 @@ def night_of(look: Look, now: int) -> dict[str, Any]:
             state: sum(run.state == state for run in runs)
             for state in ("completed", "stopped", "test_mode", "killed", "running")
         },
-        "held": sum(bool(each.get("held")) and not each.get("released") for each in reports),
-        "rows_screened": sum(each.get("rows", {}).get("screened", 0) for each in reports),
-        "lookups_pending": sum(_lookups(each, "pending") for each in reports),
-        "lookups_failed": sum(_lookups(each, "failed") for each in reports),
-        "new_listings": sum(each.get("changes", {}).get("new_listing", 0) for each in reports),
+        "held": sum(bool(report.get("held")) and not report.get("released") for report in reports),
+        "rows_screened": sum(report.get("rows", {}).get("screened", 0) for report in reports),
+        "lookups_pending": sum(_lookups(report, "pending") for report in reports),
+        "lookups_failed": sum(_lookups(report, "failed") for report in reports),
+        "new_listings": sum(report.get("changes", {}).get("new_listing", 0) for report in reports),
         "spent": naira_text(today.spent_micro),
         "in_doubt": naira_text(today.reserved_micro),
         "balance": naira_text(look.runs.last_balance()),
-        "drift": str(sum((_drift(each) for each in reports), Decimal(0))),
-        "notices": sum(len(each.get("notices", ())) for each in reports),
+        "drift": str(sum((_drift(report) for report in reports), Decimal(0))),
+        "notices": sum(len(report.get("notices", ())) for report in reports),
     }
     numbers["text"] = "\n".join(_lines(numbers, runs, look.runs.last_balance(), today.spent_micro))
     return numbers

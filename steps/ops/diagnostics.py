@@ -121,7 +121,7 @@ def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -
                 found.findings = [journal_trouble(settings, error)]
             else:
                 return
-    if any(each.standing == WRONG for each in found.findings):
+    if any(finding.standing == WRONG for finding in found.findings):
         home = settings.home
         signs = read_vitals(home, run_id) if run_id else newest_signs(home)
         found.run = None if signs is None else from_signs(signs, clock())
@@ -151,13 +151,13 @@ def _conclude(found: Diagnosis, asked: str) -> None:
         pid = found.run["pid"]
         who = f"process {pid}" if pid is not None else "another process"
         found.safe, found.why_not = False, f"{who} is at work on it"
-    missed = next((each for each in found.findings if each.name == SCHEDULE), None)
+    missed = next((finding for finding in found.findings if finding.name == SCHEDULE), None)
     if missed is not None and found.exit_status == 0:
         found.exit_status = 3
         found.remedy = missed.remedy
-    wrong = [each for each in found.findings if each.standing == WRONG]
+    wrong = [finding for finding in found.findings if finding.standing == WRONG]
     if wrong:
-        _mend_first(found, min(wrong, key=lambda each: each.name != HOME_DISK))
+        _mend_first(found, min(wrong, key=lambda finding: finding.name != HOME_DISK))
 
 
 def _mend_first(found: Diagnosis, wrong: HealthFinding) -> None:
@@ -175,7 +175,7 @@ def _first(mend: Remedy, then: Remedy | None) -> Remedy:
         return mend
     if then is None:
         return Remedy(mend.first, DOCTOR)
-    return Remedy("; then ".join(each for each in (mend.first, then.first) if each), then.command)
+    return Remedy("; then ".join(part for part in (mend.first, then.first) if part), then.command)
 
 
 def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
@@ -188,7 +188,7 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         return Remedy(first, "nightscreen runs list"), 2
     run_id = run["run_id"]
     again = Again(run_id, run["flow"], _kept(run))
-    service = next((each for each in found.findings if each.name == "service"), None)
+    service = next((finding for finding in found.findings if finding.name == "service"), None)
     refused = refusals(
         (name, trouble) for name, check in run["checks"].items() for trouble in check["errors"]
     )

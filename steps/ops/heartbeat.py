@@ -51,7 +51,7 @@ class RecentSpeed:
         if silent and self.silent_since is None:
             since = control.silence.since
             self.silent_since = now if since is None else since
-        done = {check.value: each.done for check, each in control.progress.items()}
+        done = {check.value: counts.done for check, counts in control.progress.items()}
         if self._samples and any(done[name] < self._samples[-1][1].get(name, 0) for name in done):
             self._samples.clear()  # a resumed run makes again the calls it had lost
         if not self._samples or now - self._samples[-1][0] >= SAMPLE_S * MICROS:
@@ -72,8 +72,8 @@ class RecentSpeed:
             return None
         began, before = self._samples[0]
         ends = [now]
-        for check, each in control.progress.items():
-            left, done = each.wanted - each.done, each.done - before.get(check.value, 0)
+        for check, counts in control.progress.items():
+            left, done = counts.wanted - counts.done, counts.done - before.get(check.value, 0)
             if left <= 0 or check in control.stopped_checks:
                 continue
             if done <= 0:
@@ -104,22 +104,22 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
         "rows": run.rows_read,
         "checks": {
             check.value: {
-                "wanted": each.wanted,
-                "done": each.done,
-                "paid": each.paid,
-                "free": each.free,
-                "reused": each.reused,
-                "unreadable": each.unreadable,
-                "failed": each.failed,
-                "in_doubt": each.in_doubt,
-                "attempts": each.attempts,
-                "cap": each.cap,
-                "in_flight": each.in_flight,
-                "cost_micro": each.cost_micro,
+                "wanted": counts.wanted,
+                "done": counts.done,
+                "paid": counts.paid,
+                "free": counts.free,
+                "reused": counts.reused,
+                "unreadable": counts.unreadable,
+                "failed": counts.failed,
+                "in_doubt": counts.in_doubt,
+                "attempts": counts.attempts,
+                "cap": counts.cap,
+                "in_flight": counts.in_flight,
+                "cost_micro": counts.cost_micro,
                 "stopped": control.stopped_checks.get(check),
                 "troubles": troubles.get(check.value, {}),
             }
-            for check, each in control.progress.items()
+            for check, counts in control.progress.items()
         },
         "stop": control.stop,
         "balance_micro": control.balance_micro,

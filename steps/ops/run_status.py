@@ -232,14 +232,14 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
     alive = _is_process(signs.get("pid")) and signs.get("host") == socket.gethostname()
     checks = {
         name: {
-            "answered": each["paid"] + each["free"],
-            "left": each["wanted"] - each["done"],
-            "cap": each["cap"],
-            "in_flight": each["in_flight"],
-            "stopped": each["stopped"],
-            "errors": each["troubles"],
+            "answered": counts["paid"] + counts["free"],
+            "left": counts["wanted"] - counts["done"],
+            "cap": counts["cap"],
+            "in_flight": counts["in_flight"],
+            "stopped": counts["stopped"],
+            "errors": counts["troubles"],
         }
-        for name, each in signs["checks"].items()
+        for name, counts in signs["checks"].items()
     }
     return {
         "run_id": signs["run_id"],
@@ -258,10 +258,10 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
         "waiting_for": signs.get("waiting_for"),
         "waiting_since": signs.get("waiting_since"),
         "checks": checks,
-        "spent_micro": sum(each["cost_micro"] for each in signs["checks"].values()),
+        "spent_micro": sum(counts["cost_micro"] for counts in signs["checks"].values()),
         "cap_micro": None,
         "balance_micro": signs["balance_micro"],
-        "in_doubt": sum(each["in_doubt"] for each in signs["checks"].values()),
+        "in_doubt": sum(counts["in_doubt"] for counts in signs["checks"].values()),
         "in_doubt_micro": None,
         "finish_at": signs["finish_at"] if alive else None,
         "rest_s": None,

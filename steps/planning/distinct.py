@@ -136,16 +136,16 @@ def number_needed(slots: Sequence[Distinct], starts: Sequence[int]) -> list[NDAr
 
     They are in the order of chunks, and in each chunk by slot.
     """
-    numbers = [np.full(len(each), -1, dtype=np.int32) for each in slots]
-    places = [np.flatnonzero(each.needed) for each in slots]
-    rows = [each.row[place] for each, place in zip(slots, places, strict=True)]
+    numbers = [np.full(len(slot_rows), -1, dtype=np.int32) for slot_rows in slots]
+    places = [np.flatnonzero(slot_rows.needed) for slot_rows in slots]
+    rows = [slot_rows.row[place] for slot_rows, place in zip(slots, places, strict=True)]
     if not rows:
         return numbers
-    slot = np.repeat(np.arange(len(slots)), [len(each) for each in rows])
+    slot = np.repeat(np.arange(len(slots)), [len(numbers_of_slot) for numbers_of_slot in rows])
     chunk = np.searchsorted(np.asarray(starts), np.concatenate(rows), side="right")
     order = np.lexsort((np.concatenate(places), slot, chunk))
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    for number, each in enumerate(numbers):
-        each[places[number]] = rank[slot == number]
+    for number, lookups in enumerate(numbers):
+        lookups[places[number]] = rank[slot == number]
     return numbers

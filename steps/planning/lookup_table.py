@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from nightscreen.storage.workspace import Workspace
 
-_CHECKS = tuple(each.value for each in Check)
-_KINDS = tuple(each.value for each in IdentityKind)
+_CHECKS = tuple(check.value for check in Check)
+_KINDS = tuple(kind.value for kind in IdentityKind)
 PLANNED = "needed"
 """Is in the workspace of a run once all its needed lookups are."""
 _PIECE = "needed-{:05d}"
@@ -87,7 +87,7 @@ class LookupRanking:
     def joined(cls, parts: Sequence[LookupRanking]) -> LookupRanking:
         """Return the lookups of some parts one after the other."""
         parts = parts or [cls.of(NEEDED.empty_table())]
-        return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in _NAMES))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _NAMES))
 
     def __len__(self) -> int:
         return len(self.check)
@@ -108,7 +108,9 @@ class LookupRanking:
     def slots(self) -> list[tuple[str, str]]:
         """Return each check and kind of identity there are lookups of, sorted."""
         both = np.unique(self.check.astype(np.int16) * len(_KINDS) + self.kind)
-        return sorted((_CHECKS[each // len(_KINDS)], _KINDS[each % len(_KINDS)]) for each in both)
+        return sorted(
+            (_CHECKS[number // len(_KINDS)], _KINDS[number % len(_KINDS)]) for number in both
+        )
 
 
 def _numbers(column: pa.ChunkedArray, words: tuple[str, ...]) -> NDArray[np.int8]:
@@ -167,7 +169,7 @@ class NeededPieces:
         Args:
             shards: numbers of lookups; a lookup is in one shard at most.
         """
-        sizes = np.array([len(each) for each in shards], dtype=np.int64)
+        sizes = np.array([len(shard) for shard in shards], dtype=np.int64)
         most = max(SORTED_AT_ONCE, math.ceil(int(sizes.sum()) / _MOST_GROUPS))
         starts = np.cumsum(sizes) - sizes
         groups, first = np.unique(starts // most, return_index=True)

@@ -366,14 +366,14 @@ class Planner:
 
         The chunk is read only where there are any: on a warm night it mostly stays sealed.
         """
-        found = {slot: each.of_chunk(number) for slot, each in self._to_ask.items()}
-        if not any(len(each.row) for each in found.values()):
+        found = {slot: to_ask.of_chunk(number) for slot, to_ask in self._to_ask.items()}
+        if not any(len(needed.row) for needed in found.values()):
             return NEEDED.empty_table()
         rows = read_chunk(number)
         return pa.concat_tables(
-            self._needed_rows(slot, each, number, rows)
-            for slot, each in found.items()
-            if len(each.row)
+            self._needed_rows(slot, needed, number, rows)
+            for slot, needed in found.items()
+            if len(needed.row)
         )
 
     def _needed_rows(
@@ -413,7 +413,7 @@ class Planner:
         return make_chains(
             [(slot.kind.value, one, at) for slot, one, at in each if slot.check is Check.KARMA],
             self.rows,
-            needed=sum(int(each.needed.sum()) for each in slots),
+            needed=sum(int(counts.needed.sum()) for counts in slots),
         )
 
     def result(self, planned_at: int, needed: int) -> Plan:

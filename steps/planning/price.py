@@ -141,7 +141,7 @@ def quote(
     lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, chains)
     if chains is not None:
         needed = needed.take(~chains.spared())
-    money = [each for each in (cap_micro, balance_micro) if each is not None]
+    money = [limit for limit in (cap_micro, balance_micro) if limit is not None]
     if not money and not by_cap:
         return Quote(lines, cap_micro, balance_micro)
     order, worst = rank(needed, prices_micro), worst_costs(needed, prices_micro)
@@ -186,15 +186,15 @@ def _lines(
     chains: Chains | None,
 ) -> tuple[CheckQuote, ...]:
     """Return a line of the quote for each check and identity with lookups."""
-    counts = {each: int(needed.is_of(*each).sum()) for each in needed.slots()}
+    counts = {slot: int(needed.is_of(*slot).sum()) for slot in needed.slots()}
     rates = {
-        each: _rates(calls, seen.get(each, SeenCharges()), FIRST_NIGHT_HIT.get(each[0], 1.0))
-        for each, calls in counts.items()
+        slot: _rates(calls, seen.get(slot, SeenCharges()), FIRST_NIGHT_HIT.get(slot[0], 1.0))
+        for slot, calls in counts.items()
     }
     lines = []
-    for each, calls in sorted(_calls(needed, counts, rates, chains).items()):
-        check, kind = each
-        low, rate, high = rates[each]
+    for slot, calls in sorted(_calls(needed, counts, rates, chains).items()):
+        check, kind = slot
+        low, rate, high = rates[slot]
         price = prices_micro[check]
         call_s = seconds.get(check, FIRST_NIGHT_SECONDS.get(check, 1.0))
         lines.append(
@@ -209,7 +209,7 @@ def _lines(
                 expected_micro=round(rate * calls.likely * price),
                 high_micro=math.ceil(high * calls.most) * price,
                 expected_s=calls.likely * call_s / getattr(max_in_flight, check),
-                spread_micro=_spread(calls, rate, seen.get(each, SeenCharges()), price),
+                spread_micro=_spread(calls, rate, seen.get(slot, SeenCharges()), price),
             )
         )
     return tuple(lines)
@@ -234,18 +234,18 @@ def _calls(
 
     The more is listed by the identities asked first, the fewer are asked by those after them.
     """
-    found = {each: _Calls(number, number, number, number) for each, number in counts.items()}
+    found = {slot: _Calls(number, number, number, number) for slot, number in counts.items()}
     if chains is None:
         return found
     karma = Check.KARMA.value
     by_kind = [rates.get((karma, kind), (0.0, 0.0, 0.0)) for kind in chains.kinds]
     nobody, *bounds = ([0.0] * len(by_kind), *zip(*by_kind, strict=True))
     reached = [chains.reached(hits) for hits in (nobody, *reversed(bounds))]
-    for check, kind in [each for each in counts if each[0] == karma]:
+    for check, kind in [slot for slot in counts if slot[0] == karma]:
         mine = needed.is_of(check, kind)
-        left, least, likely, most = (float(each[mine].sum()) for each in reached)
+        left, least, likely, most = (float(numbers[mine].sum()) for numbers in reached)
         found[(check, kind)] = _Calls(round(left), least, likely, most)
-    return {each: calls for each, calls in found.items() if calls.all}
+    return {slot: calls for slot, calls in found.items() if calls.all}
 
 
 def _spread(calls: _Calls, rate: float, seen: SeenCharges, price_micro: int) -> int | None:

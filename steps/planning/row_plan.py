@@ -98,7 +98,7 @@ class SettledSlot:
             "own": pa.array(own),
             **{name: pa.array(getattr(found, name)) for name in Latest.names()},
         }
-        return pa.table({f"{self.slot.column}.{name}": each for name, each in columns.items()})
+        return pa.table({f"{self.slot.column}.{name}": column for name, column in columns.items()})
 
 
 def put_row_plans(

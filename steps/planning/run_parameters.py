@@ -60,7 +60,7 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
         raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
     purpose = Purpose(parameters.purpose)
     kinds = tuple(IdentityKind(kind) for kind in dict.fromkeys(parameters.karma_identities))
-    checks = tuple(Check(each) for each in dict.fromkeys(parameters.checks))
+    checks = tuple(Check(name) for name in dict.fromkeys(parameters.checks))
     path = Path(parameters.input)
     wanted = Wanted(
         checks,

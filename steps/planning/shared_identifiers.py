@@ -232,8 +232,8 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
             identifiers, keys = _piece_keys(piece)
             places = list(sightings.unwritten(kind, batch, identifiers, keys, at=at))
             if places:
-                columns = (each.to_pylist() for each in piece.take(pa.array(places)).columns)
-                seen = [Sighting(*each) for each in zip(*columns, strict=True)]
+                columns = (column.to_pylist() for column in piece.take(pa.array(places)).columns)
+                seen = [Sighting(*values) for values in zip(*columns, strict=True)]
                 sightings.keep(kind, batch, seen, at=at)
 
 
@@ -249,7 +249,7 @@ def kept_pieces(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
 
 def _piece_keys(piece: pa.Table) -> tuple[list[bytes], list[bytes]]:
     """Return each sighting's identifier, and its identifier, customer and BVN joined."""
-    identifiers, customers, bvns = (each.combine_chunks() for each in piece.columns)
+    identifiers, customers, bvns = (column.combine_chunks() for column in piece.columns)
     pair = [sixteens_of(identifiers), sixteens_of(customers)]
     known = pc.is_valid(bvns).to_numpy(zero_copy_only=False)
     if not known.any():
@@ -278,12 +278,12 @@ def _gather(
         lines.append(rows["line"].to_numpy())
         if whose:
             ids = rows["customer_id"].to_pylist()
-            customers += pseudonyms.customers_anywhere(each or "" for each in ids)
-        for kind, each in named.items():
+            customers += pseudonyms.customers_anywhere(customer_id or "" for customer_id in ids)
+        for kind, pseudonyms_of_kind in named.items():
             values = _identities(rows, kind)
             there = values.drop_null().to_pylist()
             present = pc.is_valid(values).to_numpy(zero_copy_only=False)
-            each.add(present, pseudonyms.subjects(kind.value, there))
+            pseudonyms_of_kind.add(present, pseudonyms.subjects(kind.value, there))
     return starts, np.concatenate(lines), sixteens(customers)
 
 
@@ -403,7 +403,7 @@ def _count_earlier(
             mine = members.sightings(block.rows)
             missing, left = _apart(mine, told.lately)
             unwritten.append(block.rows[missing])
-            others = [*told.others, *(_other(each) for each in left)]
+            others = [*told.others, *(_other(sighting) for sighting in left)]
             if not others:
                 continue
             here = set(_texts([mine[:, : 2 * BYTES]]))

@@ -159,22 +159,22 @@ def _shape_mistakes(source: PolicyText) -> Iterator[Mistake]:
     try:
         Policy.model_validate(document)
     except ValidationError as error:
-        for each in error.errors():
-            counted = each["type"] == "too_short" and bool(listed)
-            if each["type"] != "extra_forbidden" and not counted:
-                words = _SHAPES.get(each["type"], each["msg"])
-                yield from _model_mistake(source, each["loc"], words)
+        for mistake in error.errors():
+            counted = mistake["type"] == "too_short" and bool(listed)
+            if mistake["type"] != "extra_forbidden" and not counted:
+                words = _SHAPES.get(mistake["type"], mistake["msg"])
+                yield from _model_mistake(source, mistake["loc"], words)
 
 
 def _carried(document: Mapping[str, Any]) -> Iterator[tuple[str, CarriedKind]]:
     """Yield the carried columns that can be read, with the type of each."""
     listed = document.get("carried", [])
-    for each in listed if isinstance(listed, list) else []:
-        if isinstance(each, str):
-            yield each, CarriedKind.TEXT
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, str):
+            yield entry, CarriedKind.TEXT
             continue
         try:
-            column = CarriedColumn.model_validate(each)
+            column = CarriedColumn.model_validate(entry)
         except ValidationError:
             continue
         yield column.column, column.type

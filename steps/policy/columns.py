@@ -127,10 +127,10 @@ def words() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for check in Check:
         found[f"{check.value}_status"] = (*_ANSWERS[check], *NO_ANSWER)
-        found[f"{check.value}_source"] = tuple(each.value for each in Source)
+        found[f"{check.value}_source"] = tuple(source.value for source in Source)
     found["name_match"] = found["ecosystem_name_match"] = _GRADES
     found["bvn_account_status"] = ACCOUNT_STATUSES
-    found[PURPOSE] = tuple(each.value for each in Purpose)
+    found[PURPOSE] = tuple(purpose.value for purpose in Purpose)
     return found
 
 
@@ -145,7 +145,7 @@ def may_be_absent(name: str) -> bool:
     These are BVN details and cash flow, which few customers have, requested loans, and the shared
     identifiers of a batch.
     """
-    cash_flow = (each for each, _ in TX_FIELDS)
+    cash_flow = (name for name, _ in TX_FIELDS)
     return name in {*_bvn_columns(), *cash_flow, *REQUESTED, *SIGNALS}
 
 
@@ -164,7 +164,7 @@ def suggestion(word: str, among: Iterable[str]) -> str:
     known = list(among)
     near = get_close_matches(word.casefold(), known, n=1, cutoff=0.6)
     if not near:
-        near = [each for each in known if each.endswith(f"_{word.casefold()}")][:1]
+        near = [name for name in known if name.endswith(f"_{word.casefold()}")][:1]
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -155,6 +155,6 @@ def _contradict(parts: list[Node]) -> bool:
         named = [side for side in sides if side.get("class") == "COLUMN_REF"]
         written = [text(side) for side in sides]
         if len(named) == 1 and any(written):
-            word = next(each for each in written if each)
+            word = next(words_of_column for words_of_column in written if words_of_column)
             wanted.setdefault(shape(named[0]), set()).add(word)
-    return any(len(each) > 1 for each in wanted.values())
+    return any(len(words_of_column) > 1 for words_of_column in wanted.values())

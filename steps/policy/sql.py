@@ -309,7 +309,7 @@ class _Walk:
         self.too_much = False
 
     def _wrong(self, node: Node, message: str) -> None:
-        if all(each.message != message for each in self._condition.findings):
+        if all(finding.message != message for finding in self._condition.findings):
             self._condition.findings.append(SyntaxFinding(place(self._text, node), message))
 
     def go(self, node: Node, *, depth: int, bound: frozenset[str]) -> None:
@@ -358,23 +358,23 @@ class _Walk:
         kind = node.get("type_expr") or {}
         name = str(kind.get("type_name", "")).upper()
         plain = not kind.get("catalog") and not kind.get("schema")
-        sizes = [each.get("class") == "CONSTANT" for each in kind.get("children", [])]
+        sizes = [child.get("class") == "CONSTANT" for child in kind.get("children", [])]
         if name not in _TYPES or not plain or not all(sizes):
             self._wrong(node, f"a cast to {name or 'that type'} is not allowed in a condition")
         self.go(node["child"], depth=depth + 1, bound=bound)
 
     def _function(self, node: Node, depth: int, bound: frozenset[str]) -> None:
         name = str(node["function_name"]).lower()
-        arguments = [each["expression"] for each in node["arguments"]]
+        arguments = [argument["expression"] for argument in node["arguments"]]
         if problem := _function_problem(node, name, arguments):
             self._wrong(node, problem)
             return
-        for position, each in enumerate(arguments):
-            filtering = name == "list_filter" and position == 1 and each["class"] == "LAMBDA"
+        for position, argument in enumerate(arguments):
+            filtering = name == "list_filter" and position == 1 and argument["class"] == "LAMBDA"
             if filtering:
-                self._lambda(each, depth, bound)
+                self._lambda(argument, depth, bound)
             else:
-                self.go(each, depth=depth + 1, bound=bound)
+                self.go(argument, depth=depth + 1, bound=bound)
 
     def _lambda(self, node: Node, depth: int, bound: frozenset[str]) -> None:
         """Walk a filter's condition; one inside another is refused, for its cost multiplies."""
@@ -396,7 +396,7 @@ def _function_problem(node: Node, name: str, arguments: list[Node]) -> str | Non
     """Return why a call is not allowed, or None."""
     if name in _CLOCKS:
         return _clock(name)
-    named = any(each.get("name") for each in node["arguments"])
+    named = any(argument.get("name") for argument in node["arguments"])
     decorated = node.get("filter") or node.get("distinct") or node.get("export_state")
     ordered = (node.get("order_bys") or {}).get("orders")
     path = (node.get("qualified_name") or {}).get("path", [name])
@@ -406,7 +406,7 @@ def _function_problem(node: Node, name: str, arguments: list[Node]) -> str | Non
     if name not in _FUNCTIONS or named or decorated or ordered or qualified:
         return f"the function {name} is not allowed in a condition"
     if name in LISTS:
-        constant = all(each["class"] == "CONSTANT" for each in arguments)
+        constant = all(argument["class"] == "CONSTANT" for argument in arguments)
         return None if constant else "a list in a condition may hold constants only"
     if name in LIKES | REGULAR | PATHS:
         return _pattern_problem(name, arguments)
@@ -415,10 +415,10 @@ def _function_problem(node: Node, name: str, arguments: list[Node]) -> str | Non
 
 def _pattern_problem(name: str, arguments: list[Node]) -> str | None:
     """Return why a pattern or path is not allowed: it must be a short constant, cheap to match."""
-    if any(text(each) is None for each in arguments[1:]):
+    if any(text(argument) is None for argument in arguments[1:]):
         return f"the pattern or path of {name} must be a text written in the condition"
-    for each in arguments[1:]:
-        pattern = text(each) or ""
+    for argument in arguments[1:]:
+        pattern = text(argument) or ""
         if len(pattern) > _MOST_PATTERN:
             return f"the pattern of {name} is longer than {_MOST_PATTERN} characters"
         if name in REGULAR and _repeats(pattern) > _MOST_REPEATS:
@@ -447,12 +447,12 @@ def children(node: Node) -> Iterator[Node]:
     for name, value in node.items():
         if name == "type_expr":
             continue
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict):
-                if "class" in each:
-                    yield each
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, dict):
+                if "class" in child:
+                    yield child
                 elif name in {"case_checks", "arguments"}:
-                    yield from children(each)
+                    yield from children(child)
 
 
 def expressions(node: Node) -> Iterator[Node]:
@@ -468,7 +468,7 @@ def shape(node: Node) -> str:
     def bare(value: object) -> object:
         if isinstance(value, dict):
             dropped = {"query_location", "query_location_length", "alias"}
-            return {key: bare(each) for key, each in value.items() if key not in dropped}
-        return [bare(each) for each in value] if isinstance(value, list) else value
+            return {key: bare(child) for key, child in value.items() if key not in dropped}
+        return [bare(child) for child in value] if isinstance(value, list) else value
 
     return json.dumps(bare(node), sort_keys=True)

@@ -45,9 +45,9 @@ def version_in_force(journal: Journal, at: int) -> PolicyVersion | None:
 
 def last_approved(found: Sequence[PolicyVersion], at: int) -> PolicyVersion | None:
     """Return the one of some versions that was approved last at an instant."""
-    approved = [each for each in found if each.state == PolicyState.APPROVED]
-    by_then = reversed([each for each in approved if each.decided_at <= at])
-    return max(by_then, key=lambda each: each.decided_at, default=None)
+    approved = [version for version in found if version.state == PolicyState.APPROVED]
+    by_then = reversed([version for version in approved if version.decided_at <= at])
+    return max(by_then, key=lambda version: version.decided_at, default=None)
 
 
 def policy_in_force(journal: Journal, at: int) -> Policy:
@@ -83,12 +83,12 @@ def _text_of(found: PolicyVersion | None) -> tuple[str, str, str]:
 def approval_of(journal: Journal, policy: str, at: int) -> PolicyApproval | None:
     """Return who signed a policy off last, as a file or as a version; None if nobody has yet."""
     own = [
-        each.approval
-        for each in Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED)
-        if each.policy == policy and each.decided_at <= at
+        version.approval
+        for version in Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED)
+        if version.policy == policy and version.decided_at <= at
     ]
     found = [Reviews.of(journal).policy_approval(policy, at), *own]
-    return max(filter(None, found), key=lambda each: each.approved_at, default=None)
+    return max(filter(None, found), key=lambda approval: approval.approved_at, default=None)
 
 
 def read_policy(text: str) -> Policy:
@@ -137,7 +137,7 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
             f"version {policy.version} is in force with other rules; give yours another version"
         )
     store = Records.of(journal, PolicyVersion)
-    if any(each.policy == policy.label for each in store.all(state=PolicyState.PROPOSED)):
+    if any(version.policy == policy.label for version in store.all(state=PolicyState.PROPOSED)):
         raise InputError(f"{policy.label} is proposed already and waits for approval")
     now = journal.clock()
     made = PolicyVersion(

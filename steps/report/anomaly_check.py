@@ -56,7 +56,7 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
             be published are left out.
     """
     baseline = [
-        each for each in earlier if each["publishable"] and each["run_id"] != report["run_id"]
+        night for night in earlier if night["publishable"] and night["run_id"] != report["run_id"]
     ][:NIGHTS]
     found: list[str] = []
     for name, part in report["checks"].items():
@@ -64,8 +64,10 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
         tonight = _counts(part.get("asked_answers", part.get("answers", {})), check)
         if sum(tonight.values()) < ENOUGH_LOOKUPS:
             continue
-        nights = [rates for each in baseline if (rates := _rates(each, check)) is not None]
-        usual = {word: median(each[word] for each in nights) for word in tonight} if nights else {}
+        nights = [rates for night in baseline if (rates := _rates(night, check)) is not None]
+        usual = (
+            {word: median(night[word] for night in nights) for word in tonight} if nights else {}
+        )
         sample = _Sample(check, tonight, usual, part.get("asked_again", {}), len(nights))
         found += sample.alike()
         found += sample.outside()
@@ -111,7 +113,7 @@ class _Sample:
         """Return the least and the most that had this status before."""
         outcome = _OUTCOME_OF.get(word, word)
         number = min(self.again.get(outcome, 0), self.answered)
-        alone = sum(_OUTCOME_OF.get(each, each) == outcome for each in self.tonight) == 1
+        alone = sum(_OUTCOME_OF.get(status, status) == outcome for status in self.tonight) == 1
         return (number if alone else 0), number
 
     def _expected(self, word: str) -> tuple[float, float]:
@@ -124,7 +126,9 @@ class _Sample:
 
     def alike(self) -> list[str]:
         """Return a sentence where every answer is the same, and others were to be expected."""
-        word = next((each for each, count in self.tonight.items() if count == self.answered), None)
+        word = next(
+            (status for status, count in self.tonight.items() if count == self.answered), None
+        )
         if word is None:
             return []
         others = self.answered - self._expected(word)[1] if self.usual else float(self.answered)

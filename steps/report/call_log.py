@@ -131,7 +131,7 @@ class CheckCalls:
         if self._latency is not None:
             return self._latency
         if not self._latencies_ms:
-            return {f"p{each}": None for each in _PERCENTILES}
+            return {f"p{percentile}": None for percentile in _PERCENTILES}
         values = np.percentile(np.frombuffer(self._latencies_ms, np.float32), _PERCENTILES)
         return {f"p{p}": round(float(v), 1) for p, v in zip(_PERCENTILES, values, strict=True)}
 
@@ -157,12 +157,12 @@ class CallLog:
     @property
     def cost_micro(self) -> int:
         """Return what is known to have been charged."""
-        return sum(each.cost_micro for each in self.checks.values())
+        return sum(calls.cost_micro for calls in self.checks.values())
 
     @property
     def in_doubt_micro(self) -> int:
         """Return the worst cost of every attempt whose answer was lost."""
-        return sum(each.in_doubt_micro for each in self.checks.values())
+        return sum(calls.in_doubt_micro for calls in self.checks.values())
 
     def take(self, rows: Sequence[Row[Any]]) -> pa.Table:
         """Enter a block of calls, in the order of their intents, and return it as a table."""
@@ -178,8 +178,8 @@ class CallLog:
     def close(self) -> None:
         """Reckon up what is known by all calls only, and keep nothing of each."""
         self.reconciliation.close()
-        for each in self.checks.values():
-            each.close()
+        for calls in self.checks.values():
+            calls.close()
 
 
 def write_call_sheet(
@@ -234,7 +234,7 @@ class _Calls:
             .group_by(["check", "kind"], use_threads=False)
             .aggregate([])
         )
-        return [(each["check"], each["kind"]) for each in found.to_pylist()]
+        return [(row["check"], row["kind"]) for row in found.to_pylist()]
 
     def are_of(self, check: str, kind: str) -> NDArray[np.bool_]:
         """Return which calls are of a check and an identity."""
@@ -265,10 +265,10 @@ class _Calls:
         keys = keys.dictionary_encode()
         found = [declared.basis_of(*key.split(between)) for key in keys.dictionary.to_pylist()]
         columns = {
-            "lawful_basis": [UNDECLARED if each is None else each.basis for each in found],
-            "basis_reference": [None if each is None else each.reference for each in found],
+            "lawful_basis": [UNDECLARED if basis is None else basis.basis for basis in found],
+            "basis_reference": [None if basis is None else basis.reference for basis in found],
         }
-        days = [None if each is None else each.assessed_on for each in found]
+        days = [None if basis is None else basis.assessed_on for basis in found]
         return {
             **{name: pa.array(v, pa.string()).take(keys.indices) for name, v in columns.items()},
             "basis_assessed_on": pa.array(days, pa.date32()).take(keys.indices),
@@ -282,7 +282,7 @@ class _Calls:
         found = {
             "call_id": rows["call_id"],
             "run_id": rows["run_id"],
-            "pseudonym": pa.array([each.hex() for each in rows["subject"].to_pylist()]),
+            "pseudonym": pa.array([subject.hex() for subject in rows["subject"].to_pylist()]),
             "check": rows["check"],
             "identity_kind": rows["kind"],
             "purpose": rows["purpose"],
@@ -301,11 +301,11 @@ class _Calls:
             "settled_at": rows["settled_at"],
             "latency_ms": pa.array(self.took_us() / 1000, mask=~timed),
         }
-        columns = [found[each.name] for each in CALLS]
+        columns = [found[field.name] for field in CALLS]
         return pa.table(
             [
-                column.dictionary_encode() if each.type == WORD else column.cast(each.type)
-                for column, each in zip(columns, CALLS, strict=True)
+                column.dictionary_encode() if field.type == WORD else column.cast(field.type)
+                for column, field in zip(columns, CALLS, strict=True)
             ],
             schema=CALLS,
         )

@@ -60,12 +60,12 @@ class Lines:
     def points(self, line: int) -> str:
         """Return the known values of a line as points of a drawing 100 wide and 20 high."""
         values = self.values[line]
-        highest = max((each for each in values if each is not None), default=0) or 1
+        highest = max((value for value in values if value is not None), default=0) or 1
         step = 100 / max(len(values) - 1, 1)
         return " ".join(
-            f"{place * step:.4g},{20 - 18 * each / highest:.4g}"
-            for place, each in enumerate(values)
-            if each is not None
+            f"{place * step:.4g},{20 - 18 * value / highest:.4g}"
+            for place, value in enumerate(values)
+            if value is not None
         )
 
 
@@ -91,7 +91,7 @@ class Bars:
     @property
     def shown(self) -> Sequence[Series]:
         """Return the parts of the legend: those that some bar has; none where one is all."""
-        found = [each for each in self.series if any(each.values)]
+        found = [series for series in self.series if any(series.values)]
         return found if self.legend and len(self.series) > 1 else []
 
     def parts(self, place: int) -> list[tuple[str, float]]:
@@ -100,15 +100,15 @@ class Bars:
         whole = self.whole or longest or 1
         found: list[tuple[str, float]] = []
         left = whole
-        for each in self.series:
-            length = min(each.values[place], left)
+        for series in self.series:
+            length = min(series.values[place], left)
             if length > 0:
-                found.append((each.look, round(100 * length / whole, 2)))
+                found.append((series.look, round(100 * length / whole, 2)))
                 left -= length
         return found
 
     def _values(self) -> list[Sequence[float]]:
-        return [each.values for each in self.series]
+        return [series.values for series in self.series]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Curve:
         step = next(size * m for m in (1, 2, 5, 10, 20) if (high - low) / (size * m) <= _GRID)
         first = math.ceil(low / step)
         lines = [step * n for n in range(first, math.floor(high / step) + 1)]
-        return [(self.down(each), self.amount(each)) for each in lines]
+        return [(self.down(line), self.amount(line)) for line in lines]
 
     def _ends(self) -> tuple[float, float]:
         """Return the ends of the scale: the curve's own, with some room."""
@@ -187,7 +187,7 @@ class Ranges:
 
     def across(self, place: int) -> tuple[float, float, float]:
         """Return the positions of a line's three numbers, in percent of a logarithmic scale."""
-        ends = [number for each in self.values for number in each]
+        ends = [number for values in self.values for number in values]
         low = math.log(max(_FASTEST_MS, min(ends)) * 0.8)
         high = math.log(max(_FASTEST_MS, *ends) * 1.2)
 

@@ -75,8 +75,8 @@ def kobo_text(kobo: int) -> str:
 def together(weights: Iterable[ExposureTotal]) -> ExposureTotal:
     """Return the sum of weights."""
     total = ExposureTotal()
-    for each in weights:
-        total.add(each)
+    for weight in weights:
+        total.add(weight)
     return total
 
 
@@ -91,15 +91,15 @@ def weigh(
         rows: their length.
     """
     naira = pa.nulls(rows, _WIDE) if exposure is None else exposure.cast(_WIDE)
-    table = pa.table({**{name: pa.array(each) for name, each in keys.items()}, "naira": naira})
+    table = pa.table({**{name: pa.array(key) for name, key in keys.items()}, "naira": naira})
     counted = table.group_by(list(keys), use_threads=False).aggregate(
         [("naira", "sum"), ("naira", "count"), ([], "count_all")]
     )
     found = []
-    for each in counted.to_pylist():
-        known, number = each["naira_count"], each["count_all"]
-        kobo = 0 if each["naira_sum"] is None else int(each["naira_sum"].scaleb(2))
-        key = tuple(each[name] for name in keys)
+    for row in counted.to_pylist():
+        known, number = row["naira_count"], row["count_all"]
+        kobo = 0 if row["naira_sum"] is None else int(row["naira_sum"].scaleb(2))
+        key = tuple(row[name] for name in keys)
         found.append((key, ExposureTotal(number, kobo, number - known)))
     return found
 
@@ -166,7 +166,7 @@ class Coverage:
         causes = {word: self._sum(cause=place) for place, word in enumerate(CAUSES)}
         return {
             **together(causes.values()).report(),
-            "causes": {word: each.report() for word, each in causes.items() if each.rows},
+            "causes": {word: weight.report() for word, weight in causes.items() if weight.rows},
         }
 
     def nothing_to_ask(self) -> dict[str, Any]:

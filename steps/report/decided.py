@@ -155,7 +155,7 @@ def group_columns(names: list[str]) -> dict[str, str]:
     """Return which columns of a file are a branch and an officer: the first heading of each."""
     folded = {re.sub("[^a-z]", "", name.casefold()): name for name in reversed(names)}
     found = {
-        group: next((folded[each] for each in headings if each in folded), None)
+        group: next((folded[heading] for heading in headings if heading in folded), None)
         for group, headings in GROUPS.items()
     }
     return {group: name for group, name in found.items() if name is not None}

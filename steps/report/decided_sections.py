@@ -43,19 +43,19 @@ def reasons(report: Mapping[str, Any]) -> Section | None:
     titles = decision_titles(report)
     tables = []
     for decision, title in titles.items():
-        mine = [each for each in found if each["decision"] == decision]
-        whole = sum(each["main"]["rows"] for each in mine)
+        mine = [reason for reason in found if reason["decision"] == decision]
+        whole = sum(reason["main"]["rows"] for reason in mine)
         rows = [
             [
-                sentence(each["code"].casefold()) if each["code"] else _NO_CODE,
-                each["code"] or "",
-                count(each["main"]["rows"]),
-                share(each["main"]["rows"], whole) or "",
-                naira(each["main"]["exposure"]),
-                count(each["further"]["rows"]),
-                naira(each["further"]["exposure"]),
+                sentence(reason["code"].casefold()) if reason["code"] else _NO_CODE,
+                reason["code"] or "",
+                count(reason["main"]["rows"]),
+                share(reason["main"]["rows"], whole) or "",
+                naira(reason["main"]["exposure"]),
+                count(reason["further"]["rows"]),
+                naira(reason["further"]["exposure"]),
             ]
-            for each in mine
+            for reason in mine
         ]
         heads = (
             *("Reason", "Code", "Customers", "Of these", "Exposure"),
@@ -76,13 +76,13 @@ def groups(report: Mapping[str, Any]) -> Section | None:
     for group, values in found.items():
         rows = [
             [
-                each["name"],
-                count(each["rows"]),
-                naira(each["exposure"]),
-                *(_cell(each["decisions"][word], each["rows"]) for word in titles),
-                naira(each["decisions"]["decline"]["exposure"]),
+                value["name"],
+                count(value["rows"]),
+                naira(value["exposure"]),
+                *(_cell(value["decisions"][word], value["rows"]) for word in titles),
+                naira(value["decisions"]["decline"]["exposure"]),
             ]
-            for each in values
+            for value in values
         ]
         heads = (
             *(_GROUP_TITLES[group], "Customers", "Exposure"),
@@ -106,9 +106,9 @@ def nights_picture(report: Mapping[str, Any]) -> Picture | None:
     words = ("decline", "review", "undecided")
     labels = [*(titles[word] for word in words), "Newly listed", "Spent"]
     values: list[Sequence[float | None]] = [
-        *([each["decisions"].get(word, 0) for each in nights] for word in words),
-        [each["new_listings"] for each in nights],
-        [float(Decimal(each["cost"])) for each in nights],
+        *([night["decisions"].get(word, 0) for night in nights] for word in words),
+        [night["new_listings"] for night in nights],
+        [float(Decimal(night["cost"])) for night in nights],
     ]
     last = nights[-1]
     listed = last["new_listings"]

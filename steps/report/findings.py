@@ -48,4 +48,4 @@ def _flaws(path: Path) -> Counter[tuple[str, str]]:
 
 
 def _ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:
-    return sorted(counter.items(), key=lambda each: (-each[1], each[0]))
+    return sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -92,9 +92,9 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
 def of_check(ends: Ends, check: Check) -> Counter[LookupStatus]:
     """Return how many lookups of a check had which end, over all identities."""
     total = Counter[LookupStatus]()
-    for (name, _), each in ends.items():
+    for (name, _), numbers in ends.items():
         if name == check.value:
-            total.update(each)
+            total.update(numbers)
     return total
 
 

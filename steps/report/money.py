@@ -86,9 +86,9 @@ def _limits(report: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     if cost["cap"] is not None:
         found.append(("Cap of the run", cost["total"], cost["cap"], doubt))
     for name, title in (("day", "Cap of the day"), ("month", "Cap of the month")):
-        each = spending.get(name)
-        if each and each["cap"] is not None:
-            found.append((title, each["spent"], each["cap"], each["reserved"]))
+        limit = spending.get(name)
+        if limit and limit["cap"] is not None:
+            found.append((title, limit["spent"], limit["cap"], limit["reserved"]))
     return found
 
 
@@ -113,14 +113,14 @@ def money(report: Mapping[str, Any]) -> Section:
     sums = [_sum(checks, (name,)) for name in _COUNTS] + [_sum(checks, _OPEN)]
     total = [
         "Together",
-        *(count(each) for each in sums),
+        *(count(number) for number in sums),
         naira(cost["total"]),
         naira(cost["in_doubt_exposure"]),
         naira(cost["saved_by_reuse"]),
         naira(cost["saved_by_sharing"]),
     ]
     table = Table("Money by check", heads, [*rows, total], totals=True)
-    pictures = [each for each in (_money_picture(report),) if each is not None]
+    pictures = [picture for picture in (_money_picture(report),) if picture is not None]
     return Section("money", "Money by check", [_SAVED], pictures, (table, _spending_table(report)))
 
 
@@ -147,7 +147,7 @@ def _money_picture(report: Mapping[str, Any]) -> Picture | None:
     parts = {
         name: part
         for name, part in report["checks"].items()
-        if any(_number(part.get(each)) for each in names)
+        if any(_number(part.get(name)) for name in names)
     }
     if not parts:
         return None
@@ -188,16 +188,16 @@ def _spending_table(report: Mapping[str, Any]) -> Table:
         ["Cap of this run", naira(cost["cap"])],
     ]
     for name, title in (("day", "Day"), ("month", "Month")):
-        each = spending.get(name)
-        if each:
+        limit = spending.get(name)
+        if limit:
             label = (
-                moment(f"{each['name']}T12:00:00+01:00").split(",")[0]
+                moment(f"{limit['name']}T12:00:00+01:00").split(",")[0]
                 if name == "day"
-                else month_name(each["name"])
+                else month_name(limit["name"])
             )
-            rows.append([f"{title} ({label}), all runs", naira(each["spent"])])
-            rows.append([f"{title}, held for calls in doubt", naira(each["reserved"])])
-            rows.append([f"{title}, cap", naira(each["cap"])])
+            rows.append([f"{title} ({label}), all runs", naira(limit["spent"])])
+            rows.append([f"{title}, held for calls in doubt", naira(limit["reserved"])])
+            rows.append([f"{title}, cap", naira(limit["cap"])])
     return Table(
         "Spending against quote and caps; a day runs from noon to noon", ("Item", "Naira"), rows
     )
@@ -292,12 +292,12 @@ def service(report: Mapping[str, Any]) -> Section:
     pictures = []
     if timed:
         values = [
-            tuple(part["latency_ms"][each] for each in ("p50", "p95", "p99"))
+            tuple(part["latency_ms"][percentile] for percentile in ("p50", "p95", "p99"))
             for part in timed.values()
         ]
         chart = Ranges(
             [CHECKS[name] for name in timed],
-            [" · ".join(milliseconds(each) for each in three) for three in values],
+            [" · ".join(milliseconds(latency) for latency in three) for three in values],
             [(p50, p95, p99) for p50, p95, p99 in values],
         )
         text = " ".join(
@@ -319,7 +319,7 @@ def service(report: Mapping[str, Any]) -> Section:
             CHECKS[name],
             count(part["attempts"]),
             count(part["retries"]) if "retries" in part else "not kept",
-            *(milliseconds(part["latency_ms"][each]) for each in ("p50", "p95", "p99")),
+            *(milliseconds(part["latency_ms"][percentile]) for percentile in ("p50", "p95", "p99")),
         ]
         for name, part in checks.items()
     ]
@@ -328,7 +328,9 @@ def service(report: Mapping[str, Any]) -> Section:
     troubles = [
         [CHECKS[name], trouble(word), count(number)]
         for name, part in checks.items()
-        for word, number in sorted(part.get("troubles", {}).items(), key=lambda each: -each[1])
+        for word, number in sorted(
+            part.get("troubles", {}).items(), key=lambda trouble: -trouble[1]
+        )
     ]
     intro = [] if troubles else ["Every call was answered at the first attempt."]
     if not any(part["attempts"] for part in checks.values()):

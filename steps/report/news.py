@@ -115,8 +115,8 @@ def nights_of(
             count that were published or could be.
     """
     before = report["started_at"]
-    kept = [each for each in earlier if each["publishable"] and each["started_at"] < before]
-    return [_night(each) for each in [*reversed(kept[: NIGHTS - 1]), report]]
+    kept = [night for night in earlier if night["publishable"] and night["started_at"] < before]
+    return [_night(night) for night in [*reversed(kept[: NIGHTS - 1]), report]]
 
 
 def _night(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,15 +47,15 @@ def _intro(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _cells(each: Mapping[str, Any]) -> list[str]:
-    unknown = f" and {count(each['lost_unknown'])} unknown" if each["lost_unknown"] else ""
-    counts = [count(each[name]) for name in ("loans", "good", "bad", "young")]
-    return [*counts, rate(each), naira(each["lost"]) + unknown]
+def _cells(rates: Mapping[str, Any]) -> list[str]:
+    unknown = f" and {count(rates['lost_unknown'])} unknown" if rates["lost_unknown"] else ""
+    counts = [count(rates[name]) for name in ("loans", "good", "bad", "young")]
+    return [*counts, rate(rates), naira(rates["lost"]) + unknown]
 
 
-def rate(each: Mapping[str, Any]) -> str:
+def rate(rates: Mapping[str, Any]) -> str:
     """Return a bad rate with its interval, in hundredths."""
-    found = each["bad_rate"]
+    found = rates["bad_rate"]
     if found is None:
         return "not known yet"
     value, low, high = (f"{100 * found[name]:.1f}" for name in ("value", "low", "high"))
@@ -63,19 +63,19 @@ def rate(each: Mapping[str, Any]) -> str:
 
 
 def _table(caption: str, head: str, key: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    named = [[plain(each[key]), *_cells(each)] for each in rows[:_MOST_ROWS]]
+    named = [[plain(row[key]), *_cells(row)] for row in rows[:_MOST_ROWS]]
     return Table(caption, (head, *_HEADS), named)
 
 
 def _rules(reasons: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         [
-            sentence(each["reason"].casefold()),
-            _share(each["caught"]),
-            _share(each["cost"]),
-            *_cells(each),
+            sentence(reason["reason"].casefold()),
+            _share(reason["caught"]),
+            _share(reason["cost"]),
+            *_cells(reason),
         ]
-        for each in reasons[:_MOST_ROWS]
+        for reason in reasons[:_MOST_ROWS]
     ]
     heads = ("Reason", "Of all bad loans", "Of all good loans", *_HEADS)
     return Table("What each rule catches, and what it costs in good customers", heads, rows)
@@ -83,8 +83,8 @@ def _rules(reasons: Sequence[Mapping[str, Any]]) -> Table:
 
 def _tried(moves: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
-        [each["shadow_policy"], f"{plain(each['from'])} to {plain(each['to'])}", *_cells(each)]
-        for each in moves[:_MOST_ROWS]
+        [move["shadow_policy"], f"{plain(move['from'])} to {plain(move['to'])}", *_cells(move)]
+        for move in moves[:_MOST_ROWS]
     ]
     heads = ("Policy tried", "Decision of each", *_HEADS)
     return Table("By the decision of the shadow policy", heads, rows, words=frozenset({1}))

@@ -62,8 +62,8 @@ def report_page(report: Mapping[str, Any]) -> str:
         links=links(report),
         attention=attention(report),
         tiles=tiles(report),
-        opening=[each for each in opening if each is not None],
-        sections=[each for each in sections if each is not None],
+        opening=[part for part in opening if part is not None],
+        sections=[section for section in sections if section is not None],
     )
 
 

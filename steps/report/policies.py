@@ -18,7 +18,7 @@ def policies(report: Mapping[str, Any]) -> Section | None:
     known = report.get("provenance") or {}
     if "policy_approval" not in known:
         return None
-    tables = [each for each in (_moved(report), _overrides(report)) if each is not None]
+    tables = [table for table in (_moved(report), _overrides(report)) if table is not None]
     intro = [
         _approved(known["policy"], known["policy_approval"]),
         *_shadow(report),
@@ -84,12 +84,12 @@ def _moved(report: Mapping[str, Any]) -> Table | None:
         return None
     rows = [
         [
-            f"{plain(each['from'])} to {plain(each['to'])}",
-            sentence(str(each["reason"]).casefold()),
-            count(each["rows"]),
-            _weight(each),
+            f"{plain(move['from'])} to {plain(move['to'])}",
+            sentence(str(move["reason"]).casefold()),
+            count(move["rows"]),
+            _weight(move),
         ]
-        for each in shadow["why"][:_MOST_ROWS]
+        for move in shadow["why"][:_MOST_ROWS]
     ]
     heads = ("Who would move", "Because", "Customers", "Exposure")
     return Table("Under the policy that was tried", heads, rows, words=frozenset({1}))
@@ -101,12 +101,12 @@ def _overrides(report: Mapping[str, Any]) -> Table | None:
         return None
     rows = [
         [
-            sentence((each["reason"] or "no reason").casefold()),
-            each["reviewer"],
-            f"{plain(each['from'])} to {plain(each['to'])}",
-            count(each["customers"]),
+            sentence((override["reason"] or "no reason").casefold()),
+            override["reviewer"],
+            f"{plain(override['from'])} to {plain(override['to'])}",
+            count(override["customers"]),
         ]
-        for each in found[:_MOST_ROWS]
+        for override in found[:_MOST_ROWS]
     ]
     heads = ("Reason", "Reviewer", "From policy to reviewer", "Customers")
     return Table("Overrides by reason and reviewer", heads, rows, words=frozenset({1, 2}))

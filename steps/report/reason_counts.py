@@ -55,7 +55,7 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
     unknown = pa.chunked_array([pa.nulls(len(table))])
     amount = table["exposure"] if "exposure" in table.column_names else unknown
     amount = pc.fill_null(pc.cast(amount, pa.decimal128(20, 2)), pa.scalar(0, pa.decimal128(20, 2)))
-    each = pa.table(
+    chunk_table = pa.table(
         {
             "decision": pa.chunked_array(
                 [*decision.take(place).chunks, *decision.filter(without).chunks], pa.string()
@@ -72,7 +72,7 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
             ),
         }
     )
-    summed = each.group_by(["decision", "reason"]).aggregate(
+    summed = chunk_table.group_by(["decision", "reason"]).aggregate(
         [([], "count_all"), ("exposure", "sum")]
     )
     for row in summed.to_pylist():

@@ -83,12 +83,16 @@ class _Columns:
     @property
     def bytes(self) -> int:
         """Return how much memory they take."""
-        narrow = (each.numbers for each in (self.took, self.cost, self.doubt))
-        return sum(len(each) * each.itemsize for each in (self.settled, self.balance, *narrow))
+        narrow = (column.numbers for column in (self.took, self.cost, self.doubt))
+        return sum(
+            len(numbers) * numbers.itemsize for numbers in (self.settled, self.balance, *narrow)
+        )
 
     def views(self) -> tuple[NDArray[np.int64], ...]:
         """Return the columns without copying, in their order."""
-        settled, balance = (np.frombuffer(each, np.int64) for each in (self.settled, self.balance))
+        settled, balance = (
+            np.frombuffer(column, np.int64) for column in (self.settled, self.balance)
+        )
         return settled, self.took.view(), self.cost.view(), self.doubt.view(), balance
 
 

@@ -116,8 +116,8 @@ def _naira(total: pa.Scalar[Any]) -> int:
 
 
 def _count(counter: Counter[str], column: pa.ChunkedArray) -> None:
-    for each in pc.value_counts(column.cast("string")).to_pylist():
-        counter[each["values"]] += each["counts"]
+    for entry in pc.value_counts(column.cast("string")).to_pylist():
+        counter[entry["values"]] += entry["counts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def make_report(
     files: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the whole report, as `report.json` has it; money is decimal text in naira."""
-    saved_by_reuse_micro = sum(each.saved_by_reuse_micro for each in counts.values())
+    saved_by_reuse_micro = sum(counted.saved_by_reuse_micro for counted in counts.values())
     balance = sheet.reconciliation.balance()
     return {
         "schema_version": SCHEMA_VERSION,
@@ -317,10 +317,10 @@ def cost_report(
 def flagged_report(rows: RowTally, cost_micro: int) -> dict[str, Any]:
     """Return how many customers the policy flags, to decline or to review, and naira for each."""
     flagged = sum(rows.decisions[word.value] for word in (Decision.DECLINE, Decision.REVIEW))
-    each = Decimal(cost_micro) / (flagged * MICRO) if flagged else None
+    naira_each = Decimal(cost_micro) / (flagged * MICRO) if flagged else None
     return {
         "flagged_rows": flagged,
-        "per_flagged": None if each is None else f"{each:.2f}",
+        "per_flagged": None if naira_each is None else f"{naira_each:.2f}",
     }
 
 
@@ -351,19 +351,19 @@ def last_known(facts: RunFacts) -> dict[str, Any]:
 
 def freshness_report(counts: Mapping[Check, CheckCounts], now: int) -> dict[str, Any]:
     """Return the age of the oldest evidence used, and what other age limits would have cost."""
-    oldest = [each.oldest_reused_at for each in counts.values() if each.oldest_reused_at]
+    oldest = [counted.oldest_reused_at for counted in counts.values() if counted.oldest_reused_at]
     return {
         "oldest_evidence_at": instant_text(min(oldest)) if oldest else None,
         "oldest_evidence_days": round((now - min(oldest)) / DAY, 1) if oldest else None,
-        "at_half_the_limits": _age_effect([each.stricter for each in counts.values()]),
-        "at_twice_the_limits": _age_effect([each.looser for each in counts.values()]),
+        "at_half_the_limits": _age_effect([counted.stricter for counted in counts.values()]),
+        "at_twice_the_limits": _age_effect([counted.looser for counted in counts.values()]),
     }
 
 
 def _age_effect(effects: Sequence[AgeEffect]) -> dict[str, Any]:
     return {
-        "lookups": sum(each.lookups for each in effects),
-        "cost": naira_text(sum(each.cost_micro for each in effects)),
+        "lookups": sum(effect.lookups for effect in effects),
+        "cost": naira_text(sum(effect.cost_micro for effect in effects)),
     }
 
 

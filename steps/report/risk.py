@@ -64,12 +64,14 @@ def decision_picture(report: Mapping[str, Any]) -> Picture | None:
     decisions = [
         (title, news["decisions"][word]) for word, title in decision_titles(report).items()
     ]
-    kept = [size(each) - size(each["turned"]) - size(each["first"]) for _, each in decisions]
-    turned = [size(each["turned"]) for _, each in decisions]
-    first = [size(each["first"]) for _, each in decisions]
+    kept = [
+        size(weight) - size(weight["turned"]) - size(weight["first"]) for _, weight in decisions
+    ]
+    turned = [size(weight["turned"]) for _, weight in decisions]
+    first = [size(weight["first"]) for _, weight in decisions]
     chart = Bars(
         [title for title, _ in decisions],
-        [_weight(each, by_naira=by_naira) for _, each in decisions],
+        [_weight(weight, by_naira=by_naira) for _, weight in decisions],
         [
             Series("as before", "plain", kept),
             Series("decided otherwise before", "warn", turned, "///"),
@@ -77,10 +79,10 @@ def decision_picture(report: Mapping[str, Any]) -> Picture | None:
         ],
     )
     text = " ".join(
-        f"{title}: {_weight(each, by_naira=by_naira)}, of which decided otherwise before "
-        f"{_weight(each['turned'], by_naira=by_naira)}, first decision "
-        f"{_weight(each['first'], by_naira=by_naira)}."
-        for title, each in decisions
+        f"{title}: {_weight(weight, by_naira=by_naira)}, of which decided otherwise before "
+        f"{_weight(weight['turned'], by_naira=by_naira)}, first decision "
+        f"{_weight(weight['first'], by_naira=by_naira)}."
+        for title, weight in decisions
     )
     text = untight(text)
     title = f"{unit.capitalize()} by decision, and what is new"
@@ -105,15 +107,15 @@ def decisions(report: Mapping[str, Any]) -> Section | None:
         return None
     rows = []
     for word, title in decision_titles(report).items():
-        each = news["decisions"][word]
+        counts = news["decisions"][word]
         rows.append(
             [
                 title,
-                count(each["rows"]),
-                naira(each["exposure"]),
-                count(each["turned"]["rows"]),
-                naira(each["turned"]["exposure"]),
-                count(each["first"]["rows"]),
+                count(counts["rows"]),
+                naira(counts["exposure"]),
+                count(counts["turned"]["rows"]),
+                naira(counts["turned"]["exposure"]),
+                count(counts["first"]["rows"]),
             ]
         )
     heads = (
@@ -163,8 +165,8 @@ def _cause_picture(
     whole = float(Decimal(report["exposure"]["total"])) if by_naira else report["rows"]["screened"]
     chart = Bars(
         [CAUSES[word] for word, _ in causes],
-        [_weight(each, by_naira=by_naira) for _, each in causes],
-        [Series("not screened", "bad", [size(each) for _, each in causes], "///")],
+        [_weight(weight, by_naira=by_naira) for _, weight in causes],
+        [Series("not screened", "bad", [size(weight) for _, weight in causes], "///")],
         whole=float(whole),
     )
     unit = "Exposure" if by_naira else "Customers"
@@ -178,10 +180,15 @@ def _cause_picture(
 
 
 def _cause_table(weight: Mapping[str, Any]) -> Table:
-    causes = [(CAUSES[word], each) for word, each in weight["causes"].items()]
+    causes = [(CAUSES[word], cause_weight) for word, cause_weight in weight["causes"].items()]
     rows = [
-        [title, count(each["rows"]), naira(each["exposure"]), count(each["unknown_rows"])]
-        for title, each in [*causes, ("Together", weight)]
+        [
+            title,
+            count(row_weight["rows"]),
+            naira(row_weight["exposure"]),
+            count(row_weight["unknown_rows"]),
+        ]
+        for title, row_weight in [*causes, ("Together", weight)]
     ]
     heads = ("Cause", "Customers", "Exposure", "Exposure not known")
     return Table("Not screened in full, by cause", heads, rows, totals=True)
@@ -189,18 +196,18 @@ def _cause_table(weight: Mapping[str, Any]) -> Table:
 
 def _ages(report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [
-        (_AGES.get(each["days"], _OLDER) if each["evidence"] else _WITHOUT, each)
-        for each in report["freshness"]["ages"]
+        (_AGES.get(age["days"], _OLDER) if age["evidence"] else _WITHOUT, age)
+        for age in report["freshness"]["ages"]
     ]
 
 
 def _age_picture(report: Mapping[str, Any], *, by_naira: bool) -> Picture:
     size = _size(by_naira=by_naira)
-    shown = [(title, each) for title, each in _ages(report) if each["rows"]]
+    shown = [(title, age) for title, age in _ages(report) if age["rows"]]
     chart = Bars(
         [title for title, _ in shown],
-        [_weight(each, by_naira=by_naira) for _, each in shown],
-        [Series("evidence", "plain", [size(each) for _, each in shown])],
+        [_weight(age, by_naira=by_naira) for _, age in shown],
+        [Series("evidence", "plain", [size(age) for _, age in shown])],
     )
     unit = "Exposure" if by_naira else "Customers"
     title = f"{unit} by age of the customer's oldest answer"
@@ -209,9 +216,9 @@ def _age_picture(report: Mapping[str, Any], *, by_naira: bool) -> Picture:
 
 def _age_table(report: Mapping[str, Any]) -> Table:
     rows = [
-        [title, count(each["rows"]), naira(each["exposure"])]
-        for title, each in _ages(report)
-        if each["rows"]
+        [title, count(age["rows"]), naira(age["exposure"])]
+        for title, age in _ages(report)
+        if age["rows"]
     ]
     return Table("Age of each customer's oldest answer", ("Age", "Customers", "Exposure"), rows)
 
@@ -250,7 +257,9 @@ def status(word: str) -> str:
 def _by_size(answers: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return statuses, answers before their absence, most frequent first."""
     given = {word for words in ANSWERED.values() for word in words}
-    return sorted(answers.items(), key=lambda each: (each[0] not in given, -each[1], each[0]))
+    return sorted(
+        answers.items(), key=lambda answer: (answer[0] not in given, -answer[1], answer[0])
+    )
 
 
 def _answer_picture(name: str, answers: Mapping[str, int]) -> Picture:
@@ -307,11 +316,11 @@ def findings(report: Mapping[str, Any]) -> Section | None:
     if found["values"]:
         lines = [
             [
-                sentence(each["code"]),
-                _ACTIONS.get(each["action"], each["action"]),
-                count(each["count"]),
+                sentence(value["code"]),
+                _ACTIONS.get(value["action"], value["action"]),
+                count(value["count"]),
             ]
-            for each in found["values"]
+            for value in found["values"]
         ]
         title = "Values found wanting in rows that were kept"
         tables.append(

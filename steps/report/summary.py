@@ -169,7 +169,7 @@ def _file_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 def charts_markdown(report: Mapping[str, Any]) -> str | None:
     """Return the charts of the report's first screen as tables with bars in Markdown, or None."""
     pictures = [decision_picture(report), limit_picture(report)]
-    shown = [_picture(each) for each in pictures if each is not None]
+    shown = [_picture(picture) for picture in pictures if picture is not None]
     return "\n\n".join(shown) if shown else None
 
 
@@ -214,15 +214,15 @@ def check_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "Check": CHECKS.get(name, sentence(name)),
-            "Lookups": count(each["distinct"]),
-            "Answered": count(each["paid"] + each["free"]),
-            "Fresh already": count(each["reused"]),
+            "Lookups": count(check["distinct"]),
+            "Answered": count(check["paid"] + check["free"]),
+            "Fresh already": count(check["reused"]),
             "Not answered": count(
-                each["failed"] + each["pending"] + each["in_doubt"] + each.get("unreadable", 0)
+                check["failed"] + check["pending"] + check["in_doubt"] + check.get("unreadable", 0)
             ),
-            "Cost": naira(each["cost"]),
+            "Cost": naira(check["cost"]),
         }
-        for name, each in report["checks"].items()
+        for name, check in report["checks"].items()
     ]
 
 
@@ -234,8 +234,8 @@ def answer_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
             "Answer": sentence(STATUSES.get(word, word)),
             "Customers": count(number),
         }
-        for name, each in report["checks"].items()
-        for word, number in sorted(each["answers"].items(), key=lambda one: -one[1])
+        for name, check in report["checks"].items()
+        for word, number in sorted(check["answers"].items(), key=lambda one: -one[1])
     ]
 
 
@@ -272,17 +272,17 @@ def quote_tables(quote: Mapping[str, Any]) -> str:
     ]
     lines = [
         {
-            "Check": CHECKS.get(each["check"], each["check"]),
-            "By": _IDENTITIES.get(each["identity"], plain(each["identity"])),
-            "Calls": count(each["calls"]),
-            "Expected": naira(each["expected"]),
+            "Check": CHECKS.get(line["check"], line["check"]),
+            "By": _IDENTITIES.get(line["identity"], plain(line["identity"])),
+            "Calls": count(line["calls"]),
+            "Expected": naira(line["expected"]),
         }
-        for each in quote["lines"]
+        for line in quote["lines"]
     ]
     parts = [_table(("Figure", "This run"), glance)]
     if lines:
         heads = list(lines[0])
         table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-        table += [f"| {' | '.join(each.values())} |" for each in lines]
+        table += [f"| {' | '.join(line.values())} |" for line in lines]
         parts.append("\n".join(table))
     return "\n\n".join(parts) + "\n"

@@ -102,8 +102,8 @@ def _due(report: Mapping[str, Any]) -> tuple[int, int]:
     if coverage:
         return coverage["due_rows"], coverage["answered_rows"]
     checks = report["checks"].values()
-    answered = sum(each["paid"] + each["free"] + each["reused"] for each in checks)
-    return sum(each["distinct"] for each in checks), answered
+    answered = sum(counts["paid"] + counts["free"] + counts["reused"] for counts in checks)
+    return sum(counts["distinct"] for counts in checks), answered
 
 
 def _answered(report: Mapping[str, Any]) -> str:
@@ -209,7 +209,7 @@ def attention(report: Mapping[str, Any]) -> list[str]:
         found.append(f"The cap was passed by {naira(cost['over_cap'])}: prices rose in mid-call.")
     elif Decimal(cost.get("price_rises") or 0):
         found.append(f"Prices rose while the run was under way: {naira(cost['price_rises'])} more.")
-    return [*found, *(_capital(each) for each in report.get("notices") or ())]
+    return [*found, *(_capital(notice) for notice in report.get("notices") or ())]
 
 
 def _capital(notice: str) -> str:
@@ -245,7 +245,7 @@ def tiles(report: Mapping[str, Any]) -> list[Tile]:
         _nights(report),
         _anomalies(report),
     ]
-    return [each for each in found if each is not None]
+    return [tile for tile in found if tile is not None]
 
 
 def weight_words(weight: Mapping[str, Any]) -> str:
@@ -272,7 +272,7 @@ def _approved(report: Mapping[str, Any]) -> Tile | None:
     if not evidence or "ecosystem" not in report["checks"]:
         return None
     approved = [*evidence.get("approve", {}).values()]
-    rows = sum(each["rows"] for each in approved)
+    rows = sum(weight["rows"] for weight in approved)
     without = without_history(report, "approve")
     notes = [f"of {some(rows, 'approved customer')}, none"]
     if without["rows"]:
@@ -299,8 +299,8 @@ def _not_screened(report: Mapping[str, Any]) -> Tile | None:
     part = share(weight["exposure"], report["exposure"]["total"])
     if part and Decimal(weight["exposure"]):
         notes[0] += f", {part} of all exposure"
-    causes = sorted(weight["causes"].items(), key=lambda each: -Decimal(each[1]["exposure"]))
-    notes += [f"{CAUSES[word]}: {weight_words(each)}" for word, each in causes]
+    causes = sorted(weight["causes"].items(), key=lambda cause: -Decimal(cause[1]["exposure"]))
+    notes += [f"{CAUSES[word]}: {weight_words(cause_weight)}" for word, cause_weight in causes]
     nothing = report["exposure"].get("nothing_to_ask") or {"rows": 0}
     if nothing["rows"]:
         notes.append(f"No identifier to ask by, not counted: {weight_words(nothing)}")

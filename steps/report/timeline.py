@@ -64,11 +64,11 @@ def timeline(
     settled = ends[last]
     nothing = np.iinfo(np.int64).max
     return {
-        "at": [instant_text(int(each)) for each in settled],
-        "active_s": [round(int(each) / MICROS, 3) for each in active],
-        "pause_before_s": [int(each) // MICROS for each in paused_before],
-        "balance": [None if each == nothing else naira_text(int(each)) for each in lowest],
-        "spent": [naira_text(int(each)) for each in spent],
+        "at": [instant_text(int(at)) for at in settled],
+        "active_s": [round(int(micros) / MICROS, 3) for micros in active],
+        "pause_before_s": [int(micros) // MICROS for micros in paused_before],
+        "balance": [None if balance == nothing else naira_text(int(balance)) for balance in lowest],
+        "spent": [naira_text(int(micro)) for micro in spent],
         "calls": calls.tolist(),
         "in_doubt": lost.tolist(),
     }

@@ -85,7 +85,9 @@ def judge_amounts(text: Column, notes: Notes, column: str = "exposure") -> Colum
 
     def judge(cell: str) -> Validated[Decimal]:
         value, findings = judge_amount(cell)
-        own = (replace(each, code=each.code.replace("exposure", column)) for each in findings)
+        own = (
+            replace(finding, code=finding.code.replace("exposure", column)) for finding in findings
+        )
         return Validated(value, tuple(own))
 
     plain = matching(text, _PLAIN)

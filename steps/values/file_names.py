@@ -129,7 +129,7 @@ def _known() -> tuple[frozenset[str], tuple[str, ...]]:
         for row in _rows(file):
             names.update(word for column in columns for word in row[column].split())
     prefixes = (row["prefix"] for row in _rows("prefixes.csv"))
-    return frozenset(names), tuple(each for each in prefixes if len(each) >= _LEAST_PREFIX)
+    return frozenset(names), tuple(prefix for prefix in prefixes if len(prefix) >= _LEAST_PREFIX)
 
 
 def _rows(file: str) -> list[dict[str, str]]:

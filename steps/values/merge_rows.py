@@ -265,8 +265,8 @@ def _merged_exposure(
     if status is not None:
         words = groups.rows[status].combine_chunks().dictionary_encode()
         known = [loan_statuses().get(fold(word)) for word in words.dictionary.to_pylist()]
-        says = np.array([True if each is None else each for each in known] + [True], bool)
-        strange = np.array([each is None for each in known] + [False], bool)
+        says = np.array([True if is_open is None else is_open for is_open in known] + [True], bool)
+        strange = np.array([is_open is None for is_open in known] + [False], bool)
         codes = pc.fill_null(words.indices, len(known)).to_numpy()
         open_ = says[codes]
         for line in groups.lines[strange[codes]][:_MOST_PROBLEMS].tolist():
