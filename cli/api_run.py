@@ -86,8 +86,8 @@ async def _keep_telling() -> None:
 def progress_line(run: OpenRun[Any]) -> str:
     """Return the state of a run in one line; numbers only."""
     counts = list(run.control.progress.values())
-    done, wanted = sum(one.done for one in counts), sum(one.wanted for one in counts)
-    spent = sum(one.cost_micro for one in counts)
+    done, wanted = sum(count.done for count in counts), sum(count.wanted for count in counts)
+    spent = sum(count.cost_micro for count in counts)
     return (
         f"Run {run.run_id}: {done:,} of {wanted:,} done, spent {naira_words(spent)}, "
         f"balance {naira_words(run.control.balance_micro)}"

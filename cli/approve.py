@@ -261,10 +261,10 @@ def _name_and_password(settings: Settings, name: str, file: Path | None) -> tupl
     from nightscreen.cli.common_options import first_line
     from nightscreen.schemas.errors import UsageError
 
-    here = sys.stdin.isatty() and str(file) != "-"
+    at_terminal = sys.stdin.isatty() and str(file) != "-"
     name = name or settings.desk_user
     password = first_line(file, "--password-file") or settings.desk_password.get_secret_value()
-    if not here and not (name and password):
+    if not at_terminal and not (name and password):
         raise UsageError(
             "the desk has users, so one of them decides: give --user NAME and --password-file FILE "
             "(- is standard input), or set NIGHTSCREEN_DESK_USER and NIGHTSCREEN_DESK_PASSWORD"

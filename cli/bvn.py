@@ -143,8 +143,8 @@ def tell_bvn(report: Mapping[str, Any]) -> None:
     typer.echo(f"Run {report['run_id']} {report['state']}{reason}")
     rows, cost = report["rows"], report["cost"]
     show("rows", f"{rows['screened']:,} taken, {rows['quarantined']:,} in quarantine")
-    told = (f"{word.replace('_', ' ')} {number:,}" for word, number in report["states"].items())
-    show("customers", ", ".join(told) or "none")
+    counted = (f"{word.replace('_', ' ')} {number:,}" for word, number in report["states"].items())
+    show("customers", ", ".join(counted) or "none")
     show("cost", f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])}")
     if cost["in_doubt_exposure"] not in {None, "0.00"}:
         show("in doubt", f"{naira(cost['in_doubt_exposure'])}; see nightscreen journal in-doubt")

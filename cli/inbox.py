@@ -37,8 +37,8 @@ def inbox(
     if json_output:
         print_json(fates)
     else:
-        said = ", ".join(f"{number} {fate}" for fate, number in fates.items()) or "no file"
-        typer.echo(f"Inbox: {said}.")
+        summary = ", ".join(f"{number} {fate}" for fate, number in fates.items()) or "no file"
+        typer.echo(f"Inbox: {summary}.")
 
 
 def watch(given: Mapping[str, object], *, once: bool) -> dict[str, int]:

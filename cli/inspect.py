@@ -73,14 +73,14 @@ def _show(diagnosis: "FileDiagnosis") -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    said = [
+    facts = [
         diagnosis.format.upper(),
         diagnosis.encoding and diagnosis.encoding.upper(),
         diagnosis.separator and f"separated by {diagnosis.separator}",
         diagnosis.sheet and f'sheet "{diagnosis.sheet}"',
     ]
     rows = diagnosis.rows
-    console.print(Text(f"{diagnosis.file}: {', '.join(part for part in said if part)}"))
+    console.print(Text(f"{diagnosis.file}: {', '.join(part for part in facts if part)}"))
     customers = f" as {rows['customers']:,} customers" if "customers" in rows else ""
     console.print(
         f"{rows['read']:,} rows: {rows['screened']:,} would be screened{customers}, "

@@ -132,9 +132,9 @@ def read_again(*, json_output: bool) -> None:
         return
     for check, counts in sorted(found.items()):
         words = ", ".join(f"{number:,} {word}" for word, number in sorted(counts.answers.items()))
-        said = f" ({words})" if words else ""
+        detail = f" ({words})" if words else ""
         typer.echo(
-            f"{check:<13} {counts.kept:>7,} kept  {counts.read:>7,} read{said}"
+            f"{check:<13} {counts.kept:>7,} kept  {counts.read:>7,} read{detail}"
             f"  {counts.kept - counts.read:>7,} still not readable, for which "
             f"{naira(naira_text(counts.left_cost_micro))} was paid"
         )

@@ -41,13 +41,13 @@ def products(json_output: JsonOption = False) -> None:
 
     listed = asyncio.run(list_products(_settings()))
     if json_output:
-        document = {"products": [one.model_dump(mode="json") for one in listed.products]}
+        document = {"products": [product.model_dump(mode="json") for product in listed.products]}
         print_json(document)
         return
     if not listed.products:
         typer.echo("The organisation has no active loan product.")
         return
-    rows = [_COLUMNS, *(product_cells(one) for one in listed.products)]
+    rows = [_COLUMNS, *(product_cells(product) for product in listed.products)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -81,12 +81,12 @@ def options_of(
 def _parameter(name: str, field: FieldInfo, *, needed: bool) -> inspect.Parameter:
     """Return the argument or option of a field; Its default None shows that it was not typed."""
     option = _option(field)
-    said = option.help or field.description or ""
+    help_text = option.help or field.description or ""
     default = field.get_default()
     shown = ",".join(default) if isinstance(default, list) else default
     if shown and not isinstance(shown, bool):
-        said += f" (default: {shown})"
-    how: dict[str, Any] = {"help": said}
+        help_text += f" (default: {shown})"
+    how: dict[str, Any] = {"help": help_text}
     words = _words(field.annotation)
     if words:
         how["metavar"] = ("," if _is_list(field) else "|").join(words)

@@ -89,12 +89,12 @@ def print_quote(document: Mapping[str, Any]) -> None:
 
 def _first(goes: Mapping[str, Any]) -> str:
     """Say in words what the money would go to first."""
-    said = (
+    sentence = (
         f"{goes['never_screened']:,} for customers never screened, then {goes['overdue']:,} overdue"
     )
     if goes["down_to_exposure"] is not None:
-        said += f", worst exposure first, down to {naira(goes['down_to_exposure'])}"
-    return said
+        sentence += f", worst exposure first, down to {naira(goes['down_to_exposure'])}"
+    return sentence
 
 
 def _calls(number: int) -> str:

@@ -154,9 +154,9 @@ def print_pull(report: Mapping[str, Any], output: Path) -> None:
         if number and name not in {"due", "pulled"}
     )
     show("customers", ", ".join([f"{customers['pulled']:,} pulled", *others]))
-    told = (f"{name.replace('_', ' ')} {number:,}" for name, number in changes.items() if number)
+    counted = (f"{name.replace('_', ' ')} {number:,}" for name, number in changes.items() if number)
     written = [kind for kind in PulledKind if kind.folder in report]
-    show(written[0].folder, ", ".join(told) or "nothing new")
+    show(written[0].folder, ", ".join(counted) or "nothing new")
     if report["rows"]["quarantined"]:
         show("quarantine", f"{report['rows']['quarantined']:,} records could not be read")
     for notice in report["notices"]:

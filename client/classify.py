@@ -249,8 +249,8 @@ def _fault(exchange: Exchange, look: _Look) -> str:
     if exchange.broken is not None or exchange.status is None or exchange.status < SERVER_FAULT:
         return ""
     text = look.message or exchange.body[:MESSAGE_CHARACTERS].decode("latin-1")
-    said = f"{exchange.status} {_WITH_DIGITS.sub('', text).casefold()}"
-    return sha256(said.encode()).hexdigest()[:16]
+    fault_text = f"{exchange.status} {_WITH_DIGITS.sub('', text).casefold()}"
+    return sha256(fault_text.encode()).hexdigest()[:16]
 
 
 def _text(document: dict[str, object], key: str) -> str:

@@ -133,8 +133,8 @@ def same_account(asked: str, bank_code: str | None, number: str | None) -> bool:
     if number and not _covers(number.translate(_GAPS), our_number):
         return False
     codes = bank_codes()
-    ours, theirs = codes.get(our_code), codes.get((bank_code or "").strip())
-    return ours is None or theirs is None or ours == theirs
+    our_bank, their_bank = codes.get(our_code), codes.get((bank_code or "").strip())
+    return our_bank is None or their_bank is None or our_bank == their_bank
 
 
 @cache

@@ -207,22 +207,22 @@ class ConsentPages:
     ) -> Response:
         note(request.scope, told=what)
         again = "" if what == "done" else self._links.again(asked)
-        told = {"what": what, "granted": granted, "missing": missing, "again": again}
+        message = {"what": what, "granted": granted, "missing": missing, "again": again}
         response = onward(TOLD)
-        self._browsers.tell(response, told)
+        self._browsers.tell(response, message)
         return response
 
     async def told(self, request: Request) -> Response:
         """Return what came of the way back; the address says nothing of it."""
         note(request.scope, page="told")
-        told = self._browsers.told(request)
-        if told is None:
+        message = self._browsers.told(request)
+        if message is None:
             return self._pages.trouble("nothing_told", 404)
-        what = told["what"]
+        what = message["what"]
         note(request.scope, told=what)
-        again = LINK.format(token=told["again"]) if told["again"] else ""
+        again = LINK.format(token=message["again"]) if message["again"] else ""
         if what == "done":
-            return self._pages.page("done", granted=told["granted"], missing=told["missing"])
+            return self._pages.page("done", granted=message["granted"], missing=message["missing"])
         return self._pages.trouble(what, _TOLD_STATUS[what], again)
 
 

@@ -97,8 +97,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 sent.append(message["status"])
                 own = {name.lower() for name, _ in message["headers"]}
-                ours = [header for header in self._headers if header[0] not in own]
-                message["headers"] = [*message["headers"], *ours]
+                own_headers = [header for header in self._headers if header[0] not in own]
+                message["headers"] = [*message["headers"], *own_headers]
             await send(message)
 
         refusal = self._refusal(scope)
@@ -114,8 +114,8 @@ class Guard:
         try:
             await self._inner(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a person
-            told = isinstance(error, NightscreenError)
-            self._log.failed(str(error) if told else type(error).__name__)
+            is_expected = isinstance(error, NightscreenError)
+            self._log.failed(str(error) if is_expected else type(error).__name__)
             if not sent:
                 await self._refuse(("broken", 500), scope, receive, send)
 

@@ -58,13 +58,13 @@ class Pages:
     def __init__(self, place: PortalConfig) -> None:
         self._place = place
 
-    def page(self, name: str, status: int = 200, **told: object) -> Response:
+    def page(self, name: str, status: int = 200, **values: object) -> Response:
         """Return a page.
 
         Args:
             name: its template, without ending.
             status: of the answer.
-            told: the values that the template needs.
+            values: the values that the template needs.
         """
         text = (
             _environment()
@@ -73,7 +73,7 @@ class Pages:
                 place=self._place,
                 style=Markup(style()),  # noqa: S704 - a file of the package
                 contact_link=contact_link(self._place.contact),
-                **told,
+                **values,
             )
         )
         return HTMLResponse(text, status)

@@ -71,9 +71,9 @@ class Browsers:
         expected = self.mark(word, request.url.path).encode()
         return hmac.compare_digest(expected, form.get("mark", "").encode("utf-8", "replace"))
 
-    def tell(self, response: Response, told: dict[str, Any]) -> None:
+    def tell(self, response: Response, message: dict[str, Any]) -> None:
         """Have a browser keep what the next page is to say."""
-        plain = json.dumps({**told, "at": self._clock()}, sort_keys=True).encode()
+        plain = json.dumps({**message, "at": self._clock()}, sort_keys=True).encode()
         signed = self._tellings.sign(base64.urlsafe_b64encode(plain).decode("ascii"))
         self._set(response, self._told, signed, TOLD_S)
 
@@ -82,8 +82,8 @@ class Browsers:
         text = self._tellings.verified(request.cookies.get(self._told, ""))
         if text is None:
             return None
-        told: dict[str, Any] = json.loads(base64.urlsafe_b64decode(text))
-        return told if self._clock() - told.pop("at") < TOLD_S * MICROS else None
+        message: dict[str, Any] = json.loads(base64.urlsafe_b64decode(text))
+        return message if self._clock() - message.pop("at") < TOLD_S * MICROS else None
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
         response.set_cookie(

@@ -108,7 +108,7 @@ def _not_found(what: str) -> Answer:
 def _transactions(sandbox: Sandbox, customer: str) -> list[Record]:
     notes = sandbox.linked.notes.get(customer, {})
     records = transactions_of(customer, sandbox.day, sandbox.planted.owner(customer))
-    return [{**one, **notes.get(str(one.get("id")), {})} for one in records]
+    return [{**record, **notes.get(str(record.get("id")), {})} for record in records]
 
 
 def _list_transactions(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
@@ -118,7 +118,7 @@ def _list_transactions(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -
 
 def _transaction(sandbox: Sandbox, customer: str, wanted: str) -> Record | None:
     records = _transactions(sandbox, customer)
-    return next((one for one in records if one.get("id") == wanted), None)
+    return next((record for record in records if record.get("id") == wanted), None)
 
 
 def _view_transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
@@ -138,7 +138,7 @@ def _update_transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -
 
 def _list_accounts(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
     accounts = _accounts(sandbox, grant).values()
-    return Answer("listed", None, [_shown(sandbox, grant, one) for one in accounts])
+    return Answer("listed", None, [_shown(sandbox, grant, account) for account in accounts])
 
 
 def _accounts(sandbox: Sandbox, grant: Grant) -> dict[str, Record]:

@@ -147,8 +147,8 @@ def as_json(manners: BehaviourFlags) -> dict[str, object]:
 def described() -> list[tuple[str, str, str]]:
     """List every switch as name, default and meaning, for the documentation and landing page."""
     return [
-        (one.name, str(one.default), _about(one.metadata["about"], one.metadata.get("choices")))
-        for one in fields(BehaviourFlags)
+        (flag.name, str(flag.default), _about(flag.metadata["about"], flag.metadata.get("choices")))
+        for flag in fields(BehaviourFlags)
     ]
 
 
@@ -162,7 +162,7 @@ def changed(manners: BehaviourFlags, wanted: dict[str, object]) -> BehaviourFlag
     Raises:
         ValueError: an unknown switch, or a value it does not take.
     """
-    known = {one.name: one for one in fields(BehaviourFlags)}
+    known = {flag.name: flag for flag in fields(BehaviourFlags)}
     values: dict[str, object] = {}
     for name, value in wanted.items():
         if name not in known:
@@ -183,7 +183,7 @@ def _checked(name: str, value: object, present: object, choices: tuple[str, ...]
             return float(value)
         raise ValueError(f"{name} takes a number of seconds, at most {_LONGEST_S}")
     if isinstance(present, tuple):
-        if isinstance(value, list) and all(one in OPERATIONS for one in value):
+        if isinstance(value, list) and all(name in OPERATIONS for name in value):
             return tuple(value)
         raise ValueError(f"{name} takes a list of operations: {', '.join(OPERATIONS)}")
     text = str(value)

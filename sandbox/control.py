@@ -271,7 +271,7 @@ def show_loans(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
     wanted, day = query.get("reference"), sandbox.day
     loans = sandbox.loans.loans.values()
     return {
-        "loans": [one.shown(one.place(day)) for one in loans if wanted in (None, one.reference)]
+        "loans": [loan.shown(loan.place(day)) for loan in loans if wanted in (None, loan.reference)]
     }
 
 
@@ -583,8 +583,8 @@ def _foreign(request: Request) -> str:
 def _reasons(error: ValidationError) -> str:
     """Say which fields are wrong and why, without the values."""
     return "; ".join(
-        f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
-        for one in error.errors(include_input=False, include_url=False)
+        f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}"
+        for mistake in error.errors(include_input=False, include_url=False)
     )
 
 

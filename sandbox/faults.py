@@ -85,10 +85,10 @@ class FaultPlan:
         self, operation: str, identity: str, attempt: int, numbers: tuple[int, int]
     ) -> Fault | None:
         """Choose the fault of a call, the same for the same call whatever else is going on."""
-        for one in self.script:
-            number = numbers[1] if one.operation == ALL else numbers[0]
-            if one.operation in (ALL, operation) and 0 <= number - one.at_call < one.calls:
-                return FAULTS[one.fault]
+        for step in self.script:
+            number = numbers[1] if step.operation == ALL else numbers[0]
+            if step.operation in (ALL, operation) and 0 <= number - step.at_call < step.calls:
+                return FAULTS[step.fault]
         rates = self.rates.get(operation) or self.rates.get(ALL)
         if not rates:
             return None
@@ -107,12 +107,12 @@ class FaultPlan:
             "retry_after_s": self.retry_after_s,
             "script": [
                 {
-                    "operation": one.operation,
-                    "at_call": one.at_call,
-                    "calls": one.calls,
-                    "fault": one.fault,
+                    "operation": step.operation,
+                    "at_call": step.at_call,
+                    "calls": step.calls,
+                    "fault": step.fault,
                 }
-                for one in self.script
+                for step in self.script
             ],
         }
 
@@ -195,5 +195,5 @@ class Latency:
 
     def as_json(self) -> dict[str, object]:
         """Return the profiles in force."""
-        exceptions = {name: one.as_json() for name, one in self.by_operation.items()}
+        exceptions = {name: rates.as_json() for name, rates in self.by_operation.items()}
         return {**self.default.as_json(), "by_operation": exceptions}

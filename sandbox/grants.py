@@ -296,7 +296,7 @@ class Grants:
                 access.ends_at = min(access.ends_at, now)
 
     def _of(self, customer: str | None) -> list[Grant]:
-        return [one for one in self._grants if customer is None or one.customer == customer]
+        return [grant for grant in self._grants if customer is None or grant.customer == customer]
 
     def as_json(self, customer: str | None, now: float) -> dict[str, object]:
         """Show grants and counts, of one customer or of all; no code and no token."""
@@ -308,14 +308,16 @@ class Grants:
                 "redirect_uri": grant.redirect_uri,
                 "state": grant.state,
                 "access_tokens": len(grant.accesses),
-                "live_access_tokens": sum(one.is_live(now) for one in grant.accesses),
+                "live_access_tokens": sum(access.is_live(now) for access in grant.accesses),
             }
             for grant in self._of(customer)
         ]
-        counts = {name: dict(one) for name, one in self.counts.items() if customer in (None, name)}
+        counts = {
+            name: dict(count) for name, count in self.counts.items() if customer in (None, name)
+        }
         whole: Counter[str] = Counter()
-        for one in counts.values():
-            whole.update(one)
+        for count in counts.values():
+            whole.update(count)
         return {"grants": shown, "counts": counts, "totals": dict(whole)}
 
     def secrets_json(self) -> dict[str, list[str]]:

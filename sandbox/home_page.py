@@ -122,7 +122,7 @@ def home_page(sandbox: Sandbox, url: str) -> bytes:
     return render(
         "home.html",
         scenario=sandbox.scenario,
-        scenarios=[(one.name, one.about) for one in SCENARIOS.values()],
+        scenarios=[(scenario.name, scenario.about) for scenario in SCENARIOS.values()],
         url=url,
         api_key=sandbox.opening.api_key,
         day=sandbox.day,
@@ -137,7 +137,7 @@ def home_page(sandbox: Sandbox, url: str) -> bytes:
         call_headings=[name.replace("_", " ") for name in _CALL],
         calls=[[entry[name] for name in _CALL] for entry in sandbox.ledger.newest(LAST_CALLS)],
         otp_headings=_OTP,
-        otps=[["" if one[name] is None else one[name] for name in _OTP] for one in reversed(otps)],
+        otps=[["" if otp[name] is None else otp[name] for name in _OTP] for otp in reversed(otps)],
         loans=[*sandbox.loans.loans.values()][-LAST_CALLS:][::-1],
         consent_query=urlencode(consent),
         examples=[

@@ -249,7 +249,7 @@ class Ledger:
         return {
             **self.everything.as_json(),
             "repeated_charges": self.repeated,
-            "by_operation": {name: one.as_json() for name, one in self.by_operation.items()},
+            "by_operation": {name: totals.as_json() for name, totals in self.by_operation.items()},
         }
 
 

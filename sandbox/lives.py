@@ -144,11 +144,11 @@ def truth_of(owner: str, life: Life | None = None) -> Truth:
     earned, loans, repaid = [], 0, []
     for month in range(-life.months, 0):
         entries = entries_of(owner, whole, month)
-        earned.append(sum(one.kobo for one in entries if one.tag == "pay"))
-        late = [one for one in entries if one.day > -181 and -month != life.lost]  # noqa: PLR2004
-        loans += sum(one.tag == "loan" for one in late)
-        repaid += [one for one in late if one.tag == "repayment"]
-    names = {name for one in repaid for name in _LENDERS if _is_of(one.narration, name)}
+        earned.append(sum(entry.kobo for entry in entries if entry.tag == "pay"))
+        late = [entry for entry in entries if entry.day > -181 and -month != life.lost]  # noqa: PLR2004
+        loans += sum(entry.tag == "loan" for entry in late)
+        repaid += [entry for entry in late if entry.tag == "repayment"]
+    names = {name for entry in repaid for name in _LENDERS if _is_of(entry.narration, name)}
     salaried = life.kind in ("monthly", "weekly", "gambler", "borrower")
     return Truth(
         life.kind,

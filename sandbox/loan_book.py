@@ -147,12 +147,12 @@ PRODUCTS: Final = (
 )
 """Every product; those that are not active are neither listed nor offered."""
 
-_BY_ID: Final = {one.product_id: one for one in PRODUCTS}
+_BY_ID: Final = {product.product_id: product for product in PRODUCTS}
 
 
 def active_products() -> list[Product]:
     """List the products offered now."""
-    return [one for one in PRODUCTS if one.active]
+    return [product for product in PRODUCTS if product.active]
 
 
 def product_of(product_id: str) -> Product | None:
@@ -346,7 +346,9 @@ class Earlier:
 
 def earlier_of(borrower: Borrower) -> Earlier | None:
     """Return which loan keeps a borrower with the standing `running` from another."""
-    contact = next((one for one in borrower.contacts() if standing_of(one) == "running"), None)
+    contact = next(
+        (known for known in borrower.contacts() if standing_of(known) == "running"), None
+    )
     if contact is None:
         return None
     draw = SeededRandom("earlier loan", contact)
@@ -566,9 +568,11 @@ class LoanBook:
             opened_on=day,
             fate=fate_of(product.product_id, email, phone_number),
         )
-        earlier = [one for contact in loan.contacts() for one in self._by_contact.get(contact, ())]
+        earlier = [
+            other for contact in loan.contacts() for other in self._by_contact.get(contact, ())
+        ]
         loan.plays = loan.fate not in ("never", "running") and not any(
-            one.keeps_busy(day) for one in earlier
+            other.keeps_busy(day) for other in earlier
         )
         self.loans[loan.reference] = self._by_token[loan.token] = loan
         self._know(loan, loan.contacts())
@@ -583,9 +587,9 @@ class LoanBook:
 
     def _know(self, loan: Loan, contacts: tuple[str, ...]) -> None:
         for contact in contacts:
-            theirs = self._by_contact.setdefault(contact, [])
-            if loan not in theirs:
-                theirs.append(loan)
+            loans_of_contact = self._by_contact.setdefault(contact, [])
+            if loan not in loans_of_contact:
+                loans_of_contact.append(loan)
 
     def by_token(self, token: str) -> Loan | None:
         """Find the loan behind a short link."""
@@ -625,14 +629,14 @@ class LoanBook:
 
     def loans_of(self, borrower: Borrower, day: int) -> list[tuple[Loan, Place]]:
         """List what a person has applied for, with its state on a day."""
-        theirs = {
-            one.reference: one
+        found = {
+            loan.reference: loan
             for contact in borrower.contacts()
-            for one in self._by_contact.get(contact, ())
+            for loan in self._by_contact.get(contact, ())
         }
-        placed = [(one, one.place(day)) for one in theirs.values()]
+        placed = [(loan, loan.place(day)) for loan in found.values()]
         return [
-            (one, place)
-            for one, place in placed
+            (loan, place)
+            for loan, place in placed
             if place.application and place.application.borrower == borrower
         ]

@@ -123,7 +123,7 @@ def judge_loan(form: Filled, product: Product) -> None:
         limits = f"₦{product.min_amount:,} to ₦{product.max_amount:,}"
         form.errors["amount"] = f"Enter an amount from {limits}"
     tenor = form.value("tenor")
-    if tenor in {str(one) for one in product.tenors}:
+    if tenor in {str(choice) for choice in product.tenors}:
         form.tenor = int(tenor)
     else:
         form.errors["tenor"] = "Choose for how long you want to borrow"
@@ -182,7 +182,7 @@ class LoanPageRequest:
 
 def show(request: LoanPageRequest) -> Reply:
     """Show what the link is for."""
-    who, place, book = request.who, request.place, request.sandbox.loans
+    who, place, loan_book = request.who, request.place, request.sandbox.loans
     application = place.application
     if who and application is None:
         return _show_known(request, who)
@@ -191,7 +191,7 @@ def show(request: LoanPageRequest) -> Reply:
             others = _others(request, who)
             return request.page("used", "This link has been used", others=others)
         return _show_loan(request, who, place, application)
-    known = any(book.borrower(contact, request.day) for contact in request.loan.contacts())
+    known = any(loan_book.borrower(contact, request.day) for contact in request.loan.contacts())
     if application is not None or known:
         return ask_login(request)
     if not place.can_request:
@@ -226,9 +226,9 @@ def _others(request: LoanPageRequest, who: Borrower) -> list[tuple[str, str, Dec
     earlier = earlier_of(who)
     lines = [] if earlier is None else [(earlier.name, earlier.reference, earlier.amount, RUNNING)]
     lines += [
-        (one.product.name, one.reference, place.application.amount, place.status)
-        for one, place in request.sandbox.loans.loans_of(who, request.day)
-        if one is not request.loan and place.application
+        (loan.product.name, loan.reference, place.application.amount, place.status)
+        for loan, place in request.sandbox.loans.loans_of(who, request.day)
+        if loan is not request.loan and place.application
     ]
     return [(*line[:3], _WORDS[line[3]]) for line in lines]
 
@@ -282,16 +282,16 @@ def ask_login(request: LoanPageRequest) -> Reply:
 
 def log_in(request: LoanPageRequest) -> Reply:
     """Take a contact and send a code, or take the code and open a session."""
-    form, book = request.form, request.sandbox.loans
+    form, loan_book = request.form, request.sandbox.loans
     contact = contact_key(form.value("contact"))
     if "@" not in contact and not is_phone(contact):
         form.errors["contact"] = "Enter an email address or a phone number"
         return ask_login(request)
     code = code_of(contact)
     if "code" in form.values:
-        who = book.borrower(contact, request.day)
+        who = loan_book.borrower(contact, request.day)
         if who and form.value("code").replace(" ", "") == code:
-            return request.onward(book.people.open_session(who))
+            return request.onward(loan_book.people.open_session(who))
         form.errors["code"] = "This is not the code that was sent"
     masked = masked_contact(contact)
     return request.page("code", "Enter your code", contact=contact, masked=masked, code=code)
@@ -305,13 +305,13 @@ def log_out(request: LoanPageRequest) -> Reply:
 
 def apply(request: LoanPageRequest) -> Reply:
     """Take an application from somebody new or known."""
-    form, loan, book = request.form, request.loan, request.sandbox.loans
+    form, loan, loan_book = request.form, request.loan, request.sandbox.loans
     if not request.place.can_request or (request.who and _is_busy(request, request.who)):
         return request.onward()
     if request.who is None:
         judge_person(form, FIRST_DAY + timedelta(days=request.day))
         for name in ("email", "phone_number"):
-            if name not in form.errors and book.borrower(form.value(name), request.day):
+            if name not in form.errors and loan_book.borrower(form.value(name), request.day):
                 form.errors[name] = "This is known to us already: log in instead"
     judge_loan(form, loan.product)
     if form.errors:
@@ -319,8 +319,8 @@ def apply(request: LoanPageRequest) -> Reply:
     who = request.who or Borrower(
         *(form.value(name) for name in ("first_name", "last_name", "email", "phone_number"))
     )
-    book.apply(loan, Application(who, request.day, form.amount, form.tenor))
-    return request.onward(None if request.who else book.people.open_session(who))
+    loan_book.apply(loan, Application(who, request.day, form.amount, form.tenor))
+    return request.onward(None if request.who else loan_book.people.open_session(who))
 
 
 def cancel(request: LoanPageRequest) -> Reply:
@@ -357,8 +357,8 @@ class LoanPage:
         await wire.deliver(self._answer(scope, raw), scope, receive, send)
 
     def _answer(self, scope: Scope, raw: bytes) -> Reply:
-        book = self._sandbox.loans
-        loan = book.by_token(scope["path_params"]["token"])
+        loan_book = self._sandbox.loans
+        loan = loan_book.by_token(scope["path_params"]["token"])
         if loan is None:
             title = "This link is not known"
             body = render("loan.html", page="unknown", title=title, who=None, form=None)
@@ -367,7 +367,7 @@ class LoanPage:
         action = self._actions.get(method, show)
         form = read_form(raw[:_LONGEST_FORM])
         secret = _secret(scope)
-        who = book.people.session(secret)
+        who = loan_book.people.session(secret)
         return action(LoanPageRequest(self._sandbox, loan, who, origin(scope), form, secret))
 
 

@@ -57,7 +57,7 @@ def _started(reference: str, url: str) -> Answer:
 
 
 def _products() -> Answer:
-    return Answer("listed", "Successful", [one.as_json() for one in active_products()])
+    return Answer("listed", "Successful", [product.as_json() for product in active_products()])
 
 
 def _read_start(_path: dict[str, str], body: dict[str, object]) -> Subject:

@@ -470,7 +470,8 @@ class Document:
             for route, operations in table.items():
                 path = route.replace(":path", "")
                 item: Schema = {
-                    method.lower(): self.operation(one.name) for method, one in operations.items()
+                    method.lower(): self.operation(operation.name)
+                    for method, operation in operations.items()
                 }
                 named = [name for name in PARAMETERS if f"{{{name}}}" in path]
                 if named:

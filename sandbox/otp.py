@@ -26,10 +26,10 @@ _LATE, _NEVER, _UNREACHABLE = 8, 8, 4
 
 def registered_contact(contact: str, registered: tuple[str, ...]) -> str | None:
     """Find the registered contact that is meant, written out in any form or masked."""
-    for one in registered:
-        same = contact_key(contact) == contact_key(one)
-        if same or contact in (masked_contact(one), masked_contact(contact_key(one))):
-            return one
+    for known in registered:
+        same = contact_key(contact) == contact_key(known)
+        if same or contact in (masked_contact(known), masked_contact(contact_key(known))):
+            return known
     return None
 
 

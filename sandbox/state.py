@@ -42,8 +42,8 @@ class Scenario:
 
 
 SCENARIOS: Final = {
-    one.name: one
-    for one in (
+    scenario.name: scenario
+    for scenario in (
         Scenario("calm", "answers in 5 ms, nothing goes wrong"),
         Scenario(
             "flaky",
@@ -159,10 +159,10 @@ class Sandbox:
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""
         flying, peak = self.in_flight, self.peak
-        flying[operation] = one = flying.get(operation, 0) + 1
+        flying[operation] = in_flight = flying.get(operation, 0) + 1
         flying[ALL] = everything = flying[ALL] + 1
-        if one > peak.get(operation, 0):
-            peak[operation] = one
+        if in_flight > peak.get(operation, 0):
+            peak[operation] = in_flight
         if everything > peak.get(ALL, 0):
             peak[ALL] = everything
         return everything
@@ -177,10 +177,10 @@ class Sandbox:
         key = (operation, identity)
         attempt = self.attempts.get(key, 0) + 1
         self.attempts[key] = attempt
-        one = self.calls.get(operation, 0) + 1
-        self.calls[operation] = one
+        number = self.calls.get(operation, 0) + 1
+        self.calls[operation] = number
         self.calls[ALL] += 1
-        return attempt, (one, self.calls[ALL])
+        return attempt, (number, self.calls[ALL])
 
     def over_capacity(self, operation: str) -> Capacity | None:
         """Return which hidden limit a call that just arrived breaks."""
@@ -216,8 +216,8 @@ class Sandbox:
             "faults": self.faults.as_json(),
             "manners": as_json(self.manners),
             "capacity": {
-                name: {"max_in_flight": one.max_in_flight, "refusal": one.refusal}
-                for name, one in self.capacity.items()
+                name: {"max_in_flight": limit.max_in_flight, "refusal": limit.refusal}
+                for name, limit in self.capacity.items()
             },
             "client": self.client.as_json(),
             "grants": len(self.grants),

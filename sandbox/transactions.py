@@ -103,14 +103,14 @@ def bank_accounts_of(customer: str, day: int = 0, owner: Owner | None = None) ->
     """Return which bank accounts a customer has linked, with their balances on a day."""
     owner = owner or owner_of(customer)
     opened = _opened_accounts(customer, owner.person)
-    return [{**one, **balance_on(customer, one, day, owner)} for one in opened]
+    return [{**account, **balance_on(customer, account, day, owner)} for account in opened]
 
 
 def balance_on(customer: str, account: Record, day: int, owner: Owner | None = None) -> Record:
     """Return what is on an account on a day, and since when: after its newest transaction."""
-    for one in transactions_of(customer, day, owner):
-        if one["account_number"] == account["account_number"]:
-            return {"balance": one["balance"], "last_balance_time": one["transaction_date"]}
+    for record in transactions_of(customer, day, owner):
+        if record["account_number"] == account["account_number"]:
+            return {"balance": record["balance"], "last_balance_time": record["transaction_date"]}
     return {}
 
 
@@ -187,7 +187,7 @@ def changes_between(customer: str, before: int, day: int) -> Changes:
             removed.append(_at(story, before))
         elif was and any(before < event.day <= day for event in story.events):
             modified.append(_at(story, day))
-    return Changes(*(tuple(_newest_first(one)) for one in (added, modified, removed)))
+    return Changes(*(tuple(_newest_first(records)) for records in (added, modified, removed)))
 
 
 def _is_visible(story: _Story, day: int) -> bool:
@@ -195,7 +195,7 @@ def _is_visible(story: _Story, day: int) -> bool:
 
 
 def _newest_first(records: list[Record]) -> list[Record]:
-    return sorted(records, key=lambda one: str(one["transaction_date"]), reverse=True)
+    return sorted(records, key=lambda record: str(record["transaction_date"]), reverse=True)
 
 
 def _at(story: _Story, day: int) -> Record:
@@ -246,7 +246,7 @@ class _Diary:
             entries = everyday(self._customer, HISTORY_DAYS, TEN_THOUSAND)
         else:
             months = [self._entries(month) for month in range(-self._life.months, 1)]
-            entries = [one for month in months for one in month if one.day <= 0]
+            entries = [entry for month in months for entry in month if entry.day <= 0]
         stories = self._told(0, entries)
         if self._kind == "twins":
             alike = stories[0].record
@@ -257,9 +257,11 @@ class _Diary:
         first = FIRST_DAY + timedelta(days=max(1, born - MOST_LATE))
         last = FIRST_DAY + timedelta(days=born)
         months = {_month_of(first), _month_of(last)}
-        entries = [one for month in sorted(months) for one in self._entries(month)]
-        lately = [one for one in entries if max(1, born - MOST_LATE) <= one.day <= born]
-        return self._told(born, [one for one in lately if one.day + self._late(one) == born])
+        entries = [entry for month in sorted(months) for entry in self._entries(month)]
+        lately = [entry for entry in entries if max(1, born - MOST_LATE) <= entry.day <= born]
+        return self._told(
+            born, [entry for entry in lately if entry.day + self._late(entry) == born]
+        )
 
     def _late(self, entry: Entry) -> int:
         """Return how many days after its date an entry appears; 0 for most."""
@@ -401,7 +403,9 @@ class LinkedAccounts:
         """Return a customer's bank accounts by id; what is changed in it stays changed."""
         known = self._accounts.get(customer)
         if known is None:
-            known = {str(one["id"]): one for one in bank_accounts_of(customer, owner=owner)}
+            known = {
+                str(account["id"]): account for account in bank_accounts_of(customer, owner=owner)
+            }
             self._accounts[customer] = known
         return known
 
@@ -466,17 +470,25 @@ def _malformed(records: list[Record], _day: int) -> object:
 
 def _number_amounts(records: list[Record], _day: int) -> object:
     return [
-        {**one, "amount": Decimal(str(one["amount"])), "balance": Decimal(str(one["balance"]))}
-        for one in records
+        {
+            **record,
+            "amount": Decimal(str(record["amount"])),
+            "balance": Decimal(str(record["balance"])),
+        }
+        for record in records
     ]
 
 
 def _renamed(records: list[Record], _day: int) -> object:
-    return [{_RENAMED.get(name, name): value for name, value in one.items()} for one in records]
+    return [
+        {_RENAMED.get(name, name): value for name, value in record.items()} for record in records
+    ]
 
 
 def _shuffled(records: list[Record], _day: int) -> object:
-    return sorted(records, key=lambda one: SeededRandom("shuffle", str(one["id"])).below(10**9))
+    return sorted(
+        records, key=lambda record: SeededRandom("shuffle", str(record["id"])).below(10**9)
+    )
 
 
 _MALFORMED: Final[dict[str, Malform]] = {

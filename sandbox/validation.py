@@ -146,7 +146,7 @@ def _bvn_start(sandbox: Sandbox, subject: Subject) -> Answer:
 def _wrong_contact(sandbox: Sandbox, registered: tuple[str, ...]) -> Answer:
     """Refuse a contact and show the right ones masked; the form was never recorded."""
     code, _, place = sandbox.manners.wrong_contact.partition("_")
-    masked = [masked_contact(one) for one in registered]
+    masked = [masked_contact(contact) for contact in registered]
     text = "The contact is not registered with this BVN"
     if place == "data":
         return Answer("wrong_contact", text, masked, http_status=int(code))

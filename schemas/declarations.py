@@ -78,9 +78,9 @@ class Declarations(BaseModel):
             check: a check or an operation, as in a call.
             purpose: as in a call; outside screening, the flow's name.
         """
-        mine = [basis for basis in self.lawful_basis if _covers(basis.check, check)]
+        bases = [basis for basis in self.lawful_basis if _covers(basis.check, check)]
         for wanted in (purpose, None):
-            for basis in mine:
+            for basis in bases:
                 if basis.purpose == wanted:
                     return basis
         return None

@@ -152,9 +152,9 @@ class CheckCounts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         known = (self.oldest_reused_at, other.oldest_reused_at)
         self.oldest_reused_at = min((at for at in known if at is not None), default=None)
-        for mine, theirs in ((self.stricter, other.stricter), (self.looser, other.looser)):
-            mine.lookups += theirs.lookups
-            mine.cost_micro += theirs.cost_micro
+        for effect, added in ((self.stricter, other.stricter), (self.looser, other.looser)):
+            effect.lookups += added.lookups
+            effect.cost_micro += added.cost_micro
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,8 +216,8 @@ class Policy(BaseModel):
 
         Where the purpose is not known, or has no sentence of its own, it is the first one.
         """
-        said = words if isinstance(words, str) else first_for(words, purpose)
-        return filled(said, {name: f"{value:,f}" for name, value in self.thresholds.items()})
+        sentence = words if isinstance(words, str) else first_for(words, purpose)
+        return filled(sentence, {name: f"{value:,f}" for name, value in self.thresholds.items()})
 
     def in_words(self) -> list[RuleInWords]:
         """Return the rules in their order, with the thresholds in place of their names."""
@@ -272,7 +272,7 @@ class PolicyApproval(BaseModel):
 
 def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
     """Return the sentence of a purpose, else the first there is."""
-    found = next((said for part, said in words.items() if part.value == purpose), None)
+    found = next((sentence for part, sentence in words.items() if part.value == purpose), None)
     return next(iter(words.values())) if found is None else found
 
 

@@ -87,8 +87,8 @@ class AuditChain:
         return hmac.digest(key, json.dumps([kind, *plain]).encode(), "sha256")
 
     def _mark(self, number: int, row: sqlite3.Row | dict[str, Any], before: bytes) -> bytes:
-        said = (row[name] for name in ("at", "user", "action", "run_id", "detail", "whose"))
-        return self._digest("entry", number, *said, before)
+        fields = (row[name] for name in ("at", "user", "action", "run_id", "detail", "whose"))
+        return self._digest("entry", number, *fields, before)
 
     def append(self, connection: sqlite3.Connection, entry: dict[str, Any]) -> None:
         """Write an entry at the chain's end; it has the columns that say something, by name."""
@@ -140,8 +140,8 @@ class AuditChain:
 
     def adopt(self, connection: sqlite3.Connection) -> None:
         """Add the entries of an earlier version to the chain, as they are found."""
-        there = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
-        if not there or "mark" in there:
+        columns = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
+        if not columns or "mark" in columns:
             return
         for name in _ADDED:
             connection.execute(f"ALTER TABLE audit ADD COLUMN {name} BLOB")
@@ -174,8 +174,8 @@ class AuditChain:
         if row is None:
             anything = connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone()
             return _Ends(sound=anything is None)
-        said = (row["first"], row["before"], row["last"], row["mark"])
-        return _Ends(*said, sound=row["tag"] == self._digest("ends", *said))
+        stored = (row["first"], row["before"], row["last"], row["mark"])
+        return _Ends(*stored, sound=row["tag"] == self._digest("ends", *stored))
 
     def _write_ends(self, connection: sqlite3.Connection, ends: _Ends) -> None:
         said = (ends.first, ends.before, ends.last, ends.mark)
@@ -294,8 +294,8 @@ def broken_audit(journal: Journal) -> list[str]:
         ) as connection:
             connection.row_factory = sqlite3.Row
             connection.execute("BEGIN")
-            there = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
-            if "mark" not in there:
+            columns = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
+            if "mark" not in columns:
                 return _without_marks(connection)
             chain = AuditChain(journal.pseudonyms)
             return chain.findings(connection, journal.sealer)

@@ -290,21 +290,21 @@ class _Meaning:
         """Return the findings about meanings, those about consent first."""
         carried = [at for at in kept if at not in self.found and self.names.tidied[at]]
         consent = [at for at in carried if _touches_consent(self.names.tidied[at])]
-        said = [
+        findings = [
             f'"{self.names.unique[at]}" seems to be about consent but is not understood: it is '
             "only carried through. If consent depends on it, name it in a mapping file."
             for at in consent
         ]
-        said += self.told
+        findings += self.told
         for at in carried:
             near = words.near_meaning(self.names.tidied[at], self.kind)
             if near and at not in consent and near not in self.found.values():
                 name = self.names.unique[at]
-                said.append(
+                findings.append(
                     f'"{name}" is only carried through; if it means {near}, write '
                     f'{near} = "{name}" under [columns] of a mapping file.'
                 )
-        return said + self._about_defaults()
+        return findings + self._about_defaults()
 
     def loan_status(self, kept: Sequence[int]) -> int | None:
         """Return the index, among the columns kept, of the one with a loan's status."""

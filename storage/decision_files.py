@@ -195,8 +195,8 @@ class Listed:
 
     def only(self, decision: Decision) -> Listed:
         """Return the rows of one decision, in the same order."""
-        mine = self.rows.having("decision", decision.value)
-        places = np.intersect1d(self.places, mine, assume_unique=True)
+        rows = self.rows.having("decision", decision.value)
+        places = np.intersect1d(self.places, rows, assume_unique=True)
         return Listed(self.rows, places, self.columns)
 
     def part(self, start: int, rows: int) -> Listed:
@@ -260,13 +260,13 @@ class _Frame:
         book: the workbook.
     """
 
-    def __init__(self, book: xlsxwriter.Workbook) -> None:
-        self._book = book
-        self._bold = book.add_format({"bold": True, "bottom": 1})
-        self._day = book.add_format({"num_format": _DAY_FORMAT})
-        self._instant = book.add_format({"num_format": _INSTANT_FORMAT})
-        self._money = book.add_format({"num_format": '"₦"#,##0.00'})
-        self._text = book.add_format({"num_format": "@"})
+    def __init__(self, workbook: xlsxwriter.Workbook) -> None:
+        self._book = workbook
+        self._bold = workbook.add_format({"bold": True, "bottom": 1})
+        self._day = workbook.add_format({"num_format": _DAY_FORMAT})
+        self._instant = workbook.add_format({"num_format": _INSTANT_FORMAT})
+        self._money = workbook.add_format({"num_format": '"₦"#,##0.00'})
+        self._text = workbook.add_format({"num_format": "@"})
 
     def write_summary(self, lines: Sequence[tuple[str, Cell]]) -> None:
         """Write names and values, one pair a line."""
@@ -375,8 +375,8 @@ def _csv_rows(path: Path, start: bytes) -> Iterator[ReviewRow]:
 
 def _workbook_rows(path: Path) -> Iterator[ReviewRow]:
     found = False
-    with _open_workbook(path) as book:
-        for sheet in book.worksheets:
+    with _open_workbook(path) as workbook:
+        for sheet in workbook.worksheets:
             head = _heading_row(sheet)
             if head is None:
                 continue
@@ -398,9 +398,9 @@ def _open_workbook(path: Path) -> Iterator[Any]:
         try:
             with (
                 path.open("rb") as file,
-                closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book,
+                closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as workbook,
             ):
-                yield book
+                yield workbook
         except (*UNREADABLE, zipfile.LargeZipFile):
             raise InputError(
                 f"{path}: no workbook that can be read; save it as .xlsx or as CSV UTF-8"

@@ -37,8 +37,8 @@ def copy_desk(source: Path, target: Path) -> None:
         ):
             old.backup(new)
             new.execute("PRAGMA journal_mode=DELETE")
-            there = {name for (name,) in new.execute("SELECT name FROM sqlite_master").fetchall()}
-            for table in there & set(_SIGNED_IN):
+            tables = {name for (name,) in new.execute("SELECT name FROM sqlite_master").fetchall()}
+            for table in tables & set(_SIGNED_IN):
                 new.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
             new.commit()
     except sqlite3.Error as error:

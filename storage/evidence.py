@@ -204,10 +204,10 @@ class Keys:
         if not len(self._first) or not len(first):
             return EvidencePlaces(nowhere, nowhere)
         place = np.minimum(np.searchsorted(self._first, first), len(self._first) - 1)
-        there = (self._first[place] == first) & (self._second[place] == second)
+        found = (self._first[place] == first) & (self._second[place] == second)
         return EvidencePlaces(
-            np.where(there, self._piece[place], np.int32(-1)),
-            np.where(there, self._row[place], np.int32(-1)),
+            np.where(found, self._piece[place], np.int32(-1)),
+            np.where(found, self._row[place], np.int32(-1)),
         )
 
 

@@ -55,8 +55,8 @@ class SortedFile:
         with pa.OSFile(str(self.path)) as source, pa.ipc.open_file(source) as reader:
             for number in range(reader.num_record_batches):
                 same = pc.equal(reader.get_batch(number)[name], word)
-                mine = np.flatnonzero(same.to_numpy(zero_copy_only=False).astype(bool))
-                found.append(mine + (self.ends[number - 1] if number else 0))
+                group_rows = np.flatnonzero(same.to_numpy(zero_copy_only=False).astype(bool))
+                found.append(group_rows + (self.ends[number - 1] if number else 0))
         return np.concatenate(found)
 
     def take(self, places: NDArray[np.int64], rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
@@ -64,14 +64,14 @@ class SortedFile:
         with pa.OSFile(str(self.path)) as source, pa.ipc.open_file(source) as reader:
             at_hand, batch = -1, None
             for start in range(0, len(places), rows):
-                mine, found = places[start : start + rows], []
-                batches = np.searchsorted(self.ends, mine, side="right")
+                part, found = places[start : start + rows], []
+                batches = np.searchsorted(self.ends, part, side="right")
                 for number in np.unique(batches).tolist():
                     if number != at_hand or batch is None:
                         at_hand, batch = number, reader.get_batch(number)
                     begin = self.ends[number - 1] if number else 0
-                    here = pa.array(mine[batches == number] - begin)
-                    found.append(batch.take(here))
+                    positions = pa.array(part[batches == number] - begin)
+                    found.append(batch.take(positions))
                 yield pa.Table.from_batches(found, reader.schema)
 
     def sorted_into(self, path: Path, order: NDArray[np.int64]) -> SortedFile:
@@ -120,9 +120,9 @@ class SortedFile:
             begin = 0
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
-                mine = group[begin : begin + batch.num_rows]
-                for chosen in np.unique(mine).tolist():
+                groups = group[begin : begin + batch.num_rows]
+                for chosen in np.unique(groups).tolist():
                     writers[chosen].write_batch(
-                        batch.take(pa.array(np.flatnonzero(mine == chosen)))
+                        batch.take(pa.array(np.flatnonzero(groups == chosen)))
                     )
                 begin += batch.num_rows

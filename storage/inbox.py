@@ -321,8 +321,8 @@ def _take_again(folder: Path) -> Ticket | None:
     if len(files) != 1:
         _clear(folder, lock)
         return None
-    told, attempts = note.get("name", files[0].name), note.get("attempts", 0)
-    return Ticket(folder, told, files[0], lock, attempts)
+    name, attempts = note.get("name", files[0].name), note.get("attempts", 0)
+    return Ticket(folder, name, files[0], lock, attempts)
 
 
 def _note(folder: Path) -> dict[str, Any]:

@@ -94,10 +94,10 @@ def mapping_toml(mapping: Mapping) -> str:
         return json.dumps(value, ensure_ascii=False)
 
     keys = ("date_order", "sheet", "merge_rows", "loan_status")
-    said = [(key, getattr(mapping, key)) for key in keys]
+    entries_given = [(key, getattr(mapping, key)) for key in keys]
     lines = [
         f"drop = {text(mapping.drop)}",
-        *(f"{key} = {text(value)}" for key, value in said if value),
+        *(f"{key} = {text(value)}" for key, value in entries_given if value),
     ]
     for section in ("columns", "defaults"):
         entries = getattr(mapping, section).items()
@@ -149,13 +149,14 @@ class _Place:
         names = (key, f'"{key}"', f"'{key}'")
         inside = not section
         for number, line in enumerate(self.text.splitlines(), start=1):
-            said = line.strip()
-            if section and said.startswith("["):
-                inside = said.startswith(f"[{section}]")
+            stripped = line.strip()
+            if section and stripped.startswith("["):
+                inside = stripped.startswith(f"[{section}]")
             elif inside and (
-                said.startswith(f"[{key}]")
+                stripped.startswith(f"[{key}]")
                 or any(
-                    said.startswith(name) and said[len(name) :].lstrip().startswith(("=", "."))
+                    stripped.startswith(name)
+                    and stripped[len(name) :].lstrip().startswith(("=", "."))
                     for name in names
                 )
             ):

@@ -66,10 +66,10 @@ def publish(folder: Path) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.name.endswith(".part")
     }
-    there = set(place.names())
+    existing = set(place.names())
     before = known["files"]
-    changed = [name for name in files if name not in there or before.get(name) != files[name]]
-    stale = sorted(there - set(files))
+    changed = [name for name in files if name not in existing or before.get(name) != files[name]]
+    stale = sorted(existing - set(files))
     if not changed and not stale:
         return
     place.remove(_LAST)

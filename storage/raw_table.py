@@ -106,10 +106,10 @@ def _split(batch: SourceBatch, rows: int) -> tuple[SourceBatch, SourceBatch]:
     else:
         merged = sorted([*batch.lines, *(row.line for row in broken)])
         whole = sum(1 for line in batch.lines if line < merged[rows])
-    here = rows - whole
+    rest = rows - whole
     return (
-        SourceBatch(batch.lines[:whole], batch.columns.slice(0, whole), broken[:here]),
-        SourceBatch(batch.lines[whole:], batch.columns.slice(whole), broken[here:]),
+        SourceBatch(batch.lines[:whole], batch.columns.slice(0, whole), broken[:rest]),
+        SourceBatch(batch.lines[whole:], batch.columns.slice(whole), broken[rest:]),
     )
 
 

@@ -209,15 +209,15 @@ class RunFiles:
         """Return the manifest's list of files, the touched ones as they are now."""
         found = {}
         new: dict[str, dict[str, Any]] = {name: {} for name in self.touched if name not in files}
-        for name, told in (files | new).items():
+        for name, rows in (files | new).items():
             path = self.path / name
             if name not in self.touched:
-                found[name] = told
+                found[name] = rows
             elif path.exists():
                 content = path.read_bytes()
                 found[name] = {
                     "bytes": len(content),
-                    "rows": _rows_of(path, told.get("rows")),
+                    "rows": _rows_of(path, rows.get("rows")),
                     "sha256": hashlib.sha256(content).hexdigest(),
                 }
         return found
@@ -232,8 +232,8 @@ def matching_rows(file: Path, columns: Sequence[str], goes: Mask) -> int:
 def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
     """Return those of some columns that a Parquet file has."""
     with pq.ParquetFile(file) as content:
-        there = [name for name in columns if name in content.schema_arrow.names]
-        return content.read(columns=there)
+        present = [name for name in columns if name in content.schema_arrow.names]
+        return content.read(columns=present)
 
 
 def typed_parts(run: RunRecord) -> list[Path]:
@@ -261,24 +261,24 @@ def records(file: Path) -> Iterator[tuple[list[str], str]]:
             consumed.clear()
 
 
-def _rows_of(path: Path, told: int | None) -> int | None:
+def _rows_of(path: Path, rows: int | None) -> int | None:
     """Return the rows of a file; a workbook has those of the CSV where it holds them all."""
     if path.suffix == ".parquet":
         with pq.ParquetFile(path) as content:
             return int(content.metadata.num_rows)
     if path.suffix == ".xlsx":
         beside = path.with_suffix(".csv")
-        if told is not None and told >= WORKBOOK_ROWS:
+        if rows is not None and rows >= WORKBOOK_ROWS:
             return _rows_in_workbook(path)
-        return _rows_of(beside, told) if beside.exists() else told
-    return sum(1 for _ in records(path)) - 1 if path.suffix == ".csv" else told
+        return _rows_of(beside, rows) if beside.exists() else rows
+    return sum(1 for _ in records(path)) - 1 if path.suffix == ".csv" else rows
 
 
 def _rows_in_workbook(path: Path) -> int:
     """Return how many rows of the list a workbook has, read a sheet at a time."""
     number = 0
-    with closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
-        for sheet in book.worksheets:
+    with closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as workbook:
+        for sheet in workbook.worksheets:
             places = _id_places(sheet)
             if places is not None:
                 rows = sheet.iter_rows(min_row=places[0] + 1, values_only=True)
@@ -312,8 +312,8 @@ def _going(sheet: Any, ids: Collection[str]) -> set[int]:  # noqa: ANN401 - open
 
 
 def _listed(file: Path, ids: Collection[str]) -> int:
-    with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
-        return sum(len(_going(sheet, ids)) for sheet in book.worksheets)
+    with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as workbook:
+        return sum(len(_going(sheet, ids)) for sheet in workbook.worksheets)
 
 
 @contextmanager
@@ -329,8 +329,8 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 def _copy_workbook(file: Path, partial: Path, ids: Collection[str]) -> None:
     """Copy a workbook cell by cell without some customers' rows; no cell becomes a formula."""
     fresh = openpyxl.Workbook(write_only=True)
-    with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as book:
-        for sheet in book.worksheets:
+    with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as workbook:
+        for sheet in workbook.worksheets:
             going = _going(sheet, ids)
             places = _id_places(sheet)
             head = places[0] if places is not None else 0

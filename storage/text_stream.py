@@ -172,8 +172,8 @@ def _encoding(path: Path, start: bytes, *, gzipped: bool) -> tuple[str, int, tup
     for mark, encoding in MARKS:
         if start.startswith(mark):
             _require_valid(path, encoding, len(mark), gzipped=gzipped)
-            told = () if encoding == "utf-8" else (f"The file is {encoding.upper()} text.",)
-            return encoding, len(mark), told
+            findings = () if encoding == "utf-8" else (f"The file is {encoding.upper()} text.",)
+            return encoding, len(mark), findings
     if wide := _unmarked_wide(start):
         _require_valid(path, wide, 0, gzipped=gzipped)
         return wide, 0, (f"The file is {wide.upper()} text without a byte order mark.",)

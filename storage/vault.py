@@ -210,14 +210,14 @@ class Vault:
     def lapse(self, grant: Grant, reason: str) -> bool:
         """End a live grant that the service refuses; its tokens go. Return whether it was live."""
         with writing(self._journal.engine) as connection:
-            mine = consent_grants.c.grant_id == grant.grant_id
-            return self._end(connection, mine, GrantState.LAPSED, reason)
+            of_grant = consent_grants.c.grant_id == grant.grant_id
+            return self._end(connection, of_grant, GrantState.LAPSED, reason)
 
     def revoke(self, customer_id: str, reason: str) -> bool:
         """End a customer's live grant; its tokens go. Return whether there was one."""
         with writing(self._journal.engine) as connection:
-            mine = consent_grants.c.customer == self.customer(customer_id)
-            return self._end(connection, mine, GrantState.REVOKED, reason)
+            of_customer = consent_grants.c.customer == self.customer(customer_id)
+            return self._end(connection, of_customer, GrantState.REVOKED, reason)
 
     def _end(
         self,
@@ -415,9 +415,9 @@ def _live(grant_id: str) -> ColumnElement[bool]:
     )
 
 
-def _granted(said: str | None, asked: tuple[str, ...]) -> tuple[str, ...]:
+def _granted(granted: str | None, asked: tuple[str, ...]) -> tuple[str, ...]:
     """Return the scopes that may be used: those granted, if they were requested."""
-    named = tuple(dict.fromkeys((said or "").replace(",", " ").split()))
+    named = tuple(dict.fromkeys((granted or "").replace(",", " ").split()))
     if not named:
         return asked
     return tuple(scope for scope in named if scope in asked) if asked else named

@@ -78,10 +78,12 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
         InputError: it is no workbook, is damaged, has no such sheet, or all sheets are empty.
     """
     _require_workbook(path)
-    with _open(path) as book:
-        filled = [name for name in _visible(book) if _first_rows(book, name, 1, skip_blank=True)]
-        sheet, findings = _choose(path, book, filled, vocabulary, mapping)
-        first = _first_rows(book, sheet, HEADER_SEARCH_ROWS)
+    with _open(path) as workbook:
+        filled = [
+            name for name in _visible(workbook) if _first_rows(workbook, name, 1, skip_blank=True)
+        ]
+        sheet, findings = _choose(path, workbook, filled, vocabulary, mapping)
+        first = _first_rows(workbook, sheet, HEADER_SEARCH_ROWS)
     rows = [[cell or "" for cell in row] for row in first]
     at, score = vocabulary.header_row(rows)
     if score and any(any(row) for row in rows[:at]):
@@ -137,8 +139,8 @@ def _open(path: Path) -> Iterator[Workbook]:
                 reader = _Reader(file, read_only=True, data_only=True)
                 reader.archive = archive
                 reader.read()
-                with closing(reader.wb) as book:
-                    yield book
+                with closing(reader.wb) as workbook:
+                    yield workbook
         except SwollenWorkbookError as error:
             raise InputError(
                 f"{path}: {error} unpacks to far more than a sheet holds; save the rows alone as "
@@ -158,13 +160,13 @@ class _Reader(ExcelReader):
                 self.shared_strings = read_strings(opened)
 
 
-def _visible(book: Workbook) -> list[str]:
-    return [sheet.title for sheet in book.worksheets if sheet.sheet_state == "visible"]
+def _visible(workbook: Workbook) -> list[str]:
+    return [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
 
 
 def _choose(
     path: Path,
-    book: Workbook,
+    workbook: Workbook,
     filled: list[str],
     vocabulary: Vocabulary,
     mapping: Mapping | None,
@@ -177,7 +179,7 @@ def _choose(
     """
     wanted = mapping.sheet if mapping else None
     if mapping and wanted:
-        titles = {sheet.title.casefold(): sheet.title for sheet in book.worksheets}
+        titles = {sheet.title.casefold(): sheet.title for sheet in workbook.worksheets}
         if wanted.casefold() not in titles:
             hint = nearest(wanted, tuple(titles)) or f"; it has {', '.join(titles.values())}"
             raise InputError(f'{mapping.path}: sheet: no sheet "{wanted}" in {path}{hint}')
@@ -186,7 +188,7 @@ def _choose(
         raise InputError(f"{path}: no visible sheet holds anything; export it again")
     if len(filled) == 1:
         return filled[0], []
-    scores = {name: _header_score(book, name, vocabulary) for name in filled}
+    scores = {name: _header_score(workbook, name, vocabulary) for name in filled}
     chosen = next((name for name in filled if scores[name] >= ID_WEIGHT), None)
     chosen = chosen or max(filled, key=scores.__getitem__)
     others = ", ".join(name for name in filled if name != chosen)
@@ -197,15 +199,15 @@ def _choose(
     return chosen, [finding]
 
 
-def _header_score(book: Workbook, sheet: str, vocabulary: Vocabulary) -> int:
-    rows = _first_rows(book, sheet, HEADER_SEARCH_ROWS)
+def _header_score(workbook: Workbook, sheet: str, vocabulary: Vocabulary) -> int:
+    rows = _first_rows(workbook, sheet, HEADER_SEARCH_ROWS)
     return vocabulary.header_row([[cell or "" for cell in row] for row in rows])[1]
 
 
 def _first_rows(
-    book: Workbook, sheet: str, count: int, *, skip_blank: bool = False
+    workbook: Workbook, sheet: str, count: int, *, skip_blank: bool = False
 ) -> list[list[str | None]]:
-    rows: Iterable[list[str | None]] = _texts(book, sheet)
+    rows: Iterable[list[str | None]] = _texts(workbook, sheet)
     if skip_blank:
         rows = (row for row in rows if any(row))
     return list(islice(rows, count))
@@ -222,12 +224,12 @@ def _trimmed(rows: list[list[str]], at: int) -> list[str]:
 
 def _pieces(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceBatch]:
     """Yield the rows below the headings; cells beyond the last heading are left out."""
-    with _open(path) as book:
+    with _open(path) as workbook:
         rows: list[list[str | None]] = []
         lines: list[int] = []
         broken: list[RefusedRow] = []
         blank: list[str | None] = [None] * width
-        for line, row in enumerate(_texts(book, sheet), start=1):
+        for line, row in enumerate(_texts(workbook, sheet), start=1):
             if line > LAST_ROW:
                 raise InputError(
                     f"{path}: a row beyond the last that a sheet can have; open it in a "
@@ -253,9 +255,9 @@ def _swollen_row(line: int, row: list[str | None]) -> RefusedRow:
     return RefusedRow(line=line, column="", code=BROKEN, hint=hint, values=values)
 
 
-def _texts(book: Workbook, sheet: str) -> Iterator[list[str | None]]:
+def _texts(workbook: Workbook, sheet: str) -> Iterator[list[str | None]]:
     """Yield every row of a sheet as text, from row 1 and column 1."""
-    worksheet = book[sheet]
+    worksheet = workbook[sheet]
     worksheet.reset_dimensions()  # what the file says of its size is often wrong
     for row in worksheet.iter_rows(min_row=1, min_col=1):
         yield [

@@ -45,12 +45,12 @@ def fill_sheets(source: zipfile.ZipFile, target: Path, rows: Mapping[str, Rows])
         target: the file to write.
         rows: by the name of the sheet's file.
     """
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as book:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as package:
         for part in source.infolist():
             if part.filename not in rows:
-                book.writestr(part, source.read(part))
+                package.writestr(part, source.read(part))
                 continue
-            with book.open(part.filename, "w", force_zip64=True) as sheet:
+            with package.open(part.filename, "w", force_zip64=True) as sheet:
                 for piece in _filled(source.read(part), rows[part.filename]):
                     sheet.write(piece)
 

@@ -108,12 +108,12 @@ def _close(
 ) -> dict[str, Any]:
     states = write_table(run, lines, run.clock())
     changes = write_changes(run, moved)
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     in_test = run.control.ending()[0] == TEST_MODE
-    part = operation_report(sheet, operation, Counter(standings), answers=states, test_mode=in_test)
+    part = operation_report(log, operation, Counter(standings), answers=states, test_mode=in_test)
     report = errand_report(
         run,
-        sheet,
+        log,
         rows=rows,
         checks={operation.value: part},
         more={"states": states, "changes": changes},

@@ -44,16 +44,16 @@ def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
         name, explained = _best_account(held, answer.accounts)
         return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
     parts = (answer.first_name, answer.middle_name, answer.last_name)
-    theirs = " ".join(part for part in parts if part)
-    name, explained = _told(match_names(held.names, theirs or None), theirs)
+    record_name = " ".join(part for part in parts if part)
+    name, explained = _told(match_names(held.names, record_name or None), record_name)
     dob, dob_explained = _dates(held.date_of_birth, answer.dob)
     phone, phone_explained = _phones(held.phone, answer.mobile)
     return BvnComparison(name, explained, dob, dob_explained, phone, phone_explained)
 
 
-def _told(match: NameMatch | None, theirs: str) -> tuple[str | None, str]:
+def _told(match: NameMatch | None, record_name: str) -> tuple[str | None, str]:
     if match is None:
-        return None, _NOT_HELD if theirs else _NOT_IN_RECORD
+        return None, _NOT_HELD if record_name else _NOT_IN_RECORD
     return match.grade, match.explained
 
 
@@ -84,20 +84,20 @@ def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:
 
 def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
     """Compare the last ten digits; digits the service masks agree with anything."""
-    mine, others = _national(ours), _national(theirs)
+    own, others = _national(ours), _national(theirs)
     if not others:
         return None, _NOT_IN_RECORD
-    if not mine:
+    if not own:
         return None, _NOT_HELD
-    if len(mine) < _NATIONAL_DIGITS or len(others) < _NATIONAL_DIGITS:
+    if len(own) < _NATIONAL_DIGITS or len(others) < _NATIONAL_DIGITS:
         return None, "one of the two is no whole phone number"
-    shown = [(one, other) for one, other in zip(mine, others, strict=True) if other != "*"]
+    shown = [(one, other) for one, other in zip(own, others, strict=True) if other != "*"]
     if not shown:
         return None, "the BVN record shows no digit"
     if all(one == other for one, other in shown):
         covered = "" if len(shown) == _NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
         return True, f"agree{covered}: ...{others[-4:]}"
-    return False, f"against: ...{mine[-4:]} / ...{others[-4:]}"
+    return False, f"against: ...{own[-4:]} / ...{others[-4:]}"
 
 
 def _national(phone: str | None) -> str:

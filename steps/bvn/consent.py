@@ -109,9 +109,9 @@ def finished(request: BvnRequest, call: LastCall | None) -> BvnRequest:
     free = request.model_copy(update={"finishing": None})
     if call is None:
         return free
-    said = free.model_copy(update={"finish_run_id": request.finishing})
+    answered = free.model_copy(update={"finish_run_id": request.finishing})
     if call.state == CallState.ANSWERED.value:
-        return said.model_copy(
+        return answered.model_copy(
             update={
                 "state": BvnState.CONFIRMED,
                 "doubt": None,
@@ -122,11 +122,11 @@ def finished(request: BvnRequest, call: LastCall | None) -> BvnRequest:
         )
     if call.state in _LOST:
         lost = {"doubt": Doubt.FINISH, "trouble": call.trouble, "attempts": request.attempts + 1}
-        return said.model_copy(update=lost)
+        return answered.model_copy(update=lost)
     state = _SAID.get(call.trouble or "")
     if state is None:
         return free.model_copy(update={"trouble": call.trouble})
-    return said.model_copy(
+    return answered.model_copy(
         update={
             "state": state,
             "doubt": None,

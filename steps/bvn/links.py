@@ -233,10 +233,10 @@ def _close(run: Run, task: LookupTask | None) -> None:
     if task is None:
         run.withdraw()
         return
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     part = operation_report(
-        sheet, Operation.BVN_FINISH, standings_of([task]), answers={}, test_mode=False
+        log, Operation.BVN_FINISH, standings_of([task]), answers={}, test_mode=False
     )
     rows = {"read": 1, "screened": 1, "quarantined": 0}
     checks = {Operation.BVN_FINISH.value: part}
-    finish(run, errand_report(run, sheet, rows=rows, checks=checks, more={}))
+    finish(run, errand_report(run, log, rows=rows, checks=checks, more={}))

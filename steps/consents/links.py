@@ -206,8 +206,8 @@ class ConsentLinks:
         if held is None:
             return Refusal.TAMPERED
         if "browser" in held:
-            mine = "" if browser is None else _digest(browser)
-            if not hmac.compare_digest(held["browser"], mine):
+            browser_digest = "" if browser is None else _digest(browser)
+            if not hmac.compare_digest(held["browser"], browser_digest):
                 return Refusal.OTHER_BROWSER
         return self._take(held)
 

@@ -74,7 +74,7 @@ def quote_text(quote: Mapping[str, Any], ticket: Ticket, resumed: str | None) ->
 
 def result_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
     """Return what came of a file."""
-    said = verdict(report)
+    ending = verdict(report)
     decisions = [
         f"  {title.lower():<12}{count(report['decisions'].get(word, 0))}"
         for word, title in DECISIONS.items()
@@ -86,8 +86,8 @@ def result_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str:
     files = [f"  {name:<18}{what}" for name, what in lists_of(report)]
     return _page(
         "The result",
-        said.line,
-        *said.more,
+        ending.line,
+        *ending.more,
         "\n".join(decisions) if report["state"] != "test_mode" else "",
         spent,
         *(f"To read: {sentence}" for sentence in attention(report)),
@@ -157,11 +157,11 @@ def refused_text(report: Mapping[str, Any], ticket: Ticket, folder: Path) -> str
     )
 
 
-def wrong_file(said: str, ticket: Ticket) -> str:
+def wrong_file(problem: str, ticket: Ticket) -> str:
     """Return what is wrong with a file that cannot be screened."""
     return _page(
         "This file cannot be screened",
-        said if said.endswith((".", "?")) else f"{said}.",
+        problem if problem.endswith((".", "?")) else f"{problem}.",
         "No call was made and nothing was charged. Correct the file, then drop it into the inbox "
         "again.",
         _about_name(ticket),

@@ -111,8 +111,10 @@ class LoanDayIntake:
                 refusals[number] = found
             else:
                 given[number] = found
-        told = [f"{loan_day.loan_id}\x1f{loan_day.day.as_of}" for loan_day in given.values()]
-        again = np.array(list(given), np.int64)[self._seen.repeats(told)] if told else ()
+        given_days = [f"{loan_day.loan_id}\x1f{loan_day.day.as_of}" for loan_day in given.values()]
+        again = (
+            np.array(list(given), np.int64)[self._seen.repeats(given_days)] if given_days else ()
+        )
         for number in map(int, again):
             refusals[number] = ("loan_id", DAY_REPEATED)
             del given[number]

@@ -62,7 +62,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
     learn_rest(offering)
     test_mode = run.control.stop == TEST_MODE
     _write_offers(offering)
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     _tell_doubt(offering)
     more = {
         "source": {
@@ -77,8 +77,8 @@ def close_offering(offering: Offering) -> dict[str, Any]:
         "changes": {"links_made": offering.made},
     }
     rows = {"read": offering.rows_read, "screened": offering.rows_read, "quarantined": 0}
-    checks = _checks(offering, sheet, test_mode=test_mode)
-    return finish(run, errand_report(run, sheet, rows=rows, checks=checks, more=more))
+    checks = _checks(offering, log, test_mode=test_mode)
+    return finish(run, errand_report(run, log, rows=rows, checks=checks, more=more))
 
 
 def _tell_doubt(offering: Offering) -> None:
@@ -108,14 +108,14 @@ def _product(offering: Offering) -> dict[str, Any]:
     return {"product_id": wanted, "name": None if found is None else found.name}
 
 
-def _checks(offering: Offering, sheet: CallLog, *, test_mode: bool) -> dict[str, Any]:
+def _checks(offering: Offering, log: CallLog, *, test_mode: bool) -> dict[str, Any]:
     answers: dict[Operation, Mapping[str, int]] = {
         Operation.LOAN_PRODUCTS: {"listed": int(offering.product is not None)},
         Operation.LOAN_START: {"offered": offering.made},
     }
     return {
         operation.value: operation_report(
-            sheet, operation, ended, answers=answers[operation], test_mode=test_mode
+            log, operation, ended, answers=answers[operation], test_mode=test_mode
         )
         for operation, ended in offering.ended.items()
     }

@@ -138,8 +138,8 @@ def read_source(parameters: OfferLoans) -> OfferSource:
 
 def _bears_request(part: Path) -> bool:
     with pq.ParquetFile(part) as file:
-        there = [name for name in REQUESTED if name in file.schema_arrow.names]
-        batches = file.iter_batches(BLOCK_ROWS, columns=there) if there else ()
+        requested = [name for name in REQUESTED if name in file.schema_arrow.names]
+        batches = file.iter_batches(BLOCK_ROWS, columns=requested) if requested else ()
         return any(column.null_count < len(column) for batch in batches for column in batch.columns)
 
 
@@ -171,17 +171,17 @@ def _refuse_unpublishable(run_id: str, report: Mapping[str, Any], *, include_sto
 
 def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[Path]:
     """Yield the enriched parts that the manifest lists, checked against it."""
-    told = {n: f for n, f in manifest["files"].items() if n.startswith("enriched/")}
-    if not told:
+    listed = {n: f for n, f in manifest["files"].items() if n.startswith("enriched/")}
+    if not listed:
         raise InputError(f"the rows of run {run_id} were purged; screen again, then offer")
-    for name in sorted(told):
+    for name in sorted(listed):
         path = folder / name
         try:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             raise InputError(f"{path} is missing or cannot be read; restore it") from None
-        if digest != told[name]["sha256"]:
+        if digest != listed[name]["sha256"]:
             raise InputError(f"{path} is not as the run has left it; restore it from a copy")
         yield path
 

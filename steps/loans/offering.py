@@ -218,8 +218,8 @@ def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: st
         if row.offer is None or row.offer.renewed:
             continue
         if row.offer.state is LinkState.OFFERED:
-            ours = row.offer.run_id == run_id
-            row.word = OfferWord.OFFERED if ours else OfferWord.ALREADY_OFFERED
+            is_ours = row.offer.run_id == run_id
+            row.word = OfferWord.OFFERED if is_ours else OfferWord.ALREADY_OFFERED
         elif row.offer.state is LinkState.IN_DOUBT:
             row.word = OfferWord.IN_DOUBT
         else:
@@ -242,7 +242,9 @@ async def check_product(offering: Offering, session: CallSession) -> bool:
         if run.control.stop is None:
             run.control.stop_run(StopReason.OUTAGE)
         return False
-    offering.product = next((one for one in listed.products if one.product_id == wanted), None)
+    offering.product = next(
+        (product for product in listed.products if product.product_id == wanted), None
+    )
     if offering.product is not None:
         return True
     await asyncio.to_thread(_nothing_left, run)
@@ -322,11 +324,11 @@ def _may_go_on(offering: Offering) -> bool:
 
 async def _make_block(offering: Offering, session: CallSession, rows: Sequence[Row]) -> list[Row]:
     """Write a block down, send it, and note what came; return the rows others are making."""
-    mine, others = await asyncio.to_thread(_claim, offering, rows)
-    tasks = await session.make([_task(offering, session, row) for row in mine])
+    claimed, others = await asyncio.to_thread(_claim, offering, rows)
+    tasks = await session.make([_task(offering, session, row) for row in claimed])
     for task in tasks:
         offering.ended[_START][task.standing] += 1
-    await asyncio.to_thread(_note, offering, list(zip(mine, tasks, strict=True)))
+    await asyncio.to_thread(_note, offering, list(zip(claimed, tasks, strict=True)))
     return others
 
 
@@ -340,16 +342,16 @@ def _claim(offering: Offering, rows: Sequence[Row]) -> tuple[list[Row], list[Row
     now = offering.run.clock()
     for row in free:
         row.offer = _new_offer(offering, row, now)
-    mine = offering.store.claim(row.offer for row in free if row.offer is not None)
-    ours = [row for row in free if row.offer is not None and row.offer.offer_id in mine]
-    taken = [row for row in free if row.offer is None or row.offer.offer_id not in mine]
-    return ours, [*others, *taken]
+    claimed = offering.store.claim(row.offer for row in free if row.offer is not None)
+    own_rows = [row for row in free if row.offer is not None and row.offer.offer_id in claimed]
+    taken = [row for row in free if row.offer is None or row.offer.offer_id not in claimed]
+    return own_rows, [*others, *taken]
 
 
 def _new_offer(offering: Offering, row: Row, now: int) -> Offer:
     candidate, parameters = row.candidate, offering.parameters
     number = 1 if row.offer is None else row.offer.number + 1
-    told = _contacts(candidate, parameters)
+    contacts = _contacts(candidate, parameters)
     product = offering.product
     return Offer(
         subject=_offer_id(offering.run.journal, candidate, parameters.product, number),
@@ -365,8 +367,8 @@ def _new_offer(offering: Offering, row: Row, now: int) -> Offer:
         held=HeldOffer(
             customer_id=candidate.customer_id,
             product_name=None if product is None else product.name,
-            email=told.get("email"),
-            phone=told.get("phone"),
+            email=contacts.get("email"),
+            phone=contacts.get("phone"),
         ),
     )
 

@@ -62,8 +62,8 @@ def import_outcomes(
         UsageError: the file, the mapping or the folder cannot be used; nothing was taken in.
         JournalError: the journal cannot be used.
     """
-    said = None if mapping is None else read_mapping(mapping, LOAN_DAYS)
-    source = open_source(path, mapping=said, kind=LOAN_DAYS)
+    headings = None if mapping is None else read_mapping(mapping, LOAN_DAYS)
+    source = open_source(path, mapping=headings, kind=LOAN_DAYS)
     now = journal.clock()
     today = to_instant(now).astimezone(LAGOS)
     folder = RunFolder.make(output, new_run_id(today, secrets.token_hex(3)))

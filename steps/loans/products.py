@@ -45,7 +45,7 @@ async def fetch_products(session: CallSession) -> tuple[LoanProducts | None, Loo
 
 def unknown_product(listed: LoanProducts) -> str:
     """Say that a product is not on the list, and what is."""
-    ids = ", ".join(str(one.product_id) for one in listed.products) or "none"
+    ids = ", ".join(str(product.product_id) for product in listed.products) or "none"
     return f"--product: the service lists no such active product; there are: {ids}"
 
 

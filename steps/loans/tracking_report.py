@@ -86,7 +86,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
     _write_loans(tracking)
     changes = list(_changes(tracking))
     run.folder.write_parquet(CHANGES_FILE, LOAN_CHANGES, _tables(changes, LOAN_CHANGES))
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
     counts = Counter(loan.word for loan in tracking.loans)
     answers = {
         "found": counts[LoanWord.FOLLOWED],
@@ -99,7 +99,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
             f"unknown_reference in {LOANS_FILE}"
         )
     part = operation_report(
-        sheet,
+        log,
         Operation.LOAN_VIEW,
         tracking.ended,
         answers=answers,
@@ -108,7 +108,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
     number = len(tracking.loans)
     report = errand_report(
         run,
-        sheet,
+        log,
         rows={"read": number, "screened": number, "quarantined": 0},
         checks={Operation.LOAN_VIEW.value: part},
         more={

@@ -154,20 +154,25 @@ def _checks(
 ) -> dict[str, dict[str, Any]]:
     """Return each check's numbers: live ones of the session that ran last, else the report's."""
     found: dict[str, dict[str, Any]] = {}
-    told, lived = report.get("checks", {}), live.get("checks", {})
-    for name in dict.fromkeys((*lived, *told, *pulse.answered, *pulse.troubles)):
-        mine, part = lived.get(name), told.get(name)
+    reported, lived = report.get("checks", {}), live.get("checks", {})
+    for name in dict.fromkeys((*lived, *reported, *pulse.answered, *pulse.troubles)):
+        live_part, part = lived.get(name), reported.get(name)
         left: int | None = None
-        if mine is not None:
-            left = mine["wanted"] - mine["done"] + mine["failed"] + mine["in_doubt"]
-        if part is not None and (mine is None or live.get("phase") != "asking"):
+        if live_part is not None:
+            left = (
+                live_part["wanted"]
+                - live_part["done"]
+                + live_part["failed"]
+                + live_part["in_doubt"]
+            )
+        if part is not None and (live_part is None or live.get("phase") != "asking"):
             left = sum(part.get(end, 0) for end in ("pending", "failed", "in_doubt"))
         found[name] = {
             "answered": pulse.answered.get(name, 0),
             "left": left,
-            "cap": None if mine is None else mine["cap"],
-            "in_flight": None if mine is None else mine["in_flight"],
-            "stopped": None if mine is None else mine["stopped"],
+            "cap": None if live_part is None else live_part["cap"],
+            "in_flight": None if live_part is None else live_part["in_flight"],
+            "stopped": None if live_part is None else live_part["stopped"],
             "errors": dict(sorted(pulse.troubles.get(name, {}).items())),
         }
     return found

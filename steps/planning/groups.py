@@ -110,9 +110,9 @@ class Groups:
         """Group the rows whose pseudonyms are equal."""
         joined, parts, size = bytearray(), [np.zeros(0, np.int32)], 0
         for column in named:
-            there = pc.is_valid(column).to_numpy(zero_copy_only=False)
+            valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
             joined += sixteens_of(column.drop_null()).tobytes()
-            parts.append((np.flatnonzero(there) + size).astype(np.int32))
+            parts.append((np.flatnonzero(valid) + size).astype(np.int32))
             size += len(column)
         halves = np.frombuffer(joined, dtype=">u8").reshape(-1, 2)
         order = ascending(halves)
@@ -130,8 +130,8 @@ class Groups:
     def of_rows(self, counts: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return each row's count, given those of the groups; -1 where it has none."""
         found = np.full(len(self.group), ABSENT, dtype=np.int32)
-        there = self.group >= 0
-        found[there] = counts[self.group[there]]
+        grouped = self.group >= 0
+        found[grouped] = counts[self.group[grouped]]
         return found
 
     def distinct(self, inner: Groups) -> NDArray[np.int64]:

@@ -94,8 +94,8 @@ class LookupRanking:
 
     def is_of(self, check: str, kind: str | None = None) -> NDArray[np.bool_]:
         """Return which lookups are of a check, and of a kind of identity where one is given."""
-        mine: NDArray[np.bool_] = self.check == check_number(check)
-        return mine if kind is None else mine & (self.kind == kind_number(kind))
+        of_check: NDArray[np.bool_] = self.check == check_number(check)
+        return of_check if kind is None else of_check & (self.kind == kind_number(kind))
 
     def take(self, places: NDArray[np.bool_]) -> LookupRanking:
         """Return some of the lookups."""
@@ -179,9 +179,9 @@ class NeededPieces:
             yield from _cut(tables, sizes)
             return
         runs = self._spill(places, starts[first], most)
-        for number, mine in enumerate(np.split(sizes, first[1:])):
+        for number, group_sizes in enumerate(np.split(sizes, first[1:])):
             names = [_SORTING.format(run, number) for run in range(runs)]
-            yield from _cut([self.space.get(name) for name in names], mine)
+            yield from _cut([self.space.get(name) for name in names], group_sizes)
             for name in names:
                 self.space.drop(name)
 
@@ -191,8 +191,8 @@ class NeededPieces:
         for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
             if begin < end:
                 start, piece = self._piece(number)
-                mine = piece.take(pa.array(places.indexes[begin:end] - start))
-                yield mine.append_column(_PLACE, pa.array(places.places[begin:end]))
+                selected = piece.take(pa.array(places.indexes[begin:end] - start))
+                yield selected.append_column(_PLACE, pa.array(places.places[begin:end]))
 
     def _spill(self, places: _Places, begins: NDArray[np.int64], most: int) -> int:
         """Seal the lookups in runs of some pieces, each run apart by group; return how many."""

@@ -238,8 +238,8 @@ class Planner:
         """
         asked = distinct.needed[distinct.inverse]
         urls: list[str] = []
-        for _, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
-            urls += flat(rows["image_url"]).take(pa.array(here)).to_pylist()
+        for _, rows, positions in self._chunks_of(distinct.asking, asked, read_chunk):
+            urls += flat(rows["image_url"]).take(pa.array(positions)).to_pylist()
         findings = {} if self._images is None else self._images(urls)
         places = np.flatnonzero(asked)
         bad = [place for place, url in zip(places, urls, strict=True) if url in findings]
@@ -247,11 +247,11 @@ class Planner:
         dropped[distinct.inverse[bad]] = True
         marked = np.zeros(len(distinct.asking), dtype=bool)
         marked[bad] = True
-        said = iter(findings[url] for url in urls if url in findings)
-        for number, rows, here in self._chunks_of(distinct.asking, marked, read_chunk):
-            self._whys[slot][number][here] = SkipReason.INVALID.value
-            lines = flat(rows["line"]).take(pa.array(here)).to_pylist()
-            for line, finding in zip(lines, said, strict=False):
+        reasons = iter(findings[url] for url in urls if url in findings)
+        for number, rows, positions in self._chunks_of(distinct.asking, marked, read_chunk):
+            self._whys[slot][number][positions] = SkipReason.INVALID.value
+            lines = flat(rows["line"]).take(pa.array(positions)).to_pylist()
+            for line, finding in zip(lines, reasons, strict=False):
                 self.problems.append(
                     Problem(line, "image_url", finding.code, finding.hint, finding.action)
                 )
@@ -268,9 +268,9 @@ class Planner:
         """Yield each chunk that has some of these rows: its number, itself, and which they are."""
         for number in range(len(self._starts) - 1):
             part = self._here(rows, number)
-            here = rows[part][wanted[part]].astype(np.int64) - self._starts[number]
-            if len(here):
-                yield number, read_chunk(number), here
+            positions = rows[part][wanted[part]].astype(np.int64) - self._starts[number]
+            if len(positions):
+                yield number, read_chunk(number), positions
 
     def _match_stored(self, slot: CheckIdentity, distinct: Distinct) -> Latest:
         """Compare each distinct lookup with the journal's latest answer; return those answers."""
@@ -279,9 +279,9 @@ class Planner:
         unread = OUTCOMES.index(Outcome.UNREADABLE)
         screened = (latest.outcome != NONE) & (latest.outcome != unread)
         for number, outcome in enumerate(OUTCOMES):
-            here = np.flatnonzero(latest.outcome == number)
-            if len(here):
-                self._judge_stored(slot, distinct, outcome, here, latest.take(here))
+            positions = np.flatnonzero(latest.outcome == number)
+            if len(positions):
+                self._judge_stored(slot, distinct, outcome, positions, latest.take(positions))
         self._screened_before[distinct.asking[screened[distinct.inverse]]] = True
         return latest
 
@@ -290,7 +290,7 @@ class Planner:
         slot: CheckIdentity,
         distinct: Distinct,
         outcome: Outcome,
-        here: NDArray[np.int64],
+        positions: NDArray[np.int64],
         latest: Latest,
     ) -> None:
         """Judge the answers of one outcome: this run's own, new, fresh, or of middle age."""
@@ -305,9 +305,9 @@ class Planner:
             counts.free += int(free.sum())
             counts.paid += int((own & ~free).sum())
             self._count_reuse(counts, latest.take(fresh & ~own))
-        distinct.needed[here] = ~fresh
-        distinct.banded[here] = ~fresh & self._freshness.banded(check, outcome.value, at)
-        distinct.listed[here] = ~distinct.needed[here] & (outcome is Outcome.LISTED)
+        distinct.needed[positions] = ~fresh
+        distinct.banded[positions] = ~fresh & self._freshness.banded(check, outcome.value, at)
+        distinct.listed[positions] = ~distinct.needed[positions] & (outcome is Outcome.LISTED)
 
     def _weigh_age(
         self, counts: CheckCounts, check: Check, outcome: Outcome, latest: Latest
@@ -342,14 +342,14 @@ class Planner:
         too_old = np.zeros(len(distinct), dtype=bool)
         oldest = self._freshness.oldest_accounts()
         asked = distinct.banded[distinct.inverse]
-        for number, rows, here in self._chunks_of(distinct.asking, asked, read_chunk):
+        for number, rows, positions in self._chunks_of(distinct.asking, asked, read_chunk):
             part = self._here(distinct.asking, number)
             lookups = distinct.inverse[part][asked[part]].astype(np.int64)
             subjects = np.frombuffer(distinct.subjects, "V16")[lookups].tobytes()
             middling = latest.take(lookups)
-            hand = AnswerRefs(here, subjects, middling.answered_at, middling.call_id)
+            refs = AnswerRefs(positions, subjects, middling.answered_at, middling.call_id)
             limits = [
-                oldest.get(status or "", NEVER_FRESH) for status in judge.statuses(rows, hand)
+                oldest.get(status or "", NEVER_FRESH) for status in judge.statuses(rows, refs)
             ]
             too_old[lookups[middling.answered_at < np.array(limits, np.int64)]] = True
         reused = distinct.banded & ~too_old
@@ -380,8 +380,8 @@ class Planner:
         self, slot: CheckIdentity, to_ask: ToAsk, number: int, rows: pa.Table
     ) -> pa.Table:
         size = len(to_ask.row)
-        here = pa.array(to_ask.row - self._starts[number])
-        owners = rows.take(here)
+        positions = pa.array(to_ask.row - self._starts[number])
+        owners = rows.take(positions)
         gated = slot.check in CONSENT_GATED
         nothing = pa.nulls(size, pa.string())
         first = self._wanted.purpose is Purpose.ORIGINATION
@@ -390,7 +390,7 @@ class Planner:
             {
                 "check": pa.array([slot.check.value] * size),
                 "kind": pa.array([slot.kind.value] * size),
-                "subject": read_subjects(self._space, slot, number).take(here),
+                "subject": read_subjects(self._space, slot, number).take(positions),
                 "identity": identities(owners, slot),
                 "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
                 "consent_reference": references(owners) if gated else nothing,
@@ -411,7 +411,11 @@ class Planner:
         numbers = number_needed(slots, self._starts)
         each = zip(self._slots, slots, numbers, strict=True)
         return make_chains(
-            [(slot.kind.value, one, at) for slot, one, at in each if slot.check is Check.KARMA],
+            [
+                (slot.kind.value, slot_column, at)
+                for slot, slot_column, at in each
+                if slot.check is Check.KARMA
+            ],
             self.rows,
             needed=sum(int(counts.needed.sum()) for counts in slots),
         )
@@ -431,7 +435,7 @@ class Planner:
 class RowJudge(Protocol):
     """Returns the statuses that stored bank account answers give their rows."""
 
-    def statuses(self, rows: pa.Table, hand: AnswerRefs) -> list[str | None]:
+    def statuses(self, rows: pa.Table, refs: AnswerRefs) -> list[str | None]:
         """Return the status of each answer at hand; None if it is no longer there."""
 
 

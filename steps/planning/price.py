@@ -242,8 +242,8 @@ def _calls(
     nobody, *bounds = ([0.0] * len(by_kind), *zip(*by_kind, strict=True))
     reached = [chains.reached(hits) for hits in (nobody, *reversed(bounds))]
     for check, kind in [slot for slot in counts if slot[0] == karma]:
-        mine = needed.is_of(check, kind)
-        left, least, likely, most = (float(numbers[mine].sum()) for numbers in reached)
+        of_slot = needed.is_of(check, kind)
+        left, least, likely, most = (float(numbers[of_slot].sum()) for numbers in reached)
         found[(check, kind)] = _Calls(round(left), least, likely, most)
     return {slot: calls for slot, calls in found.items() if calls.all}
 

@@ -82,13 +82,13 @@ class SettledSlot:
         """Return the slot's part of the row plan of a chunk, which begins at a row."""
         distinct, size = self.distinct, len(why)
         bounds = np.searchsorted(distinct.asking, [start, start + size])
-        here = slice(int(bounds[0]), int(bounds[1]))
-        asked = distinct.asking[here].astype(np.int64) - start
-        inverse = distinct.inverse[here].astype(np.int64)
+        chunk_rows = slice(int(bounds[0]), int(bounds[1]))
+        asked = distinct.asking[chunk_rows].astype(np.int64) - start
+        inverse = distinct.inverse[chunk_rows].astype(np.int64)
         lookup = np.full(size, -1, dtype=np.int32)
         lookup[asked] = inverse
         own = np.zeros(size, dtype=bool)
-        own[asked] = distinct.row[inverse] == distinct.asking[here]
+        own[asked] = distinct.row[inverse] == distinct.asking[chunk_rows]
         found = Latest.nothing(size)
         found.put(asked, self.latest.take(inverse))
         subjects = _subjects_column(distinct.subjects)
@@ -170,5 +170,5 @@ class ToAsk:
 
     def of_chunk(self, number: int) -> ToAsk:
         """Return what is needed in the name of a chunk's rows."""
-        here = slice(self.starts[number], self.starts[number + 1])
-        return ToAsk(self.row[here], self.exposure[here], self.starts[:0])
+        chunk_rows = slice(self.starts[number], self.starts[number + 1])
+        return ToAsk(self.row[chunk_rows], self.exposure[chunk_rows], self.starts[:0])

@@ -96,8 +96,8 @@ class Shared:
         return pa.table(found)
 
     def _column(self, counts: NDArray[np.int32], number: int) -> pa.Array:
-        here = counts[self.starts[number] : self.starts[number + 1]]
-        return pa.array(here.astype(np.int64), mask=here == ABSENT)
+        chunk_counts = counts[self.starts[number] : self.starts[number + 1]]
+        return pa.array(chunk_counts.astype(np.int64), mask=chunk_counts == ABSENT)
 
     def subjects(self, number: int, kind: IdentityKind, rows: NDArray[np.int64]) -> bytes | None:
         """Return the pseudonyms of some rows of a chunk, joined; None if they are not available.
@@ -281,9 +281,9 @@ def _gather(
             customers += pseudonyms.customers_anywhere(customer_id or "" for customer_id in ids)
         for kind, pseudonyms_of_kind in named.items():
             values = _identities(rows, kind)
-            there = values.drop_null().to_pylist()
+            identifiers = values.drop_null().to_pylist()
             present = pc.is_valid(values).to_numpy(zero_copy_only=False)
-            pseudonyms_of_kind.add(present, pseudonyms.subjects(kind.value, there))
+            pseudonyms_of_kind.add(present, pseudonyms.subjects(kind.value, identifiers))
     return starts, np.concatenate(lines), sixteens(customers)
 
 
@@ -399,48 +399,50 @@ def _count_earlier(
     unwritten = [np.zeros(0, dtype=np.int32)]
     with earlier.sightings.reading_of(kind.value, before=earlier.before) as read:
         for block in members.blocks():
-            told = read.told(block.identifiers, earlier.batch, at=earlier.at)
-            mine = members.sightings(block.rows)
-            missing, left = _apart(mine, told.lately)
+            earlier_uses = read.told(block.identifiers, earlier.batch, at=earlier.at)
+            own_uses = members.sightings(block.rows)
+            missing, left = _apart(own_uses, earlier_uses.lately)
             unwritten.append(block.rows[missing])
-            others = [*told.others, *(_other(sighting) for sighting in left)]
+            others = [*earlier_uses.others, *(_other(sighting) for sighting in left)]
             if not others:
                 continue
-            here = set(_texts([mine[:, : 2 * BYTES]]))
-            strangers, stood = _strangers(others, here)
+            own_texts = set(_texts([own_uses[:, : 2 * BYTES]]))
+            strangers, stood = _strangers(others, own_texts)
             block.add(strangers, more)
             block.add(stood - members.bvn_keys(block.rows) if stood else stood, more_bvns)
     return more, more_bvns, np.concatenate(unwritten)
 
 
 def _apart(
-    mine: NDArray[np.uint8], lately: NDArray[np.uint8]
+    own_rows: NDArray[np.uint8], lately: NDArray[np.uint8]
 ) -> tuple[NDArray[np.int64], list[bytes]]:
     """Return which of a batch's own sightings were not written lately, and what else was.
 
     Most are alone with their identifier: those are compared as whole columns, the first of an
     identifier with the first. Few are left after that.
     """
-    ours, theirs = mine.view(">u8"), lately.view(">u8")
-    same, met = np.zeros(len(ours), bool), np.zeros(len(theirs), bool)
-    if len(theirs):
-        place = np.minimum(np.searchsorted(theirs[:, 0], ours[:, 0]), len(theirs) - 1)
-        same = (theirs[place] == ours).all(axis=1)
+    own_words, late_words = own_rows.view(">u8"), lately.view(">u8")
+    same, met = np.zeros(len(own_words), bool), np.zeros(len(late_words), bool)
+    if len(late_words):
+        place = np.minimum(np.searchsorted(late_words[:, 0], own_words[:, 0]), len(late_words) - 1)
+        same = (late_words[place] == own_words).all(axis=1)
         met[place[same]] = True
     rest, left = np.flatnonzero(~same), _texts([lately[~met]])
-    there = set(left)
-    own = _texts([mine[rest]])
-    missing = [place for place, text in zip(rest.tolist(), own, strict=True) if text not in there]
-    return np.array(missing, np.int64), list(there.difference(own))
+    recent = set(left)
+    own = _texts([own_rows[rest]])
+    missing = [place for place, text in zip(rest.tolist(), own, strict=True) if text not in recent]
+    return np.array(missing, np.int64), list(recent.difference(own))
 
 
 def _other(sighting: bytes) -> Other:
-    """Return a sighting of 48 bytes, of the batch at hand, as one of those that are left."""
+    """Return a sighting of 48 bytes, of this batch, as one of those that are left."""
     key, bvn = sighting[: 2 * BYTES], sighting[2 * BYTES :]
     return Other(key, elsewhere=False, bvn=bvn if any(bvn) else None)
 
 
-def _strangers(others: Iterable[Other], here: Collection[bytes]) -> tuple[set[bytes], set[bytes]]:
+def _strangers(
+    others: Iterable[Other], own_texts: Collection[bytes]
+) -> tuple[set[bytes], set[bytes]]:
     """Return identifiers with customers, and with BVNs, that only earlier batches had.
 
     What the same customer had in the same batch name is replaced by what it has now: a corrected
@@ -448,12 +450,12 @@ def _strangers(others: Iterable[Other], here: Collection[bytes]) -> tuple[set[by
 
     Args:
         others: sightings that are not just what the batch has now.
-        here: identifier and customer of the batch's own.
+        own_texts: identifier and customer of the batch's own.
     """
     strangers: set[bytes] = set()
     stood: set[bytes] = set()
     for key, elsewhere, bvn in others:
-        if key not in here:
+        if key not in own_texts:
             strangers.add(key)
         elif not elsewhere:
             continue

@@ -74,10 +74,10 @@ class Chains:
         before = np.full(len(self.lookups), NOTHING, dtype=np.int64)
         for number, column in enumerate(self.lookups.T):
             asked = column >= 0
-            mine = column[asked]
-            stage[mine] = number
-            np.maximum.at(latest, mine, before[asked])
-            before[asked] = np.maximum(before[asked], latest[mine])
+            chain_column = column[asked]
+            stage[chain_column] = number
+            np.maximum.at(latest, chain_column, before[asked])
+            before[asked] = np.maximum(before[asked], latest[chain_column])
         return np.lexsort((place, stage, latest))
 
     def spared(self) -> NDArray[np.bool_]:

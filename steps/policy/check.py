@@ -237,9 +237,9 @@ def _strings(value: object) -> Iterator[str]:
 def _said_to_customers(entries: Mapping[str, Any], name: str) -> Iterator[tuple[str, object]]:
     """Yield what a rule says under a name in each other language, and where."""
     languages = entries.get("languages")
-    for said in languages.values() if isinstance(languages, dict) else ():
-        if isinstance(said, dict) and name in said:
-            yield "languages", said[name]
+    for sentences in languages.values() if isinstance(languages, dict) else ():
+        if isinstance(sentences, dict) and name in sentences:
+            yield "languages", sentences[name]
 
 
 def _short_mistakes(source: PolicyText) -> Iterator[Mistake]:
@@ -296,8 +296,10 @@ def _model_mistake(
     name = str(place[2]) if len(place) > 2 else "rule"  # noqa: PLR2004 - rules, number, entry
     value = entries.get(name, "") if isinstance(entries, dict) else ""
     blank = isinstance(value, str) and not value.strip()
-    told = (name in _SENTENCES and blank) or (name == "effect" and isinstance(value, str) and value)
-    if not told:
+    reported = (name in _SENTENCES and blank) or (
+        name == "effect" and isinstance(value, str) and value
+    )
+    if not reported:
         rule = _rule_name(entries, number)
         yield Mistake(source.rule(number).line(name), rule, f"{name}: {words}")
 

@@ -120,11 +120,11 @@ def rewritten(text: str, version: str, thresholds: Mapping[str, Decimal]) -> str
 def threshold_comments(text: str) -> dict[str, str]:
     """Return what a policy's text says beside its thresholds, behind the `#` on their lines."""
     found, lines = parse(text), text.split("\n")
-    said = {
+    lines_of = {
         name: lines[found.top.line(name) - 1].partition("#")
         for name in found.document.get("thresholds", {})
     }
-    return {name: after.strip() for name, (_, _, after) in said.items() if after}
+    return {name: after.strip() for name, (_, _, after) in lines_of.items() if after}
 
 
 def _replaced(text: str, name: str, value: str, wanted: Mapping[str, Any]) -> str:

@@ -34,12 +34,12 @@ def rule_problems(
 ) -> Iterator[tuple[int, str]]:
     """Yield number and message of each rule that cannot do what a rule is for."""
     sound = [number for number in sorted(rules) if not conditions[number].findings]
-    told: set[tuple[str, Effect]] = set()
+    seen: set[tuple[str, Effect]] = set()
     for number in sorted(rules):
         rule = rules[number]
-        if (rule.code, rule.effect) in told:
+        if (rule.code, rule.effect) in seen:
             yield number, f"the code {rule.code} is repeated for the effect {rule.effect.value}"
-        told.add((rule.code, rule.effect))
+        seen.add((rule.code, rule.effect))
     for number in sound:
         yield from _alone(number, rules[number], conditions[number])
     parts = {number: _parts(conditions[number].tree) for number in sound}
@@ -74,9 +74,9 @@ def _covered(
     """Return why a rule adds nothing to an earlier one, or None."""
     weaker = _STRENGTH[rules[other].effect] < _STRENGTH[rules[number].effect]
     both_decide = rules[number].effect is not Effect.NOTE or rules[other].effect is Effect.NOTE
-    mine, theirs = parts[number], parts[other]
+    part, other_part = parts[number], parts[other]
     same_code = rules[number].code == rules[other].code
-    if weaker or not (mine == theirs or (same_code and theirs <= mine)):
+    if weaker or not (part == other_part or (same_code and other_part <= part)):
         return None
     if not (both_decide or same_code):
         return None

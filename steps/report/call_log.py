@@ -104,19 +104,19 @@ class CheckCalls:
         """Return how many calls repeated an earlier one of the same lookup."""
         return sum(number for attempt, number in self.by_attempt.items() if attempt > 1)
 
-    def count(self, calls: _Calls, mine: NDArray[np.bool_]) -> None:
+    def count(self, calls: _Calls, selected: NDArray[np.bool_]) -> None:
         """Enter how many some calls of a block are, and what they cost."""
-        self.attempts += int(mine.sum())
-        self.cost_micro += int(calls.numbers("cost_micro")[mine].sum())
+        self.attempts += int(selected.sum())
+        self.cost_micro += int(calls.numbers("cost_micro")[selected].sum())
 
-    def take(self, calls: _Calls, mine: NDArray[np.bool_]) -> None:
+    def take(self, calls: _Calls, selected: NDArray[np.bool_]) -> None:
         """Enter some calls of a block."""
-        self.count(calls, mine)
-        answered = mine & calls.is_in(CallState.ANSWERED)
-        self.in_doubt_micro += int(calls.doubt()[mine].sum())
-        attempts, numbers = np.unique(calls.numbers("attempt")[mine], return_counts=True)
+        self.count(calls, selected)
+        answered = selected & calls.is_in(CallState.ANSWERED)
+        self.in_doubt_micro += int(calls.doubt()[selected].sum())
+        attempts, numbers = np.unique(calls.numbers("attempt")[selected], return_counts=True)
         self.by_attempt.update(dict(zip(attempts.tolist(), numbers.tolist(), strict=True)))
-        troubles = calls.rows["trouble"].filter(pa.array(mine)).drop_null()
+        troubles = calls.rows["trouble"].filter(pa.array(selected)).drop_null()
         self.troubles.update(troubles.to_pylist())
         took_ms = calls.took_us()[answered & calls.there("sent_at")] / 1000
         self._latencies_ms.frombytes(took_ms.astype(np.float32).tobytes())
@@ -169,9 +169,9 @@ class CallLog:
         calls = _Calls.of(rows)
         sent = ~calls.is_in(CallState.NOT_SENT)
         for check, kind in calls.slots():
-            mine = sent & calls.are_of(check, kind)
-            self.identities[(check, kind)].count(calls, mine)
-            self.checks[check].take(calls, mine)
+            selected = sent & calls.are_of(check, kind)
+            self.identities[(check, kind)].count(calls, selected)
+            self.checks[check].take(calls, selected)
         self.reconciliation.add(calls.of_wallet())
         return calls.table(self.declared)
 
@@ -186,11 +186,11 @@ def write_call_sheet(
     folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]], declared: Declarations
 ) -> CallLog:
     """Write `calls.parquet`, one row per call, and return the accounts of them."""
-    sheet = CallLog(declared=declared)
-    folder.write_parquet("calls.parquet", CALLS, (sheet.take(rows) for rows in blocks))
+    log = CallLog(declared=declared)
+    folder.write_parquet("calls.parquet", CALLS, (log.take(rows) for rows in blocks))
     trim_memory()
-    sheet.close()
-    return sheet
+    log.close()
+    return log
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,15 +247,15 @@ class _Calls:
 
     def of_wallet(self) -> WalletCalls:
         """Return what the reconciliation needs of the calls that were sent."""
-        mine = ~self.is_in(CallState.NOT_SENT)
+        attempted = ~self.is_in(CallState.NOT_SENT)
         sent = np.where(self.there("sent_at"), self.numbers("sent_at"), self.numbers("intent_at"))
         settled = np.where(self.there("settled_at"), self.numbers("settled_at"), sent)
         return WalletCalls(
-            sent=sent[mine],
-            settled=settled[mine],
-            cost=self.numbers("cost_micro")[mine],
-            doubt=self.doubt()[mine],
-            balance=self.numbers("balance_micro", NO_BALANCE)[mine],
+            sent=sent[attempted],
+            settled=settled[attempted],
+            cost=self.numbers("cost_micro")[attempted],
+            doubt=self.doubt()[attempted],
+            balance=self.numbers("balance_micro", NO_BALANCE)[attempted],
         )
 
     def bases(self, declared: Declarations) -> dict[str, pa.Array]:
@@ -277,7 +277,7 @@ class _Calls:
     def table(self, declared: Declarations) -> pa.Table:
         """Return the calls as a table of the schema `CALLS`."""
         rows = self.rows
-        said = pc.equal(pc.fill_null(rows["outcome"], ""), "")
+        no_outcome = pc.equal(pc.fill_null(rows["outcome"], ""), "")
         timed = self.there("sent_at") & self.there("settled_at")
         found = {
             "call_id": rows["call_id"],
@@ -290,7 +290,7 @@ class _Calls:
             **self.bases(declared),
             "attempts": rows["attempt"],
             "state": rows["state"],
-            "outcome": pc.if_else(said, rows["state"], rows["outcome"]),
+            "outcome": pc.if_else(no_outcome, rows["state"], rows["outcome"]),
             "trouble": rows["trouble"],
             "http_status": rows["status"],
             "cost": self._naira("cost_micro"),

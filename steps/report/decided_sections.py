@@ -43,8 +43,8 @@ def reasons(report: Mapping[str, Any]) -> Section | None:
     titles = decision_titles(report)
     tables = []
     for decision, title in titles.items():
-        mine = [reason for reason in found if reason["decision"] == decision]
-        whole = sum(reason["main"]["rows"] for reason in mine)
+        reasons = [reason for reason in found if reason["decision"] == decision]
+        whole = sum(reason["main"]["rows"] for reason in reasons)
         rows = [
             [
                 sentence(reason["code"].casefold()) if reason["code"] else _NO_CODE,
@@ -55,7 +55,7 @@ def reasons(report: Mapping[str, Any]) -> Section | None:
                 count(reason["further"]["rows"]),
                 naira(reason["further"]["exposure"]),
             ]
-            for reason in mine
+            for reason in reasons
         ]
         heads = (
             *("Reason", "Code", "Customers", "Of these", "Exposure"),

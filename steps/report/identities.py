@@ -45,8 +45,8 @@ def standings(run: ScreeningRun) -> Ends:
     found: Ends = {}
     open_ = np.isin(run.standing, [LookupStatus.WAITING, LookupStatus.FAILED, LookupStatus.LAPSED])
     for check, kind in run.ranked.slots():
-        mine = ~open_ & run.ranked.is_of(check, kind)
-        ends, numbers = np.unique(run.standing[mine], return_counts=True)
+        ended = ~open_ & run.ranked.is_of(check, kind)
+        ends, numbers = np.unique(run.standing[ended], return_counts=True)
         pairs = zip(ends, numbers, strict=True)
         found[(check, kind)] = Counter(
             {LookupStatus(int(end)): int(number) for end, number in pairs}
@@ -61,9 +61,9 @@ def _count_earlier(run: ScreeningRun, unreached: NDArray[np.bool_], found: Ends)
     if not earlier and not (run.standing == LookupStatus.LAPSED.value).any():
         return
     for start, piece in run.needed.pieces():
-        mine = np.flatnonzero(unreached[start : start + piece.num_rows])
-        rows = piece.select(["check", "kind", "subject"]).take(pa.array(mine))
-        for place, row in zip(mine, rows.to_pylist(), strict=True):
+        places = np.flatnonzero(unreached[start : start + piece.num_rows])
+        rows = piece.select(["check", "kind", "subject"]).take(pa.array(places))
+        for place, row in zip(places, rows.to_pylist(), strict=True):
             standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
             if standing is None and run.standing[start + place] == LookupStatus.LAPSED.value:
                 standing = LookupStatus.LAPSED
@@ -81,8 +81,8 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
     if not lapsed.any():
         return found
     for start, piece in run.needed.pieces():
-        mine = np.flatnonzero(lapsed[start : start + piece.num_rows])
-        for row in piece.select(["check", "subject"]).take(pa.array(mine)).to_pylist():
+        places = np.flatnonzero(lapsed[start : start + piece.num_rows])
+        for row in piece.select(["check", "subject"]).take(pa.array(places)).to_pylist():
             key = (row["check"], row["subject"])
             if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
                 found[key] = NoAnswer.REFUSED.value
@@ -101,7 +101,7 @@ def of_check(ends: Ends, check: Check) -> Counter[LookupStatus]:
 def identities_report(
     slots: Mapping[CheckIdentity, CheckCounts],
     ends: Ends,
-    sheet: CallLog,
+    log: CallLog,
     listed_by: Mapping[str, int],
     *,
     test_mode: bool,
@@ -113,7 +113,7 @@ def identities_report(
     Args:
         slots: the plan before any call.
         ends: the end of the lookups that were needed.
-        sheet: the run's calls.
+        log: the run's calls.
         listed_by: rows listed by each identity.
         test_mode: no answer counts: all is pending.
     """
@@ -122,7 +122,7 @@ def identities_report(
         if slot.check is not Check.KARMA:
             continue
         kind = slot.kind.value
-        calls = sheet.identities[(slot.check.value, kind)]
+        calls = log.identities[(slot.check.value, kind)]
         settled = settled_counts(
             counts, ends.get((slot.check.value, kind), Counter()), test_mode=test_mode
         )

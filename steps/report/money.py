@@ -174,8 +174,8 @@ def _money_picture(report: Mapping[str, Any]) -> Picture | None:
 
 def _spent_and_saved(part: Mapping[str, Any]) -> str:
     saved = Decimal(part.get("saved_by_reuse") or 0) + Decimal(part.get("saved_by_sharing") or 0)
-    said = f"{naira_tight(part['cost'])} spent"
-    return f"{said}, {naira_tight(str(saved))} saved" if saved else said
+    sentence = f"{naira_tight(part['cost'])} spent"
+    return f"{sentence}, {naira_tight(str(saved))} saved" if saved else sentence
 
 
 def _spending_table(report: Mapping[str, Any]) -> Table:
@@ -228,14 +228,14 @@ def _minus(text: str) -> str:
 
 def _balance_picture(report: Mapping[str, Any]) -> Picture | None:
     line = report.get("timeline") or {"at": []}
-    told = [place for place, amount in enumerate(line.get("balance", [])) if amount is not None]
-    if len(told) < _ENOUGH_POINTS:
+    reported = [place for place, amount in enumerate(line.get("balance", [])) if amount is not None]
+    if len(reported) < _ENOUGH_POINTS:
         return None
-    x = [float(line["active_s"][place]) for place in told]
+    x = [float(line["active_s"][place]) for place in reported]
     chart = Curve(
         x,
-        [_number(line["balance"][place]) for place in told],
-        _ticks(line, told),
+        [_number(line["balance"][place]) for place in reported],
+        _ticks(line, reported),
         [
             (line["active_s"][place], f"pause of {lasting(pause)}")
             for place, pause in enumerate(line["pause_before_s"])
@@ -243,9 +243,9 @@ def _balance_picture(report: Mapping[str, Any]) -> Picture | None:
         ],
         _axis_amount,
     )
-    at = [moment(line["at"][place], seconds=True) for place in (told[0], told[-1])]
-    first, last = (naira(line["balance"][place]) for place in (told[0], told[-1]))
-    low = min((Decimal(line["balance"][place]), place) for place in told)
+    at = [moment(line["at"][place], seconds=True) for place in (reported[0], reported[-1])]
+    first, last = (naira(line["balance"][place]) for place in (reported[0], reported[-1]))
+    low = min((Decimal(line["balance"][place]), place) for place in reported)
     text = (
         f"From {first} on {at[0]} to {last} on {at[1]}. Lowest {naira(str(low[0]))} on "
         f"{moment(line['at'][low[1]], seconds=True)}."
@@ -256,15 +256,15 @@ def _balance_picture(report: Mapping[str, Any]) -> Picture | None:
     )
 
 
-def _ticks(line: Mapping[str, Any], told: Sequence[int]) -> list[tuple[float, str]]:
+def _ticks(line: Mapping[str, Any], reported: Sequence[int]) -> list[tuple[float, str]]:
     """Return first, middle and last moment as labels of the axis."""
-    first, last = told[0], told[-1]
+    first, last = reported[0], reported[-1]
     whole = line["active_s"][last] - line["active_s"][first]
     seconds = whole < _SHORT_RUN_S
     places = [first, last]
     if whole > _FEW_LABELS_S and not any(line["pause_before_s"]):
         half = line["active_s"][first] + whole / 2
-        places.insert(1, min(told, key=lambda place: abs(line["active_s"][place] - half)))
+        places.insert(1, min(reported, key=lambda place: abs(line["active_s"][place] - half)))
     days = len({moment(line["at"][place]).split(",")[0] for place in places}) > 1
     return [
         (

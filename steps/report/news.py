@@ -47,12 +47,12 @@ class News:
 
     def take(self, table: pa.Table, compared: ChangeSet, start: int) -> None:
         """Enter a block of enriched rows, the first of which is row `start` of the run."""
-        here = slice(start, start + table.num_rows)
-        kinds = compared.change[here]
+        part = slice(start, start + table.num_rows)
+        kinds = compared.change[part]
         listed = pc.equal(table["karma_status"].cast("string"), _LISTED)
         keys = {
             "decision": table["decision"].cast("string").combine_chunks(),
-            "before": compared.previous[here],
+            "before": compared.previous[part],
             "kind": kinds,
             "listed": listed.combine_chunks(),
         }
@@ -77,11 +77,11 @@ class News:
 
     def _decision(self, word: Decision) -> dict[str, Any]:
         """Return all rows so decided, those decided otherwise before, and those without before."""
-        mine, number = word.value, _DECISIONS.index(word)
+        decision, number = word.value, _DECISIONS.index(word)
         return {
-            **self._sum(lambda key: key[0] == mine),
-            "turned": self._sum(lambda key: key[0] == mine and key[1] not in (number, -1)),
-            "first": self._sum(lambda key: key[0] == mine and key[1] == -1),
+            **self._sum(lambda key: key[0] == decision),
+            "turned": self._sum(lambda key: key[0] == decision and key[1] not in (number, -1)),
+            "first": self._sum(lambda key: key[0] == decision and key[1] == -1),
         }
 
     def _rows(self, of: Callable[[_Key], bool]) -> int:

@@ -47,17 +47,17 @@ def _shadow(report: Mapping[str, Any]) -> list[str]:
     if shadow is None:
         return []
     moved = shadow["moved"]
-    said = (
+    sentence = (
         f"Under {shadow['policy']}, tried beside it, {count(moved['rows'])} customers would be "
         f"decided otherwise: {_weight(moved)}. They are listed in shadow.csv."
     )
-    return [said]
+    return [sentence]
 
 
 def _told_to_customers(report: Mapping[str, Any]) -> list[str]:
     """Return who gets a notice, who does not yet, and what customers contest."""
     notices, contests = report.get("customer_notices"), report.get("contests")
-    said = []
+    sentences = []
     if notices and any(notices.values()):
         parts = (
             ("to_send", "get a notice of a decision (notices.csv)"),
@@ -67,15 +67,15 @@ def _told_to_customers(report: Mapping[str, Any]) -> list[str]:
             ("told_before", "had one already"),
         )
         words = [f"{count(notices[name])} {text}" for name, text in parts if notices[name]]
-        said.append(f"Of the customers, {'; '.join(words)}.")
+        sentences.append(f"Of the customers, {'; '.join(words)}.")
     if contests and any(contests.values()):
-        said.append(
+        sentences.append(
             f"Contests in this batch: {count(contests['open'])} open, "
             f"{count(contests['overdue'])} of them overdue; "
             f"{count(contests['answered'])} answered, "
             f"{count(contests['changed'])} of them by a changed decision."
         )
-    return said
+    return sentences
 
 
 def _moved(report: Mapping[str, Any]) -> Table | None:

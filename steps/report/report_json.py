@@ -153,7 +153,7 @@ class RunFacts:
 def check_report(
     counts: CheckCounts,
     standings: Counter[LookupStatus],
-    sheet: CallLog,
+    log: CallLog,
     check: Asked,
     statuses: Counter[str],
     *,
@@ -168,14 +168,14 @@ def check_report(
     Args:
         counts: the plan before any call.
         standings: the end of the lookups that were needed.
-        sheet: the run's calls.
+        log: the run's calls.
         check: the check.
         statuses: statuses of the rows.
         asked: statuses of the rows that this run made calls for: tonight's answers.
         shared_micro: what rows saved that shared an answer of this run.
         test_mode: no answer counts: all is pending.
     """
-    calls = sheet.checks[check.value]
+    calls = log.checks[check.value]
     ended = 0 if test_mode else statuses[NoAnswer.REFUSED.value] - counts.rows_refused
     lapsed = 0 if test_mode else standings[LookupStatus.LAPSED]
     return {
@@ -293,12 +293,12 @@ def shadow_report(policy: str, rows: RowTally) -> dict[str, Any]:
 
 
 def cost_report(
-    facts: RunFacts, quote: Quote, sheet: CallLog, rows: RowTally, saved_by_reuse_micro: int
+    facts: RunFacts, quote: Quote, log: CallLog, rows: RowTally, saved_by_reuse_micro: int
 ) -> dict[str, Any]:
     """Return the cost part: what was charged, against quote and cap, and what was saved."""
     before, cap = facts.spent_before_micro, facts.cap_micro
     return {
-        "total": naira_text(sheet.cost_micro),
+        "total": naira_text(log.cost_micro),
         "quoted": {
             "low": naira_text(before + quote.low_micro),
             "expected": naira_text(before + quote.expected_micro),
@@ -307,10 +307,10 @@ def cost_report(
         "cap": naira_text(cap),
         "saved_by_reuse": naira_text(saved_by_reuse_micro),
         "saved_by_sharing": naira_text(sum(rows.shared_micro.values())),
-        "in_doubt_exposure": naira_text(sheet.in_doubt_micro),
-        "over_cap": None if cap is None else naira_text(max(0, sheet.cost_micro - cap)),
+        "in_doubt_exposure": naira_text(log.in_doubt_micro),
+        "over_cap": None if cap is None else naira_text(max(0, log.cost_micro - cap)),
         "price_rises": naira_text(facts.price_rises_micro),
-        **flagged_report(rows, sheet.cost_micro),
+        **flagged_report(rows, log.cost_micro),
     }
 
 

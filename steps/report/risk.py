@@ -128,10 +128,10 @@ def decisions(report: Mapping[str, Any]) -> Section | None:
     )
     table = Table("Customers and known exposure by decision", heads, rows)
     changes = [[title, count(report["changes"].get(name, 0))] for name, title in _CHANGES.items()]
-    told = Table(
+    history = Table(
         "Customers by kind of change since their last answers", ("Change", "Customers"), changes
     )
-    return Section("news", "Decisions and what is new", [_NEW], (), (table, told))
+    return Section("news", "Decisions and what is new", [_NEW], (), (table, history))
 
 
 def coverage(report: Mapping[str, Any]) -> Section | None:
@@ -250,8 +250,8 @@ def answers(report: Mapping[str, Any]) -> Section:
 
 def status(word: str) -> str:
     """Return a status as people read it."""
-    said = STATUSES.get(word, plain(word))
-    return said[:1].upper() + said[1:]
+    label = STATUSES.get(word, plain(word))
+    return label[:1].upper() + label[1:]
 
 
 def _by_size(answers: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -94,11 +94,11 @@ def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
         report: the finished run's report.
         folder: the run's folder, as its reader finds it.
     """
-    said = verdict(report)
+    ending = verdict(report)
     purpose = PURPOSES.get(report["purpose"], plain(report["purpose"]))
     parts = [
-        f"# {said.mark} {said.line}",
-        *said.more,
+        f"# {ending.mark} {ending.line}",
+        *ending.more,
         (
             f"Batch **{_escaped(report['batch'])}**, {purpose}. Run `{report['run_id']}`, "
             f"{from_to(report)}."
@@ -235,7 +235,7 @@ def answer_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
             "Customers": count(number),
         }
         for name, check in report["checks"].items()
-        for word, number in sorted(check["answers"].items(), key=lambda one: -one[1])
+        for word, number in sorted(check["answers"].items(), key=lambda answer: -answer[1])
     ]
 
 

@@ -65,8 +65,10 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
     """Return how the run ended and what its answers are worth."""
     end = f"publishable: {publishable(report)}."
     if report["state"] == "test_mode":
-        said = "The service answered with samples, the same for everybody. Nothing here may be used"
-        more = [f"{said}.", "Switch the service to live in its console, then run again."]
+        sentence = (
+            "The service answered with samples, the same for everybody. Nothing here may be used"
+        )
+        more = [f"{sentence}.", "Switch the service to live in its console, then run again."]
         return RunVerdict(f"Test mode: not one row was screened; {end}", more, "bad", loud=True)
     word, answered = _word(report), _answered(report)
     more = [_stop(report)] if report["state"] != "completed" else []
@@ -125,14 +127,14 @@ def _answered(report: Mapping[str, Any]) -> str:
 def _checked(report: Mapping[str, Any]) -> str:
     """Return how many customers were checked, and on how little some of them."""
     rows = report["rows"]
-    said = [f"{some(rows.get('customers', rows['screened']), 'customer')} checked"]
+    parts = [f"{some(rows.get('customers', rows['screened']), 'customer')} checked"]
     without = without_history(report)
     if without["rows"]:
-        said.append(f"{count(without['rows'])} of them without credit history")
+        parts.append(f"{count(without['rows'])} of them without credit history")
     undecided = report["decisions"].get("undecided", 0)
     if undecided:
-        said.append(f"{count(undecided)} undecided")
-    return ", ".join(said)
+        parts.append(f"{count(undecided)} undecided")
+    return ", ".join(parts)
 
 
 def without_history(report: Mapping[str, Any], decision: str = "") -> dict[str, Any]:
@@ -152,13 +154,13 @@ def without_history(report: Mapping[str, Any], decision: str = "") -> dict[str, 
     return {**total, "bases": bases}
 
 
-def _sum(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> dict[str, Any]:
-    if one is None:
+def _sum(weight: Mapping[str, Any] | None, other: Mapping[str, Any]) -> dict[str, Any]:
+    if weight is None:
         return dict(other)
     return {
-        "rows": one["rows"] + other["rows"],
-        "exposure": f"{Decimal(one['exposure']) + Decimal(other['exposure']):.2f}",
-        "unknown_rows": one["unknown_rows"] + other["unknown_rows"],
+        "rows": weight["rows"] + other["rows"],
+        "exposure": f"{Decimal(weight['exposure']) + Decimal(other['exposure']):.2f}",
+        "unknown_rows": weight["unknown_rows"] + other["unknown_rows"],
     }
 
 
@@ -187,8 +189,8 @@ def links(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _stop(report: Mapping[str, Any]) -> str:
     reason = report["stop_reason"] or ""
-    said = f"It stopped early: {WHY.get(reason, plain(reason) or 'it was stopped')}."
-    return f"{said} {NEXT.get(reason, 'It can be resumed; nothing answered is asked twice.')}"
+    sentence = f"It stopped early: {WHY.get(reason, plain(reason) or 'it was stopped')}."
+    return f"{sentence} {NEXT.get(reason, 'It can be resumed; nothing answered is asked twice.')}"
 
 
 def attention(report: Mapping[str, Any]) -> list[str]:
@@ -366,8 +368,8 @@ def _flagged(report: Mapping[str, Any]) -> Tile | None:
         notes.append(f"New, decided for the first time: {weight_words(decline['first'])}")
     value = weight_words(decline)
     label = "No new money until cleared" if report["purpose"] == "portfolio" else "To decline"
-    said = f"{some(decline['rows'], 'customer')}" if decline["rows"] else "No customer"
-    return Tile(f"Exposure: {label[:1].lower()}{label[1:]}", value, [said, *notes])
+    customers = f"{some(decline['rows'], 'customer')}" if decline["rows"] else "No customer"
+    return Tile(f"Exposure: {label[:1].lower()}{label[1:]}", value, [customers, *notes])
 
 
 def _spent(report: Mapping[str, Any]) -> Tile:

@@ -104,12 +104,12 @@ def _sums(
     lowest = np.full(len(begins), np.iinfo(np.int64).max)
     spent, lost = np.zeros((2, len(begins)), np.int64)
     for start in range(0, len(settled), block):
-        here = slice(start, start + block)
-        stretch = np.searchsorted(begins, settled[here], side="right") - 1
-        told = np.flatnonzero(balance[here] != NO_BALANCE)
-        np.minimum.at(lowest, stretch[told], balance[here][told])
-        np.add.at(spent, stretch, cost[here])
-        np.add.at(lost, stretch, doubt[here] > 0)
+        block_rows = slice(start, start + block)
+        stretch = np.searchsorted(begins, settled[block_rows], side="right") - 1
+        reported = np.flatnonzero(balance[block_rows] != NO_BALANCE)
+        np.minimum.at(lowest, stretch[reported], balance[block_rows][reported])
+        np.add.at(spent, stretch, cost[block_rows])
+        np.add.at(lost, stretch, doubt[block_rows] > 0)
     return lowest, np.cumsum(spent), lost
 
 

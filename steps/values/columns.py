@@ -51,7 +51,7 @@ def matching(text: Column, pattern: str, of: Mask | None = None) -> Mask:
     """
     if of is None:
         of = np.ones(len(text), dtype=np.bool_)
-    return _of_some(text, of, lambda some: _matching(some, pattern))
+    return _of_some(text, of, lambda part: _matching(part, pattern))
 
 
 def _matching(text: Column, pattern: str) -> Mask:
@@ -81,8 +81,8 @@ def among(text: Column, words: Sequence[str], of: Mask) -> Mask:
     """
     wanted = pa.array(words, pa.string())
 
-    def judge(some: Column) -> Mask:
-        return as_mask(pc.is_in(pc.call_function("ascii_upper", [some]), value_set=wanted))
+    def judge(part: Column) -> Mask:
+        return as_mask(pc.is_in(pc.call_function("ascii_upper", [part]), value_set=wanted))
 
     return _of_some(text, of, judge)
 

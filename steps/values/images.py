@@ -98,7 +98,9 @@ class ImageJudge:
         names = list(dict.fromkeys([*asked, *sorted(set(hosts.values()))]))
         found = resolve_hosts(names, self.resolve, patience_s=self.patience_s)
         outside = any(_all_public(addresses) for addresses in found.values() if addresses)
-        unsure = {host for host, said in found.items() if said is None or not (said or outside)}
+        unsure = {
+            host for host, exists in found.items() if exists is None or not (exists or outside)
+        }
         untold = sum(host in unsure for host in hosts.values())
         if untold:
             self.notify(

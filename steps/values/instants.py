@@ -165,12 +165,12 @@ def judge_instant(
     A consent whose time cannot be read is not valid: the finding has `Flaw.CONSENT`. Other times
     have their own `finding`.
     """
-    said = finding or _instant_finding
+    judge_finding = finding or _instant_finding
     moment = read_moment(text, order)
     if isinstance(moment, InstantProblem):
-        return Validated(None, (said(moment),))
+        return Validated(None, (judge_finding(moment),))
     if moment.day.year not in _INSTANT_YEARS:
-        return Validated(None, (said(InstantProblem.IMPLAUSIBLE),))
+        return Validated(None, (judge_finding(InstantProblem.IMPLAUSIBLE),))
     return Validated(_instant(moment, edge).astimezone(UTC))
 
 

@@ -186,15 +186,15 @@ def _merge_identifier(
     """Merge an identifier in place and return the flaws it leaves."""
     parts, bits = _IDENTIFIERS[name]
     flaws = groups.rows["flaws"].to_numpy() & int(bits)
-    there = groups.present(name)
+    present = groups.present(name)
     if name == "account_number":
         banked = groups.present("bank_code") | groups.present("bank_name")
-        there_whole = there & banked
+        there_whole = present & banked
     else:
-        there_whole = there
+        there_whole = present
     sound = there_whole & (flaws == 0)
     first = groups.first(sound)
-    for fallback in (there_whole, there):
+    for fallback in (there_whole, present):
         first = np.where(first < 0, groups.first(fallback), first)
     for part in parts:
         columns[part] = _take(groups, part, first)
@@ -215,9 +215,9 @@ def _merge_value(
     groups: _Groups, name: str, columns: dict[str, pa.ChunkedArray], problems: list[Problem]
 ) -> None:
     """Take the value of the first row that has any; none where rows contradict each other."""
-    there = groups.present(name)
-    first = groups.first(there)
-    differing = groups.differing((name,), there, first)
+    present = groups.present(name)
+    first = groups.first(present)
+    differing = groups.differing((name,), present, first)
     columns[name] = _take(groups, name, np.where(differing, -1, first))
     problems.extend(_found(groups, differing, name, DIFFERS))
 
@@ -226,13 +226,13 @@ def _merge_names(
     groups: _Groups, columns: dict[str, pa.ChunkedArray], problems: list[Problem]
 ) -> None:
     """Take the names of the first row that has any."""
-    there = np.zeros(groups.rows.num_rows, bool)
+    present = np.zeros(groups.rows.num_rows, bool)
     for name in _NAMES:
-        there |= groups.present(name)
-    first = groups.first(there)
+        present |= groups.present(name)
+    first = groups.first(present)
     for name in _NAMES:
         columns[name] = _take(groups, name, first)
-    differing = groups.differing(_NAMES, there, first)
+    differing = groups.differing(_NAMES, present, first)
     problems.extend(_found(groups, differing, "full_name", DIFFERS_FIRST))
 
 
@@ -241,10 +241,10 @@ def _merge_consent(groups: _Groups, columns: dict[str, pa.ChunkedArray]) -> NDAr
     given = groups.rows["consented_at"].cast(pa.int64())
     instants = pc.fill_null(given, -(2**62)).to_numpy()
     newest = np.maximum.reduceat(instants, groups.starts)
-    there = groups.present("consented_at") & (instants == newest[groups.of_row])
-    first = groups.first(there)
-    some = groups.first(groups.present("consent_reference"))
-    taken = np.where(first < 0, some, first)
+    newest_rows = groups.present("consented_at") & (instants == newest[groups.of_row])
+    first = groups.first(newest_rows)
+    first_reference = groups.first(groups.present("consent_reference"))
+    taken = np.where(first < 0, first_reference, first)
     for name in _CONSENT:
         columns[name] = _take(groups, name, taken)
     withdrawn = groups.rows["consent_withdrawn_at"].cast(pa.int64())
@@ -276,11 +276,11 @@ def _merged_exposure(
             )
     scaled = pc.multiply(groups.rows["exposure"], pa.scalar(100, pa.decimal128(3, 0)))
     kobo = pc.fill_null(scaled.cast(pa.decimal128(38, 0), safe=False).cast(pa.int64()), 0)
-    there = groups.present("exposure")
-    total = np.add.reduceat(np.where(open_ & there, kobo.to_numpy(), 0), groups.starts)
-    lacks = np.logical_or.reduceat(open_ & ~there, groups.starts)
-    known_some = np.logical_or.reduceat(open_ & there, groups.starts)
-    if there.any():
+    present = groups.present("exposure")
+    total = np.add.reduceat(np.where(open_ & present, kobo.to_numpy(), 0), groups.starts)
+    lacks = np.logical_or.reduceat(open_ & ~present, groups.starts)
+    known_some = np.logical_or.reduceat(open_ & present, groups.starts)
+    if present.any():
         problems.extend(_found(groups, lacks & known_some, "exposure", PARTLY_UNKNOWN))
     whole = pa.array(total, mask=lacks & ~known_some).cast(pa.decimal128(19, 0))
     naira = pc.multiply(whole, pa.scalar("0.01").cast(pa.decimal128(3, 2))).cast(NAIRA)

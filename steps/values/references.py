@@ -44,6 +44,6 @@ def _telling(reference: str, row: Mapping[str, Any]) -> bool:
     numbers = ((row[name] or "").removeprefix("+234") for name in _NUMBERS)
     if any(len(number) >= _ENOUGH_DIGITS and number in digits for number in numbers):
         return True
-    said = set(_NO_LETTERS.split(reference.casefold()))
+    reference_words = set(_NO_LETTERS.split(reference.casefold()))
     words = (word for name in _WORDS for word in _NO_LETTERS.split((row[name] or "").casefold()))
-    return any(len(word) >= _ENOUGH_LETTERS and word in said for word in words)
+    return any(len(word) >= _ENOUGH_LETTERS and word in reference_words for word in words)
