@@ -47,15 +47,15 @@ def run_errand(
 
 
 async def _under_way(make: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
-    async with _progress_told():
+    async with _progress_shown():
         report: dict[str, Any] = await make()
         return report
 
 
 @asynccontextmanager
-async def _progress_told() -> AsyncIterator[None]:
+async def _progress_shown() -> AsyncIterator[None]:
     """Write a line on stderr now and then while the body runs."""
-    teller = asyncio.get_running_loop().create_task(_keep_telling())
+    teller = asyncio.get_running_loop().create_task(_print_progress())
     try:
         yield
     finally:
@@ -63,7 +63,7 @@ async def _progress_told() -> AsyncIterator[None]:
         await asyncio.wait([teller])
 
 
-async def _keep_telling() -> None:
+async def _print_progress() -> None:
     from nightscreen.tasks.logs import in_json
     from nightscreen.tasks.terminal import AT_TERMINAL
 

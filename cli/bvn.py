@@ -73,7 +73,7 @@ def _carry_out(
             return await request_bvns(given)
         return await confirm_bvns(given)
 
-    return run_errand(make, tell_bvn, json_output=json_output)
+    return run_errand(make, print_bvn, json_output=json_output)
 
 
 def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _print_quote(document: Mapping[str, Any], *, json_output: bool) -> None:
         show("confirming", f"up to {naira(document['to_come']['high'])}, charged by confirmation")
 
 
-def tell_bvn(report: Mapping[str, Any]) -> None:
+def print_bvn(report: Mapping[str, Any]) -> None:
     """Print how a run ended, and where its files are."""
     from nightscreen.cli.summary import naira
 

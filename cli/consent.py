@@ -23,7 +23,7 @@ from nightscreen.schemas.stops import REFUSALS
 
 if TYPE_CHECKING:
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.consents.admin import Brought
+    from nightscreen.steps.consents.admin import CodeInput
     from nightscreen.steps.consents.links import Link
     from nightscreen.steps.consents.token_exchange import Redeemed
     from nightscreen.storage.journal import Journal
@@ -149,11 +149,11 @@ def redeem(
     scopes = read_scopes(scope) if scope else ()
     with made_journal(settings) as journal:
         done = asyncio.run(_redeemed(journal, settings, customer, brought, scopes))
-    raise typer.Exit(_tell_redeemed(done, customer, json_output=json_output))
+    raise typer.Exit(_print_redeemed(done, customer, json_output=json_output))
 
 
 async def _redeemed(
-    journal: Journal, settings: Settings, customer: str, brought: Brought, scopes: tuple[Any, ...]
+    journal: Journal, settings: Settings, customer: str, brought: CodeInput, scopes: tuple[Any, ...]
 ) -> Redeemed:
     from nightscreen.steps.consents.admin import consent_by_hand
     from nightscreen.steps.consents.links import ConsentLinks
@@ -182,9 +182,9 @@ _SAYINGS = {
 }
 
 
-def _tell_redeemed(done: Redeemed, customer: str, *, json_output: bool) -> int:
+def _print_redeemed(done: Redeemed, customer: str, *, json_output: bool) -> int:
     """Print what came of a code and return the exit status."""
-    status, sentence = _said(done)
+    status, sentence = _ending(done)
     if json_output:
         document: dict[str, Any] = {
             "customer_id": customer,
@@ -205,7 +205,7 @@ def _tell_redeemed(done: Redeemed, customer: str, *, json_output: bool) -> int:
     return status
 
 
-def _said(done: Redeemed) -> tuple[int, str]:
+def _ending(done: Redeemed) -> tuple[int, str]:
     """Return exit status and sentence; a wrong address, key or right reads as everywhere."""
     if done.trouble in REFUSALS:
         return (2 if done.trouble == "address" else 3), REFUSALS[done.trouble]

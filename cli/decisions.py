@@ -71,9 +71,9 @@ def subject_access(
     json_output: JsonOption = False,
 ) -> None:
     """Gather all that is held of one customer, other people's data removed."""
-    from nightscreen.cli.explain import hand_over
+    from nightscreen.cli.explain import write_subject_access
 
-    hand_over(customer_id, output=output, json_output=json_output)
+    write_subject_access(customer_id, output=output, json_output=json_output)
 
 
 def release(

@@ -57,7 +57,7 @@ def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> in
         document = {"nights": nights, "ledger": ledger}
         print_json(document)
     else:
-        _say_what_was_seen(nights, ledger, folder)
+        _print_nights(nights, ledger, folder)
     return max(EXIT_BY_STATE.get(night["state"], 1) for night in nights)
 
 
@@ -122,7 +122,7 @@ async def _two_nights(file: Path, out: Path, say: Callable[[str], None]) -> list
     return nights
 
 
-def _say_what_was_seen(nights: list[dict[str, Any]], ledger: dict[str, Any], folder: Path) -> None:
+def _print_nights(nights: list[dict[str, Any]], ledger: dict[str, Any], folder: Path) -> None:
     first, second = nights
     typer.echo(
         f"\nThe first night cost {naira(first['cost']['total'])}, the second "

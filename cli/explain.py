@@ -56,7 +56,9 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     if json_output:
         print_json(document)
         return
-    lines = told(document) if "batch" in document else [f"Customer {customer_id}, never screened"]
+    lines = [f"Customer {customer_id}, never screened"]
+    if "batch" in document:
+        lines = explanation_lines(document)
     for line in [*lines, *_cash_flow_lines(cash_flow)]:
         typer.echo(line)
 
@@ -81,7 +83,7 @@ def _cash_flow_lines(cash_flow: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
-def told(document: Mapping[str, Any]) -> list[str]:
+def explanation_lines(document: Mapping[str, Any]) -> list[str]:
     """Return an explanation as lines for people."""
     lines = [
         f"Customer {document['customer_id']} in batch {document['batch']}",
@@ -186,7 +188,7 @@ def _review_line(review: Mapping[str, Any]) -> str:
     )
 
 
-def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
+def write_subject_access(customer_id: str, *, output: Path, json_output: bool) -> None:
     """Write all that is held of a customer as HTML and JSON, each private to its owner.
 
     Raises:
@@ -214,10 +216,10 @@ def hand_over(customer_id: str, *, output: Path, json_output: bool) -> None:
     write_private(page, access_page(document).encode())
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     write_private(data, text.encode())
-    _say_handed_over(document, [page, data], json_output=json_output)
+    _print_written(document, [page, data], json_output=json_output)
 
 
-def _say_handed_over(
+def _print_written(
     document: Mapping[str, Any], files: Sequence[Path], *, json_output: bool
 ) -> None:
     kinds = ("rows", "lists", "quarantine", "lookups", "answers", "changes")

@@ -145,14 +145,14 @@ def _offer(
         from nightscreen.flows.offer_loans import offer_loans
 
         report = await offer_loans(parameters)
-        return _refusal_said(report) if json_output else report
+        return _print_refusal(report) if json_output else report
 
     return run_errand(
-        make, lambda report: tell_offers(report, Path(parameters.output)), json_output=json_output
+        make, lambda report: print_offers(report, Path(parameters.output)), json_output=json_output
     )
 
 
-def _refusal_said(report: Any) -> Any:  # noqa: ANN401 - the report
+def _print_refusal(report: Any) -> Any:  # noqa: ANN401 - the report
     """Say on stderr, beside the JSON, that the key is no distributor's; return the report."""
     from nightscreen.schemas.stops import REFUSALS
 
@@ -188,10 +188,10 @@ def track(options: Options, json_output: JsonOption = False) -> None:
         from nightscreen.flows.track_loans import track_loans
 
         report: Any = await track_loans(parameters)
-        report = _refusal_said(report) if json_output else report
+        report = _print_refusal(report) if json_output else report
         return with_loans(report, _folder(output, parameters.run, report))
 
-    status = run_errand(make, lambda report: tell_loans(report, output), json_output=json_output)
+    status = run_errand(make, lambda report: print_loans(report, output), json_output=json_output)
     raise typer.Exit(status)
 
 
@@ -231,12 +231,12 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any cell of the table
     return str(value) if isinstance(value, Decimal) else value
 
 
-def tell_offers(report: Mapping[str, Any], output: Path) -> None:
+def print_offers(report: Mapping[str, Any], output: Path) -> None:
     """Print how a run of offers ended, and where its files are."""
-    _tell_end("Offers", report)
+    _print_end("Offers", report)
     show("product", " ".join(filter(None, report["product"].values())))
     show("customers", _counts(report["offers"]))
-    _tell_rest(report, output, "offer")
+    _print_rest(report, output, "offer")
 
 
 def _counts(offers: Mapping[str, int]) -> str:
@@ -244,9 +244,9 @@ def _counts(offers: Mapping[str, int]) -> str:
     return ", ".join(others) or "none has a chosen decision"
 
 
-def tell_loans(report: Mapping[str, Any], output: Path) -> None:
+def print_loans(report: Mapping[str, Any], output: Path) -> None:
     """Print the state of loans, and what changed."""
-    _tell_end("Loans", report)
+    _print_end("Loans", report)
     statuses = (f"{word} {number:,}" for word, number in report["statuses"].items())
     show("statuses", ", ".join(statuses) or "there is no loan to follow yet")
     moves = (f"{move}: {number:,}" for move, number in report["changes"]["moves"].items())
@@ -257,15 +257,15 @@ def tell_loans(report: Mapping[str, Any], output: Path) -> None:
     more = len(report["loans"]) - _MOST_SHOWN
     if more > 0:
         typer.echo(f"  and {more:,} more in loans.parquet")
-    _tell_rest(report, output, "track")
+    _print_rest(report, output, "track")
 
 
-def _tell_end(what: str, report: Mapping[str, Any]) -> None:
+def _print_end(what: str, report: Mapping[str, Any]) -> None:
     reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
     typer.echo(f"{what} {report['run_id']} {report['state']}{reason}")
 
 
-def _tell_rest(report: Mapping[str, Any], output: Path, command: str) -> None:
+def _print_rest(report: Mapping[str, Any], output: Path, command: str) -> None:
     for notice in report["notices"]:
         show("notice", notice)
     show("results", str(output / report["run_id"]))

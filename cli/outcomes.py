@@ -54,7 +54,7 @@ def import_(
     if json_output:
         print_json(report)
     else:
-        tell_import(report, folder)
+        print_import(report, folder)
 
 
 @outcomes_app.command("report", epilog="Example: nightscreen outcomes report --json")
@@ -78,7 +78,7 @@ def report_(
         print_outcomes(found)
 
 
-def tell_import(report: Mapping[str, Any], output: Path) -> None:
+def print_import(report: Mapping[str, Any], output: Path) -> None:
     """Print what an import took in."""
     rows, loans = report["rows"], report["loans"]
     typer.echo(f"Outcomes {report['run_id']} {report['state']}")

@@ -52,7 +52,7 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     if json_output:
         print_json(document)
     else:
-        _say(document, judged)
+        _print_result(document, judged)
     return 2 if judged.mistakes else 0
 
 
@@ -78,7 +78,7 @@ def _finding(found: ReviewFinding) -> dict[str, Any]:
     }
 
 
-def _say(document: dict[str, Any], judged: Judged) -> None:
+def _print_result(document: dict[str, Any], judged: Judged) -> None:
     for finding in judged.findings[:MOST_TOLD]:
         place = f"{finding.sheet}, row {finding.line}" if finding.sheet else f"line {finding.line}"
         word = "" if finding.refused else "notice: "

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nightscreen.cli.approve import approval_document
-from nightscreen.cli.bvn import tell_bvn
+from nightscreen.cli.bvn import print_bvn
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.loans import tell_loans, tell_offers, with_loans
-from nightscreen.cli.outcomes import tell_import
+from nightscreen.cli.loans import print_loans, print_offers, with_loans
+from nightscreen.cli.outcomes import print_import
 from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira, print_summary
 from nightscreen.cli.transactions import print_pull
@@ -107,25 +107,25 @@ def show_run(run_id: str, *, json_output: bool) -> None:
         print_json(document)
         return
     if run.report is not None:
-        _tell(run, run.report)
+        _print_run(run, run.report)
         return
     typer.echo(f"Run {run_id} of {run.batch} was {run.state}; nothing is lost.")
     typer.echo(f"  go on     {Again(run_id, run.flow).command()}")
 
 
-def _tell(run: RunRecord, report: dict[str, Any]) -> None:
+def _print_run(run: RunRecord, report: dict[str, Any]) -> None:
     """Print a run as its own command did at its end."""
     output = run.folder.rstrip("/").rpartition("/")[0]
     match run.flow:
         case "pull_transactions" | "pull_accounts":
             print_pull(report, Path(output))
         case "request_bvns" | "confirm_bvns":
-            tell_bvn(report)
+            print_bvn(report)
         case "offer_loans":
-            tell_offers(report, Path(output))
+            print_offers(report, Path(output))
         case "track_loans":
-            tell_loans(with_loans(report, Path(run.folder)), Path(output))
+            print_loans(with_loans(report, Path(run.folder)), Path(output))
         case "import_outcomes":
-            tell_import(report, Path(output))
+            print_import(report, Path(output))
         case _:
             print_summary(report, output)

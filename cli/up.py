@@ -85,7 +85,7 @@ def up(
     group = guardian.begin()
     with ExitStack() as stack:
         if demo:
-            _bring_demo(output, stack)
+            _start_demo(output, stack)
         settings = _settings(demo=demo)
         tell = stack.enter_context(announcing(settings.home))
         services = Services(group, stop)
@@ -249,7 +249,7 @@ def _settings(*, demo: bool) -> Settings:
     return settings
 
 
-def _bring_demo(output: Path, stack: ExitStack) -> None:
+def _start_demo(output: Path, stack: ExitStack) -> None:
     """Start the simulator, and set this process and all it starts to it and to made-up people."""
     from nightscreen.cli.demo import DAMAGE_PCT, SEED, point_at, prepare_folder
     from nightscreen.sandbox.batch import make_batch

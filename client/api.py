@@ -206,7 +206,7 @@ class Client:
             body = await _bounded_body(response, BODY_BYTES_OF.get(request.operation, BODY_BYTES))
         finally:
             await response.aclose()
-        encoding, retry_after_s = _said_by(response.headers.raw)
+        encoding, retry_after_s = _encoding_and_wait(response.headers.raw)
         if body is not None and encoding not in (b"", b"identity"):
             body = _decoded(body, BODY_BYTES_OF.get(request.operation, BODY_BYTES))
         if body is None:
@@ -301,7 +301,7 @@ def _decoded(body: bytes, most: int) -> bytes | None:
     return None if len(plain) > most else plain
 
 
-def _said_by(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, float | None]:
+def _encoding_and_wait(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, float | None]:
     """Return the content encoding and the seconds of `Retry-After`."""
     encoding, retry_after_s = b"", None
     for name, value in headers:

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from nightscreen.client.http_exchange import Break, Exchange
-from nightscreen.client.identities import bank_codes, is_somebody_elses
+from nightscreen.client.identities import bank_codes, is_of_another_person
 from nightscreen.client.response_parser import find_meta, parse_document, read_record, shown_contact
 from nightscreen.client.response_rules import (
     BodyShape,
@@ -239,7 +239,7 @@ def _shapes(request: Request, document: dict[str, object]) -> frozenset[BodyShap
     if record is None:
         nothing = document.get("data") in (None, "", [], {})
         return frozenset({BodyShape.NO_RECORD, *([BodyShape.NO_DATA] if nothing else [])})
-    if is_somebody_elses(request.asked, record):
+    if is_of_another_person(request.asked, record):
         return frozenset({BodyShape.OTHER_PERSON})
     return frozenset({BodyShape.RECORD})
 

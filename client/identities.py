@@ -56,7 +56,7 @@ _NUBAN = re.compile(r"(?:([0-9]{3}|[0-9]{5,6})[ /:-]*)?([0-9*]{10})")
 _DOMAIN = re.compile(r"(?:https?://)?(?:www\.)?([^/:]+)(?::[0-9]+)?\.?/?")
 
 
-def is_somebody_elses(asked: str, record: object) -> bool:
+def is_of_another_person(asked: str, record: object) -> bool:
     """Return whether a record is about another identifier than the one asked about.
 
     A record that names nobody contradicts nothing. A digit or letter covered by an asterisk agrees

@@ -168,7 +168,7 @@ class ConsentPages:
             return self._pages.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
         note(request.scope, link=asked.reference)
         if "error" in given:
-            return self._tell(request, _screen_said(given["error"]), asked)
+            return self._tell(request, _redirect_error(given["error"]), asked)
         if not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
             return self._tell(request, "no_code", asked)
         return await self._redeem(request, asked, given["code"])
@@ -209,13 +209,13 @@ class ConsentPages:
         again = "" if what == "done" else self._links.again(asked)
         message = {"what": what, "granted": granted, "missing": missing, "again": again}
         response = onward(TOLD)
-        self._browsers.tell(response, message)
+        self._browsers.set_message(response, message)
         return response
 
     async def told(self, request: Request) -> Response:
         """Return what came of the way back; the address says nothing of it."""
         note(request.scope, page="told")
-        message = self._browsers.told(request)
+        message = self._browsers.last_message(request)
         if message is None:
             return self._pages.trouble("nothing_told", 404)
         what = message["what"]
@@ -237,7 +237,7 @@ def _read(request: Request) -> dict[str, str] | None:
     return dict(given) if len({name for name, _ in given}) == len(given) else None
 
 
-def _screen_said(error: str) -> str:
+def _redirect_error(error: str) -> str:
     """Return what an error of the consent screen means (OAuth 2.0, 4.1.2.1)."""
     if error == "access_denied":
         return "denied"

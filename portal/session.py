@@ -71,13 +71,13 @@ class Browsers:
         expected = self.mark(word, request.url.path).encode()
         return hmac.compare_digest(expected, form.get("mark", "").encode("utf-8", "replace"))
 
-    def tell(self, response: Response, message: dict[str, Any]) -> None:
+    def set_message(self, response: Response, message: dict[str, Any]) -> None:
         """Have a browser keep what the next page is to say."""
         plain = json.dumps({**message, "at": self._clock()}, sort_keys=True).encode()
         signed = self._tellings.sign(base64.urlsafe_b64encode(plain).decode("ascii"))
         self._set(response, self._told, signed, TOLD_S)
 
-    def told(self, request: Request) -> dict[str, Any] | None:
+    def last_message(self, request: Request) -> dict[str, Any] | None:
         """Return the last message shown to this browser; None if there was none."""
         text = self._tellings.verified(request.cookies.get(self._told, ""))
         if text is None:

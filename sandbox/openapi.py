@@ -315,7 +315,7 @@ def _answer(name: str, data: object, *, status: str = "success", parts: str) -> 
     )
 
 
-def _told(name: str, data: object, *, status: str = "success") -> type[BaseModel]:
+def _described(name: str, data: object, *, status: str = "success") -> type[BaseModel]:
     return _answer(name, data, status=status, parts="message meta")
 
 
@@ -330,28 +330,30 @@ class Described(NamedTuple):
 
 _KEY: Final = "400 401 402 403"
 _DATA: Final = "400 402 403 404 500"
-_ONE_TRANSACTION: Final = _told("OneTransaction", Transaction)
-_ONE_ACCOUNT: Final = _told("OneLinkedAccount", LinkedAccount)
+_ONE_TRANSACTION: Final = _described("OneTransaction", Transaction)
+_ONE_ACCOUNT: Final = _described("OneLinkedAccount", LinkedAccount)
 OPERATIONS: Final = {
     "bvn_start": Described(
         "a one-time password is on its way",
-        *(_told("BvnStart", str, status="otp"), f"{_KEY} 404 500 504", ContactBody),
+        *(_described("BvnStart", str, status="otp"), f"{_KEY} 404 500 504", ContactBody),
     ),
     "bvn_finish": Described(
         "the BVN record",
-        *(_told("BvnFinish", BvnDetails | list[BvnAccount]), f"{_KEY} 500 504", OtpBody),
+        *(_described("BvnFinish", BvnDetails | list[BvnAccount]), f"{_KEY} 500 504", OtpBody),
     ),
     "selfie": Described(
         "how alike photograph and record are",
-        *(_told("Selfie", Likeness), f"{_KEY} 404 500 504", ImageBody),
+        *(_described("Selfie", Likeness), f"{_KEY} 404 500 504", ImageBody),
     ),
     "bank_account": Described(
-        "who holds the account", _told("BankAccount", Account), f"{_KEY} 500 504", AccountBody
+        "who holds the account", _described("BankAccount", Account), f"{_KEY} 500 504", AccountBody
     ),
     "karma": Described(
-        "the entry on the blacklist", _told("Karma", KarmaRecord), f"{_KEY} 404 500"
+        "the entry on the blacklist", _described("Karma", KarmaRecord), f"{_KEY} 404 500"
     ),
-    "ecosystem": Described("the record", _told("Ecosystem", EcosystemRecord), f"{_KEY} 404 500"),
+    "ecosystem": Described(
+        "the record", _described("Ecosystem", EcosystemRecord), f"{_KEY} 404 500"
+    ),
     "aggregator_auth": Described("an access token", AccessToken, f"{_KEY} 500", TokenBody),
     "aggregator_transactions": Described(
         "all transactions, newest first",
@@ -374,10 +376,10 @@ OPERATIONS: Final = {
         "the account with its new name", _ONE_ACCOUNT, _DATA, RenameBody
     ),
     "aggregator_bank_account_delete": Described(
-        "the account is gone", _told("Gone", Nothing), _DATA
+        "the account is gone", _described("Gone", Nothing), _DATA
     ),
     "aggregator_profile_view": Described(
-        "the customer's profile", _told("ProfileView", Profile), _DATA
+        "the customer's profile", _described("ProfileView", Profile), _DATA
     ),
     "loan_products": Described(
         "the active products",

@@ -247,7 +247,7 @@ class _Diary:
         else:
             months = [self._entries(month) for month in range(-self._life.months, 1)]
             entries = [entry for month in months for entry in month if entry.day <= 0]
-        stories = self._told(0, entries)
+        stories = self._changes_of(0, entries)
         if self._kind == "twins":
             alike = stories[0].record
             stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
@@ -259,7 +259,7 @@ class _Diary:
         months = {_month_of(first), _month_of(last)}
         entries = [entry for month in sorted(months) for entry in self._entries(month)]
         lately = [entry for entry in entries if max(1, born - MOST_LATE) <= entry.day <= born]
-        return self._told(
+        return self._changes_of(
             born, [entry for entry in lately if entry.day + self._late(entry) == born]
         )
 
@@ -274,7 +274,7 @@ class _Diary:
             self._months[month] = entries_of(self._customer, self._life, month)
         return self._months[month]
 
-    def _told(self, born: int, entries: list[Entry]) -> list[_Story]:
+    def _changes_of(self, born: int, entries: list[Entry]) -> list[_Story]:
         stories = []
         for number, entry in enumerate(entries):
             story = self._story(born, number, entry)

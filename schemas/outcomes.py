@@ -171,7 +171,7 @@ class LoanOutcome(JournalRecord):
         """Return every time the loan was past due."""
         return with_arrears(self.earlier, self.last)
 
-    def told(self, day: LoanDay) -> LoanOutcome:
+    def with_day(self, day: LoanDay) -> LoanOutcome:
         """Return the outcome with one more day: a later one replaces, an earlier one is added.
 
         The same day again is a correction.
@@ -195,7 +195,7 @@ class LoanOutcome(JournalRecord):
         earlier = self.earlier
         for arrears in new.earlier:
             earlier = add_arrears(earlier, arrears)
-        found = self.model_copy(update={"earlier": earlier}).told(new.last)
+        found = self.model_copy(update={"earlier": earlier}).with_day(new.last)
         restructured = found.ever_restructured or new.ever_restructured
         found = found.model_copy(update={"ever_restructured": restructured})
         if found.last is not new.last:

@@ -200,7 +200,7 @@ class AuditChain:
                 found.append(f"entry {number} of the desk's audit does not follow the one before")
             if not own:
                 found.append(f"entry {number} of the desk's audit was changed or moved")
-            elif not self._names_whom_it_named(row, sealer):
+            elif not self._is_of_entry(row, sealer):
                 found.append(f"entry {number} of the desk's audit: its customer was changed")
             expected, before = number + 1, row["mark"] if own else None
         if ends.sound and ends.first and ends.last >= expected:
@@ -211,7 +211,7 @@ class AuditChain:
             *([f"{rest} more entries of the desk's audit"] if rest > 0 else []),
         ]
 
-    def _names_whom_it_named(self, row: sqlite3.Row, sealer: Sealer) -> bool:
+    def _is_of_entry(self, row: sqlite3.Row, sealer: Sealer) -> bool:
         """Return whether pseudonym and sealed id are those of the entry, or were erased by us."""
         customer, sealed, salt = row["customer"], row["sealed"], row["salt"]
         if customer is None:

@@ -113,11 +113,11 @@ class _Names:
             tidied = [unescape_formula(heading) for heading in tidied]
         self.tidied = tidied
         self.unique = _unique(tidied, self.positions)
-        self._tell_changes([raw[at] for at in self.positions])
+        self._report_changes([raw[at] for at in self.positions])
         if not self.positions:
             raise InputError(f"{path}: no headings; the first line must name the columns")
 
-    def _tell_changes(self, raw: Sequence[str]) -> None:
+    def _report_changes(self, raw: Sequence[str]) -> None:
         blank = sum(1 for at in self.positions if not self.tidied[at])
         if blank:
             self.findings.append(f"{_count(blank, 'column')} without a heading: named column_N.")

@@ -89,44 +89,44 @@ class RemotePlace:
 
     def write(self, name: str, data: bytes) -> None:
         """Upload a whole file."""
-        with _told(self.url):
+        with _translate_errors(self.url):
             self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             self._files.pipe_file(self._path(name), data)
 
     def upload(self, name: str, source: Path) -> None:
         """Upload a whole file of this machine without holding it in memory."""
-        with _told(self.url):
+        with _translate_errors(self.url):
             self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             self._files.put_file(str(source), self._path(name))
 
     def read(self, name: str) -> bytes:
         """Return a file."""
-        with _told(self.url, missing=True):
+        with _translate_errors(self.url, missing=True):
             self._files.invalidate_cache()
             return bytes(self._files.cat_file(self._path(name)))
 
     def has(self, name: str) -> bool:
         """Return whether there is a file of this name."""
-        with _told(self.url):
+        with _translate_errors(self.url):
             self._files.invalidate_cache()
             return bool(self._files.isfile(self._path(name)))
 
     def names(self) -> list[str]:
         """Return the name of every file, sorted."""
-        with _told(self.url):
+        with _translate_errors(self.url):
             self._files.invalidate_cache()
             found = self._files.find(self._root)
         return sorted(path.removeprefix(f"{self._root}/") for path in found)
 
     def remove(self, name: str) -> None:
         """Remove a file, where there is one."""
-        with _told(self.url):
+        with _translate_errors(self.url):
             if self._files.isfile(self._path(name)):
                 self._files.rm_file(self._path(name))
 
     def clear(self) -> None:
         """Remove everything."""
-        with _told(self.url):
+        with _translate_errors(self.url):
             self._files.invalidate_cache()
             if self._files.exists(self._root):
                 self._files.rm(self._root, recursive=True)
@@ -178,7 +178,7 @@ def try_to_write(url: str) -> None:
 
 
 @contextmanager
-def _told(url: str, *, missing: bool = False) -> Iterator[None]:
+def _translate_errors(url: str, *, missing: bool = False) -> Iterator[None]:
     """Turn a driver's error into one of ours; a missing file may keep its own error."""
     try:
         yield

@@ -39,17 +39,17 @@ def announcing(home: Path) -> Iterator[Callable[[str], None]]:
                 "end it first, or set NIGHTSCREEN_HOME to another folder"
             ) from None
 
-        def tell(url: str) -> None:
+        def save_address(url: str) -> None:
             file.seek(0)
             file.truncate()
             file.write(json.dumps({"pid": os.getpid(), "prefect_api_url": url}))
             file.flush()
 
-        tell("")
+        save_address("")
         try:
-            yield tell
+            yield save_address
         finally:
-            tell("")
+            save_address("")
 
 
 def running_engine(home: Path) -> str | None:

@@ -196,7 +196,7 @@ class RunFiles:
         manifest = self.path / MANIFEST
         if manifest.exists():
             document = json.loads(manifest.read_text("utf-8"))
-            document["files"] = self._told(document["files"])
+            document["files"] = self._files_now(document["files"])
             note = {"at": at, "reason": self.reason, "files": sorted(self.touched)}
             document["rewritten"] = [*document.get("rewritten", []), note]
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -205,7 +205,7 @@ class RunFiles:
         (self.path / NOTE).unlink(missing_ok=True)
         return len(self.touched)
 
-    def _told(self, files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _files_now(self, files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the manifest's list of files, the touched ones as they are now."""
         found = {}
         new: dict[str, dict[str, Any]] = {name: {} for name in self.touched if name not in files}

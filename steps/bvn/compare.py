@@ -45,13 +45,13 @@ def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
         return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
     parts = (answer.first_name, answer.middle_name, answer.last_name)
     record_name = " ".join(part for part in parts if part)
-    name, explained = _told(match_names(held.names, record_name or None), record_name)
+    name, explained = _name_result(match_names(held.names, record_name or None), record_name)
     dob, dob_explained = _dates(held.date_of_birth, answer.dob)
     phone, phone_explained = _phones(held.phone, answer.mobile)
     return BvnComparison(name, explained, dob, dob_explained, phone, phone_explained)
 
 
-def _told(match: NameMatch | None, record_name: str) -> tuple[str | None, str]:
+def _name_result(match: NameMatch | None, record_name: str) -> tuple[str | None, str]:
     if match is None:
         return None, _NOT_HELD if record_name else _NOT_IN_RECORD
     return match.grade, match.explained

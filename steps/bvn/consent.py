@@ -147,7 +147,7 @@ def masked(contact: str | None) -> str | None:
     return f"{contact[:_SHOWN_FIRST]}***{contact[-_SHOWN_LAST:]}"
 
 
-def contact_said(body: bytes) -> str | None:
+def masked_contact_of(body: bytes) -> str | None:
     """Return where the service says it sent the password."""
     answer = parse_answer(Operation.BVN_START, body)
     return answer.masked_contact if isinstance(answer, BvnStarted) else None
@@ -194,7 +194,7 @@ def _learnt(
     stored = journal.answers.latest(check, [request.subject]).get(request.subject)
     contact = None
     if stored is not None and stored.run_id == run_id:
-        contact = contact_said(journal.answers.body(check, stored))
+        contact = masked_contact_of(journal.answers.body(check, stored))
     return started(request, call, contact)
 
 

@@ -134,7 +134,7 @@ def read_otps(path: Path, digits: int, *, mapping: Mapping | None = None) -> Otp
     number = Counter(customer_id for _, customer_id, _ in rows)
     for line, customer_id, text in rows:
         _judge(found, line, customer_id, text, digits, repeated=number[customer_id] > 1)
-    found.problems += _left_aside(source, {id_at, otp_at})
+    found.problems += _ignored_columns(source, {id_at, otp_at})
     return found
 
 
@@ -164,7 +164,7 @@ def _judge(
         found.refuse(line, shown, "otp", *otp_malformed(digits))
 
 
-def _left_aside(source: TableSource, used: set[int]) -> Iterator[Problem]:
+def _ignored_columns(source: TableSource, used: set[int]) -> Iterator[Problem]:
     """Report columns that are neither customer nor password; they are not read and not stored."""
     for place, column in enumerate(source.header.columns):
         if place not in used:

@@ -22,7 +22,7 @@ from nightscreen.steps.bvn.consent import (
     Transitions,
     bring_up_to_date,
     call_of,
-    contact_said,
+    masked_contact_of,
     standing_of,
     started,
 )
@@ -243,12 +243,12 @@ def _choose(run: Run, asking: BvnRequests, consents: BvnConsents) -> None:
         if not _is_wanted(case):
             continue
         if taken.setdefault(case.subject, case.customer) != case.customer:
-            _set_aside(asking, case, REPEATED)
+            _make_ineligible(asking, case, REPEATED)
         elif not again and others.get(case.subject, case.customer) != case.customer:
-            _set_aside(asking, case, SUPERSEDED)
+            _make_ineligible(asking, case, SUPERSEDED)
 
 
-def _set_aside(asking: BvnRequests, case: Case, finding: tuple[str, str]) -> None:
+def _make_ineligible(asking: BvnRequests, case: Case, finding: tuple[str, str]) -> None:
     case.why = NoAnswer.INELIGIBLE.value
     asking.problems.append(Problem(case.line, "bvn", *finding, Action.INVALID))
 
@@ -353,7 +353,8 @@ def _learn(
     call = call_of(task, run.clock())
     contact = None
     if task.reading is not None:
-        contact = contact_said(task.reading.body) if task.reading.body else task.reading.contact
+        body = task.reading.body
+        contact = masked_contact_of(body) if body else task.reading.contact
     case.request = started(request, call, contact)
     if case.request is not None:
         consents.put(case.request)

@@ -31,14 +31,14 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class CodeInput:
     """An operator's input: a code alone, or the address of a redirect."""
 
     code: str = field(repr=False)
     state: str = field(default="", repr=False)
 
 
-def read_code(text: str) -> Brought:
+def read_code(text: str) -> CodeInput:
     """Return the code of a redirect, given alone or as the whole address.
 
     Raises:
@@ -48,7 +48,7 @@ def read_code(text: str) -> Brought:
     if "://" not in text and "?" not in text:
         if not text or any(sign in text for sign in " =&"):
             raise InputError("--code: give the code alone, or the whole address of the redirect")
-        return Brought(text)
+        return CodeInput(text)
     given = dict(parse_qsl(urlsplit(text).query))
     if "error" in given:
         denied = given["error"] == "access_denied"
@@ -61,11 +61,11 @@ def read_code(text: str) -> Brought:
         raise InputError(
             "--code: the address holds no code; copy it whole, with what follows the ?"
         )
-    return Brought(given["code"], given.get("state", ""))
+    return CodeInput(given["code"], given.get("state", ""))
 
 
 def consent_by_hand(
-    journal: Journal, customer_id: str, brought: Brought, scopes: Iterable[str]
+    journal: Journal, customer_id: str, brought: CodeInput, scopes: Iterable[str]
 ) -> tuple[Consent, Asked | None]:
     """Return the code to redeem, and its link if the link was made here.
 

@@ -17,7 +17,7 @@ from nightscreen.schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, Offer
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.control import TEST_MODE, StopReason
-from nightscreen.steps.loans.offering import learn_rest
+from nightscreen.steps.loans.offering import find_out_rest
 from nightscreen.steps.report.call_log import write_call_sheet
 from nightscreen.storage.clock import to_instant
 from nightscreen.storage.decision_files import csv_text
@@ -59,11 +59,11 @@ _LINKED = frozenset({OfferWord.OFFERED, OfferWord.ALREADY_OFFERED})
 def close_offering(offering: Offering) -> dict[str, Any]:
     """Write offers, calls, report and manifest; note the run's end, and return the report."""
     run = offering.run
-    learn_rest(offering)
+    find_out_rest(offering)
     test_mode = run.control.stop == TEST_MODE
     _write_offers(offering)
     log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
-    _tell_doubt(offering)
+    _note_doubt(offering)
     more = {
         "source": {
             "run_id": offering.source.run_id,
@@ -81,7 +81,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
     return finish(run, errand_report(run, log, rows=rows, checks=checks, more=more))
 
 
-def _tell_doubt(offering: Offering) -> None:
+def _note_doubt(offering: Offering) -> None:
     """Say that nobody is asked twice by machine, where a link may or may not have been made."""
     doubtful = offering.counts()[OfferWord.IN_DOUBT.value]
     if doubtful:

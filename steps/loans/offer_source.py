@@ -127,7 +127,7 @@ def read_source(parameters: OfferLoans) -> OfferSource:
     _refuse_unpublishable(run_id, report, include_stopped=parameters.include_stopped)
     parts = tuple(_parts(folder, run_id, manifest))
     every_row = parameters.unsolicited or report.get("purpose") == Purpose.ORIGINATION.value
-    if not every_row and not any(map(_bears_request, parts)):
+    if not every_row and not any(map(_has_request, parts)):
         raise InputError(
             f"run {run_id} is no run of applications (--purpose origination), and no row of it has "
             f"a request ({', '.join(REQUESTED)}): credit that nobody asked for is restricted, see "
@@ -136,7 +136,7 @@ def read_source(parameters: OfferLoans) -> OfferSource:
     return OfferSource(folder, run_id, str(manifest["batch"]), parts, every_row)
 
 
-def _bears_request(part: Path) -> bool:
+def _has_request(part: Path) -> bool:
     with pq.ParquetFile(part) as file:
         requested = [name for name in REQUESTED if name in file.schema_arrow.names]
         batches = file.iter_batches(BLOCK_ROWS, columns=requested) if requested else ()

@@ -247,11 +247,11 @@ async def check_product(offering: Offering, session: CallSession) -> bool:
     )
     if offering.product is not None:
         return True
-    await asyncio.to_thread(_nothing_left, run)
+    await asyncio.to_thread(_withdraw_if_new, run)
     raise UsageError(unknown_product(listed))
 
 
-def _nothing_left(run: Run) -> None:
+def _withdraw_if_new(run: Run) -> None:
     """Leave nothing of a new run that has asked for the list of products and no more."""
     if run.is_new:
         run.journal.runs.withdraw(run.run_id)
@@ -262,7 +262,7 @@ def _nothing_left(run: Run) -> None:
         run.journal.runs.finish(run.run_id, state="stopped", stop_reason="failures", report=kept)
 
 
-def learn_rest(offering: Offering) -> None:
+def find_out_rest(offering: Offering) -> None:
     """Learn what became of rows that the run was cut off from; no call is under way any more."""
     bring_up_to_date(offering.run.journal, run_id=offering.run.run_id)
     look_up(offering, [row for row in offering.rows if row.word is OfferWord.PENDING])

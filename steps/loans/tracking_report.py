@@ -148,10 +148,10 @@ def _changes(tracking: Tracking) -> Iterator[dict[str, Any]]:
     for news in tracking.store.news_of(tracking.run.run_id):
         offer = offers.get(news.offer_id)
         if offer is not None:
-            yield from _told(news, offer)
+            yield from _change_rows(news, offer)
 
 
-def _told(news: LoanNews, offer: Offer) -> Iterator[dict[str, Any]]:
+def _change_rows(news: LoanNews, offer: Offer) -> Iterator[dict[str, Any]]:
     for name, old, new in differences(news.before, news.now):
         yield {
             "customer": offer.customer.hex(),

@@ -157,10 +157,10 @@ def _conclude(found: Diagnosis, asked: str) -> None:
         found.remedy = missed.remedy
     wrong = [finding for finding in found.findings if finding.standing == WRONG]
     if wrong:
-        _mend_first(found, min(wrong, key=lambda finding: finding.name != HOME_DISK))
+        _fix_first(found, min(wrong, key=lambda finding: finding.name != HOME_DISK))
 
 
-def _mend_first(found: Diagnosis, wrong: HealthFinding) -> None:
+def _fix_first(found: Diagnosis, wrong: HealthFinding) -> None:
     """Put what is broken before what the run needs; a full disk breaks the journal with it."""
     found.exit_status = 2
     if found.safe:

@@ -222,7 +222,7 @@ def _texts(entries: object) -> Iterator[tuple[str, str]]:
     for entry in ("when", *_SENTENCES, "action"):
         for text in _strings(entries.get(entry)):
             yield entry, text
-    for _, customer in _said_to_customers(entries, "customer"):
+    for _, customer in _customer_sentences(entries, "customer"):
         for text in _strings(customer):
             yield "languages", text
 
@@ -234,7 +234,7 @@ def _strings(value: object) -> Iterator[str]:
             yield text
 
 
-def _said_to_customers(entries: Mapping[str, Any], name: str) -> Iterator[tuple[str, object]]:
+def _customer_sentences(entries: Mapping[str, Any], name: str) -> Iterator[tuple[str, object]]:
     """Yield what a rule says under a name in each other language, and where."""
     languages = entries.get("languages")
     for sentences in languages.values() if isinstance(languages, dict) else ():
@@ -248,7 +248,7 @@ def _short_mistakes(source: PolicyText) -> Iterator[Mistake]:
     for number, entries in enumerate(rules if isinstance(rules, list) else []):
         if not isinstance(entries, dict):
             continue
-        shorts = [("short", entries.get("short")), *_said_to_customers(entries, "short")]
+        shorts = [("short", entries.get("short")), *_customer_sentences(entries, "short")]
         for entry, text in ((entry, text) for entry, value in shorts for text in _strings(value)):
             if _AMOUNT.search(text) or thresholds_named(text):
                 wrong = "names a number or threshold: a shared phone shows no amount"

@@ -134,7 +134,7 @@ class _Sample:
         others = self.answered - self._expected(word)[1] if self.usual else float(self.answered)
         if others <= _CHANCE**2:  # so few may be missing by chance
             return []
-        return [f"{_title(self.check)}: every answer is {_said(word)}"]
+        return [f"{_title(self.check)}: every answer is {_in_words(word)}"]
 
     def outside(self) -> list[str]:
         """Return a sentence for each status that came far too seldom or too often."""
@@ -148,8 +148,8 @@ class _Sample:
             if abs(count - nearest) > _CHANCE * math.sqrt(max(nearest, 1.0)):
                 over = f"the last {self.nights} nights" if self.nights > 1 else "the last night"
                 found.append(
-                    f"{_title(self.check)}: {count / self.answered:.2%} {_said(word)}, against a "
-                    f"median of {self.usual[word]:.2%} over {over}"
+                    f"{_title(self.check)}: {count / self.answered:.2%} {_in_words(word)}, against "
+                    f"a median of {self.usual[word]:.2%} over {over}"
                 )
         return found
 
@@ -158,7 +158,7 @@ def _title(check: Check) -> str:
     return check.value.replace("_", " ").capitalize()
 
 
-def _said(word: str) -> str:
+def _in_words(word: str) -> str:
     return word.replace("_", " ")
 
 
@@ -203,12 +203,12 @@ def release(
     at = instant_text(journal.clock())
     released = {"at": at, "reason": reason.strip()}
     report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
-    _mend_files(RunFolder(Path(run.folder) if folder is None else folder), report)
+    _rewrite_files(RunFolder(Path(run.folder) if folder is None else folder), report)
     reviews.release(run_id, reason.strip(), report)
     return report
 
 
-def _mend_files(folder: RunFolder, report: Mapping[str, Any]) -> None:
+def _rewrite_files(folder: RunFolder, report: Mapping[str, Any]) -> None:
     """Write the report again, and the manifest with its digests."""
     if not (folder.path / REPORT).exists():
         return

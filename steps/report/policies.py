@@ -22,7 +22,7 @@ def policies(report: Mapping[str, Any]) -> Section | None:
     intro = [
         _approved(known["policy"], known["policy_approval"]),
         *_shadow(report),
-        *_told_to_customers(report),
+        *_customer_notices(report),
     ]
     return Section("policy", "Policy", intro, (), tables, ())
 
@@ -54,7 +54,7 @@ def _shadow(report: Mapping[str, Any]) -> list[str]:
     return [sentence]
 
 
-def _told_to_customers(report: Mapping[str, Any]) -> list[str]:
+def _customer_notices(report: Mapping[str, Any]) -> list[str]:
     """Return who gets a notice, who does not yet, and what customers contest."""
     notices, contests = report.get("customer_notices"), report.get("contests")
     sentences = []

@@ -258,7 +258,7 @@ class _Calls:
             had = self.balance[self.told] + self.cost[self.told]
             return int(had.max()), False
         before = int(self.cost[:first].sum())
-        exact = not self.doubt[:first].any() and self._borne_out(last=False)
+        exact = not self.doubt[:first].any() and self._is_confirmed(last=False)
         return int(self.balance[first]) + int(self.cost[first]) + before, exact
 
     def closing(self) -> tuple[int, bool]:
@@ -269,7 +269,7 @@ class _Calls:
         doubtful = np.flatnonzero(self.doubt)
         late = self.settled[doubtful] + np.minimum(self.took[doubtful], _LATE_MICROS)
         sent = int(self.sent(slice(last, last + 1))[0])
-        exact = not (late > sent).any() and self._borne_out(last=True)
+        exact = not (late > sent).any() and self._is_confirmed(last=True)
         return int(self.balance[last]) - int(self.cost[last + 1 :].sum()), exact
 
     def _alone(self, place: int) -> bool:
@@ -279,7 +279,7 @@ class _Calls:
         quiet_before = not len(before) or int(before.max()) <= sent
         return quiet_before and bool((self.sent(after) >= settled).all())
 
-    def _borne_out(self, *, last: bool) -> bool:
+    def _is_confirmed(self, *, last: bool) -> bool:
         """Return whether the first or last balance is confirmed by those next to it.
 
         A balance from before its own call is off by that call's cost. Two such balances in a row

@@ -191,7 +191,7 @@ def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanO
                 last=day,
             )
         else:
-            outcome = outcome.told(day)
+            outcome = outcome.with_day(day)
     return outcome
 
 

@@ -64,7 +64,7 @@ def without_names(parameters: P, home: Path) -> P:
     """
     given = str(getattr(parameters, "input", ""))
     path = Path(given)
-    if not given or path.parent == (home / HANDLES).absolute() or not _gives_away(path):
+    if not given or path.parent == (home / HANDLES).absolute() or not _holds_personal_data(path):
         return parameters
     if not path.exists():  # a pattern, or a mistake whose own message says so best
         return parameters
@@ -74,7 +74,7 @@ def without_names(parameters: P, home: Path) -> P:
     return parameters.model_copy(update=changes)
 
 
-def _gives_away(path: Path) -> bool:
+def _holds_personal_data(path: Path) -> bool:
     return names_somebody(path.name) or any(map(contains_identifier, path.parent.parts))
 
 

@@ -446,10 +446,10 @@ def alike(one: str, other: str) -> Similarity:
         listed = _listed_short_form(a, b)
         if listed:
             return listed
-    return Similarity.DIFFERENT if a.known and b.known else _near(a, b)
+    return Similarity.DIFFERENT if a.known and b.known else _compare_letters(a, b)
 
 
-def _near(a: Word, b: Word) -> Similarity:
+def _compare_letters(a: Word, b: Word) -> Similarity:
     """Judge by their letters two words that no list says anything of."""
     if a.group and b.group:
         close = _close(a.rest, b.rest) if a.group == b.group else Similarity.DIFFERENT

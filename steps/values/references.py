@@ -31,11 +31,11 @@ def references(rows: pa.Table) -> pa.Array:
     found = []
     for row in rows.select(["consent_reference", *_NUMBERS, *_WORDS]).to_pylist():
         reference = row["consent_reference"]
-        found.append(MASKED_REFERENCE if _telling(reference or "", row) else reference)
+        found.append(MASKED_REFERENCE if _holds_identifier(reference or "", row) else reference)
     return pa.array(found, pa.string())
 
 
-def _telling(reference: str, row: Mapping[str, Any]) -> bool:
+def _holds_identifier(reference: str, row: Mapping[str, Any]) -> bool:
     """Return whether a reference holds an identifier, this row's or one that looks like one."""
     digits = "".join(letter for letter in reference if letter.isdigit())
     bare = _SEPARATED.sub("", reference)

@@ -166,7 +166,7 @@ def test_results_of_calls_begun_before_a_step_down_tell_nothing() -> None:
     before = cap.begin(64)
     while cap.cap >= 16:
         cap.on_result(begun=before, strain=True, now=0.0)
-        if cap.begin(1).era != before.era:
+        if cap.begin(1).generation != before.generation:
             break
     stepped = cap.cap
     for _ in range(60):
