@@ -390,22 +390,29 @@ _NOTHING: dict[str, Any] = {
     "lost": "0.00",
     "bad_rate": None,
 }
-_APPROVE = "approve"
+_APPROVE, _REVIEW = "approve", "review"
+_STRICTNESS = {_APPROVE: 0, _REVIEW: 1, "undecided": 1, "decline": 2}
 
 
 def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return how those paid whom each way approves, and whether the loans tell the ways apart.
 
-    A way is better where those it no longer approves paid worse than those whom both approve, or
-    those it newly approves paid better, by intervals that do not touch. Of people who were never
-    lent to nothing is known: they are counted as `unproven` and never guessed.
+    A way is better where those of whom it is stricter paid worse, or those of whom it is milder
+    paid better, than those whom both leave in the milder of the two decisions, by intervals that do
+    not touch: reviewed customers are lent to as well, once a person has looked. Of people who were
+    never lent to nothing is known: they are counted as `unproven` and never guessed.
     """
+    said = set()
+    for milder in (_APPROVE, _REVIEW):
+        stay = _sum(each for each in cells if each["from"] == each["to"] == milder)
+        left = _sum(each for each in cells if each["from"] == milder and _stricter(each) > 0)
+        came = _sum(each for each in cells if each["to"] == milder and _stricter(each) < 0)
+        turned = {"worse": "better", "better": "worse", "alike": "alike"}
+        said |= {turned[_pays(left, stay)], _pays(came, stay)}
+    told = sorted(said - {"alike"})
     kept = _sum(each for each in cells if each["from"] == each["to"] == _APPROVE)
     dropped = _sum(each for each in cells if each["from"] == _APPROVE != each["to"])
     added = _sum(each for each in cells if each["to"] == _APPROVE != each["from"])
-    turned = {"worse": "better", "better": "worse"}
-    said = {turned.get(_pays(dropped, kept)), turned.get(turned.get(_pays(added, kept), ""))}
-    told = [each for each in said if each is not None]
     return {
         "approved_before": _sum((kept, dropped)),
         "approved_after": _sum((kept, added)),
@@ -414,6 +421,11 @@ def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "unproven": added["never_lent"],
         "verdict": told[0] if len(told) == 1 else "cannot_tell",
     }
+
+
+def _stricter(cell: Mapping[str, Any]) -> int:
+    """Return how much stricter the second way is of a cell; below zero where it is milder."""
+    return _STRICTNESS[cell["to"]] - _STRICTNESS[cell["from"]]
 
 
 def verdict_in_words(paid: Mapping[str, Any], after: str) -> list[str]:

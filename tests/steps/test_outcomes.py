@@ -360,6 +360,48 @@ def test_backtest_of_a_year_shows_the_better_policy_to_be_better(book: Book) -> 
     assert sum(cell["bad"] for cell in moved["cells"]) == total["bad"]
 
 
+@pytest.mark.parametrize(("risky_pay_worse", "verdict"), [(True, "better"), (False, "worse")])
+def test_a_policy_that_moves_reviewed_customers_is_judged_by_those_who_stay_reviewed(
+    book: Book, verdict: str, *, risky_pay_worse: bool
+) -> None:
+    """Loans after a review say whether it declines the right ones of those."""
+    rows = [
+        enriched_row(
+            f"R{number}",
+            decision="review",
+            ecosystem_status="found",
+            ecosystem_past_due_loans=number % 2,
+        )
+        for number in range(60)
+    ]
+    folder = book.night("20260301-220000-a1b2c3", rows)
+    start = book.today
+    book.nights.now += 200 * DAY
+    book.take(
+        loan(
+            row["customer_id"],
+            start,
+            status="Written Off"
+            if bool(row["ecosystem_past_due_loans"]) == risky_pay_worse
+            else "Settled",
+            outstanding=0,
+        )
+        for row in rows
+    )
+    strict = policy(
+        BETTER.replace('effect = "approve"', 'effect = "review"').replace(
+            "ecosystem_past_due_loans > 0", "ecosystem_past_due_loans = 1"
+        )
+    )
+    paid = PaidAfterwards.of(book.nights.journal, BadLoan())
+    found = backtest([past_run(folder)], [strict], paid=paid).document()["policies"][0]
+    assert {(each["from"], each["to"]) for each in found["outcomes"]["cells"]} == {
+        ("review", "review"),
+        ("review", "decline"),
+    }
+    assert found["outcomes"]["verdict"] == verdict
+
+
 def test_too_few_loans_tell_nothing(book: Book) -> None:
     """One bad loan among those who would move is no proof."""
     after(book, "approve", "approve", "approve")
