@@ -72,7 +72,7 @@ def simulate(
 
 
 @pytest.mark.parametrize("failing", [0.01, 0.12, 0.5])
-@pytest.mark.parametrize("maximum", [8, 50, 200])
+@pytest.mark.parametrize("maximum", [8, pytest.param(50, marks=pytest.mark.long), 200])
 def test_constant_failures_are_no_reason_to_crawl(failing: float, maximum: int) -> None:
     """A service that fails as often at any load keeps at least 90 % of the cap."""
     shares = [simulate(maximum, failing=failing, seed=seed).share_of_maximum for seed in SEEDS]
@@ -81,7 +81,16 @@ def test_constant_failures_are_no_reason_to_crawl(failing: float, maximum: int) 
 
 
 @pytest.mark.parametrize("failing", [0.0, 0.01])
-@pytest.mark.parametrize(("maximum", "hidden"), [(8, 3), (50, 5), (50, 33), (200, 77), (200, 150)])
+@pytest.mark.parametrize(
+    ("maximum", "hidden"),
+    [
+        (8, 3),
+        (50, 33),
+        (200, 150),
+        pytest.param(50, 5, marks=pytest.mark.long),
+        pytest.param(200, 77, marks=pytest.mark.long),
+    ],
+)
 def test_hidden_limit_is_found_and_respected(maximum: int, hidden: int, failing: float) -> None:
     """At least 90 % of a limit is used with at most 1 % of calls refused."""
     runs = [simulate(maximum, failing=failing, limit=lambda _: hidden, seed=seed) for seed in SEEDS]

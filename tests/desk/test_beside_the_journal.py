@@ -127,7 +127,7 @@ def test_customer_whom_the_audit_alone_names_is_erased(
         ("Bem", [Role.APPROVER], "not the word", "Ada", False),
         ("Bem", [Role.ANALYST], PASSWORD, "Ada", False),
         ("Ada", [Role.APPROVER], PASSWORD, "Ada", False),
-        ("nobody", [Role.APPROVER], PASSWORD, "Ada", False),
+        pytest.param("nobody", [Role.APPROVER], PASSWORD, "Ada", False, marks=pytest.mark.long),
     ],
 )
 def test_command_decides_only_as_a_user_who_may(

@@ -14,6 +14,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.tasks import checks
 from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
 from nightscreen.tasks.open_run import OpenScreening
 
@@ -54,7 +55,7 @@ async def test_reentered_task_joins_and_pays_nothing_twice(
         async with asyncio.timeout(BEFORE_THE_FAULT_S):
             return await real(run, name)
 
-    monkeypatch.setattr(asking, "ask_shard", faulty)
+    monkeypatch.setattr(checks, "ask_shard", faulty)
     report: Any = await screen_batch(asked(at_home))
     sandbox.wait_until_idle()
     totals = sandbox.totals()["totals"]
@@ -78,7 +79,7 @@ async def test_fault_of_ours_is_not_tried_again(
         entries[name] += 1
         raise JournalError("the journal's disk is full: make room, then resume the run")
 
-    monkeypatch.setattr(asking, "ask_shard", broken)
+    monkeypatch.setattr(checks, "ask_shard", broken)
     with pytest.raises(JournalError, match="make room"):
         await screen_batch(asked(at_home))
     assert set(entries.values()) == {1}

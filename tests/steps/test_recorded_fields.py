@@ -73,7 +73,10 @@ def test_gender_of_a_history_must_be_wanted() -> None:
     assert "is sensitive" in message
 
 
-@pytest.mark.parametrize("shape", ["accounts", "together", "details"])
+@pytest.mark.parametrize(
+    "shape",
+    ["accounts", *(pytest.param(each, marks=pytest.mark.long) for each in ("together", "details"))],
+)
 def test_status_of_the_rows_own_account_reaches_screening(world: BvnWorld, shape: str) -> None:
     """As a word, from either shape that lists accounts; another account's is only in the list."""
     world.sandbox.manners = replace(world.sandbox.manners, bvn_finish=shape)

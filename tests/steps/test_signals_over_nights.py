@@ -77,7 +77,7 @@ def test_an_account_under_two_bvns_in_two_batches_is_shared(world: World) -> Non
     assert alone.column("batch_account_bvns") == [1]
 
 
-@pytest.mark.parametrize("later", ["salaried", "traders"])
+@pytest.mark.parametrize("later", ["salaried", pytest.param("traders", marks=pytest.mark.long)])
 def test_the_same_customer_is_one_customer(world: World, later: str) -> None:
     """A second night, in the same batch name or another, shares nothing with itself."""
     rows = [customer(number, phone=f"0803123450{number}") for number in (1, 2)]

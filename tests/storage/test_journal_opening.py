@@ -230,8 +230,8 @@ def test_processes_that_open_an_older_journal_at_once_migrate_once(place: Place)
         "bring_up(make_engine(sys.argv[1]), ((int(sys.argv[2]), step),))\n"
     )
     url = place.url or f"sqlite:///{place.home / 'journal.sqlite'}"
-    started = [subprocess.Popen([sys.executable, "-c", program, url, str(NEXT)]) for _ in range(3)]
-    assert [process.wait(60) for process in started] == [0, 0, 0]
+    started = [subprocess.Popen([sys.executable, "-c", program, url, str(NEXT)]) for _ in range(2)]
+    assert [process.wait(60) for process in started] == [0, 0]
 
 
 def test_a_version_that_cannot_be_read_is_damage(place: Place) -> None:
