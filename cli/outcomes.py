@@ -120,7 +120,7 @@ def print_outcomes(found: Mapping[str, Any]) -> None:
             (f"{move['shadow_policy']}: {move['from']} to {move['to']}", move)
             for move in found["shadow"]
         ]
-        _table("By the policy that was tried beside it", moves)
+        _table("By the shadow policy", moves)
 
 
 def bad_in_words(bad: Mapping[str, Any]) -> str:

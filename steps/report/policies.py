@@ -48,7 +48,7 @@ def _shadow(report: Mapping[str, Any]) -> list[str]:
         return []
     moved = shadow["moved"]
     sentence = (
-        f"Under {shadow['policy']}, tried beside it, {count(moved['rows'])} customers would be "
+        f"Under {shadow['policy']}, the shadow policy, {count(moved['rows'])} customers would be "
         f"decided otherwise: {_weight(moved)}. They are listed in shadow.csv."
     )
     return [sentence]

@@ -38,7 +38,7 @@ _FILES = {
     "report.html": "the report with its charts, for a browser",
     "quarantine.csv": "rows that were refused, to be corrected",
     "problems.csv": "every finding in the file, line by line",
-    "shadow.csv": "whom the policy tried beside would decide otherwise",
+    "shadow.csv": "whom the shadow policy would decide differently",
 }
 _IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
 _CELLS = 24
