@@ -98,6 +98,8 @@ _ADDED: Final = (
     ("sessions", "half", "INTEGER NOT NULL DEFAULT 0"),
 )
 """Columns that files of earlier versions lack."""
+_VERSION: Final = 1
+"""Raised with whatever an earlier program could not work with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,14 @@ class Accounts:
         self.path.touch(mode=0o600)
         self.path.chmod(0o600)
         with closing(sqlite3.connect(self.path)) as connection:
+            (written,) = connection.execute("PRAGMA user_version").fetchone()
+            if written > _VERSION:
+                raise UsageError(
+                    f"{self.path} is of a newer program: use that one, or move the file away and "
+                    "put the one of a backup in its place"
+                )
             connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.executescript(_SCHEMA + AUDIT_SCHEMA + ENDS_SCHEMA)
             for table, column, kind in _ADDED:
                 names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}

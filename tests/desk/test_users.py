@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.desk.accounts import Role
+from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.schemas.errors import UsageError
 from tests.desk.office import ORIGIN, PASSWORD, TOKEN, Office
 
@@ -237,3 +237,12 @@ def test_link_for_a_password_has_the_address_people_use(office: Office) -> None:
     browser = office.browser("administrator")
     page = browser.post("/users", do="add", name="Bem", role="analyst").text
     assert "https://desk.lender.example/first?token=" in page
+
+
+def test_file_of_a_newer_program_is_refused_in_one_line(tmp_path: Path) -> None:
+    """After the way back to an older program nothing is written that neither understands."""
+    accounts = Accounts(tmp_path)
+    with accounts.transaction() as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(UsageError, match="is of a newer program"):
+        Accounts(tmp_path)
