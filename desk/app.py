@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from duckdb import Error as DuckDBError
+from pyarrow import ArrowException
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
@@ -166,10 +168,14 @@ def _routes(seat: Seat) -> list[Route]:
 
 
 async def _sweep(seat: Seat) -> None:
-    """Remove uploads that are of no more use, as long as the desk is served."""
+    """Remove uploads of no more use, and prepare for the next look, as long as the desk is served.
+
+    Nobody waits then for the list of a night that has ended since.
+    """
     while True:
-        with suppress(JournalError, OSError):  # tried again in a while
-            await asyncio.to_thread(seat.uploads.sweep)
+        for work in (seat.uploads.sweep, seat.prepare):
+            with suppress(JournalError, OSError, ArrowException, DuckDBError):  # tried again later
+                await asyncio.to_thread(work)
         await asyncio.sleep(SWEEP_S)
 
 

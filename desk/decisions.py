@@ -43,7 +43,7 @@ def run_decisions(visit: Visit) -> Response:
     run, rows, asked = _asked(visit)
     number, facets = rows.counted(asked)
     last = max(0, (number - 1) // PAGE_ROWS)
-    page = min(whole_number(visit, "page"), last)
+    page = min(visit.whole_number("page"), last)
     found = rows.page(asked, page * PAGE_ROWS)
     visit.seat.audit.write(
         visit.name, "decisions seen", run_id=run.run_id, filter=kinds(asked), rows=len(found)
@@ -134,12 +134,6 @@ def kinds(asked: Filter) -> str:
     """Return a filter for the audit: a search is named, not what was searched for."""
     said = Filter(asked.chosen).words()
     return f"{said}; a search" if asked.search else said
-
-
-def whole_number(visit: Visit, name: str) -> int:
-    """Return a number of the address; 0 where there is none."""
-    text = visit.asked_first(name)
-    return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
 
 
 def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:

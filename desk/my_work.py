@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 from nightscreen.desk.cases import IN_TURN, SHARED_BY, WAITS_FOR, CaseTakenError
-from nightscreen.desk.decisions import asked_filter, in_words, kinds, whole_number
+from nightscreen.desk.decisions import asked_filter, in_words, kinds
 from nightscreen.desk.pages import onward
 from nightscreen.desk.run_rows import PAGE_ROWS, Filter
 from nightscreen.desk.visit import DeskError
@@ -43,7 +43,7 @@ def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
         shown = Filter({**asked.chosen, "whose": ("mine", "free")}, asked.search, asked.sort)
     number, facets = cases.counted(shown)
     last = max(0, (number - 1) // PAGE_ROWS)
-    page = min(whole_number(visit, "page"), last)
+    page = min(visit.whole_number("page"), last)
     rows = cases.page(shown, page * PAGE_ROWS, first=_OWN_FIRST)
     _say(visit, rows)
     seat.audit.write(visit.name, "work seen", filter=kinds(asked), rows=len(rows))

@@ -73,6 +73,12 @@ def environment() -> Environment:
     return found
 
 
+def compile_templates() -> None:
+    """Compile every template, as the first page that needs one would."""
+    for name in environment().list_templates(extensions=["j2"]):
+        environment().get_template(name)
+
+
 def html(template: str, status: int = 200, **values: object) -> Response:
     """Return a page."""
     text = environment().get_template(f"{template}.html.j2").render(**values)

@@ -210,12 +210,13 @@ def _past_runs(seat: Seat) -> list[RunRecord]:
     """Return the newest runs that decided and whose rows are here, no parts of a batch."""
     found = []
     for run in seat.journal.runs.newest(limit=_LOOKED_AT):
-        decided = (run.report or {}).get("decisions")
-        if run.flow != SCREENING or run.state == "test_mode" or not decided:
+        if run.flow != SCREENING or run.state == "test_mode":
+            continue
+        if not any((Path(run.folder) / "enriched").glob("part-*.parquet")):
             continue
         upload = seat.uploads.of_run(run)
         typed = upload is not None and TYPED in upload.choices
-        if not typed and any((Path(run.folder) / "enriched").glob("part-*.parquet")):
+        if not typed and (run.report or {}).get("decisions"):
             found.append(run)
         if len(found) == RUNS_OFFERED:
             break

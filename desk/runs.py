@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
     from nightscreen.storage.journal.runs import RunRecord
 
-SHOWN: Final = 200
+SHOWN: Final = 50
 SCREENING: Final = "screen_batch"
 _NO_PERSON: Final = frozenset(
     {"report.html", "report.json", "problems.csv", "calls.parquet", "changes.parquet"}
@@ -66,8 +66,20 @@ def find_run(visit: Visit) -> RunRecord:
 
 def runs(visit: Visit) -> Response:
     """List runs, newest first."""
-    found = visit.seat.journal.runs.newest(limit=SHOWN)
-    return visit.page("runs", runs=found, ending=ending_of)
+    journal = visit.seat.journal
+    heads = journal.runs.heads()
+    last = max(0, (len(heads) - 1) // SHOWN)
+    page = min(visit.whole_number("page"), last)
+    found = journal.runs.find_all(heads[page * SHOWN : (page + 1) * SHOWN])
+    return visit.page(
+        "runs",
+        runs=found,
+        ending=ending_of,
+        page=page,
+        last=last,
+        first=page * SHOWN,
+        number=len(heads),
+    )
 
 
 def ending_of(run: RunRecord) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
 from nightscreen.desk.cases import Cases
+from nightscreen.desk.pages import compile_templates
 from nightscreen.desk.run_rows import RunRowsCache
 from nightscreen.desk.uploads import Uploads
 from nightscreen.desk.work_list import WorkList
@@ -123,6 +124,15 @@ class Seat:
     def form_token(self, session: str) -> str:
         """Return what the forms of a session must bring back."""
         return hmac.digest(self._key, session.encode(), "sha256").hex()
+
+    def prepare(self) -> None:
+        """Make what pages need and takes a second to make: templates, the list, the newest rows."""
+        compile_templates()
+        self.work.seen_by("")
+        newest = max((run_id for _, run_id in self.work.newest), default="")
+        run = self.journal.runs.find(newest)
+        if run is not None:
+            self.rows.of(run)
 
     def waiting_approvals(self) -> int:
         """Return how many runs wait for an approval."""

@@ -32,9 +32,11 @@ def tonight(visit: Visit) -> Response:
     runs = [run for run in seat.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREENING]
     newest: dict[str, RunRecord] = {}
     for run in runs:
+        if run.batch in newest:
+            continue
         upload = seat.uploads.of_run(run)
         if upload is None or TYPED not in upload.choices:  # one customer is not a batch's night
-            newest.setdefault(run.batch, run)
+            newest[run.batch] = run
     ended = [
         run
         for run in newest.values()
@@ -113,10 +115,12 @@ def _lines(
     answered: dict[str, tuple[Decimal, Decimal]] = {}
     declined: dict[str, tuple[int, int]] = {}
     for run in runs:
+        day = spending_day(run.started_at)
+        if len({*answered, day}) > NIGHTS:
+            break
         if run.finished_at is None or not (run.report or {}).get("decisions"):
             continue
         assert run.report is not None  # noqa: S101 - it has decisions
-        day = spending_day(run.started_at)
         exposure, decided = run.report.get("exposure") or {}, run.report.get("decisions") or {}
         whole = Decimal(exposure.get("total") or 0)
         missed = Decimal((exposure.get("not_screened") or {}).get("exposure") or 0)

@@ -147,6 +147,11 @@ class Visit:
         """Return the first value of a parameter of the address; empty where there is none."""
         return next(iter(self.asked(name)), "")
 
+    def whole_number(self, name: str) -> int:
+        """Return a number of the address; 0 where there is none."""
+        text = self.asked_first(name)
+        return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
+
     def token(self) -> str:
         """Return what every form of this browser must bring back."""
         return self.seat.form_token(self.session)

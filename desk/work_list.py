@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -48,6 +49,23 @@ class _Taken:
     last_review: int = 0
 
 
+@dataclass(slots=True)
+class _Extract:
+    """What of a run is kept for the list.
+
+    Attributes:
+        stamp: when the run ended.
+        table: its rows that need somebody.
+        customers: how many it has.
+        keys: pseudonyms of all of them, once they were asked for.
+    """
+
+    stamp: int | None
+    table: pa.Table
+    customers: int
+    keys: bytes | None = None
+
+
 class OpenCases(Listing):
     """The open cases of all batches, as one user sees them."""
 
@@ -83,7 +101,7 @@ class WorkList:
     _stamp: tuple[int, ...] | None = None
     _connection: DuckDBPyConnection | None = None
     _now: _Taken = field(default_factory=_Taken)
-    _extracts: dict[str, tuple[int | None, pa.Table, bytes]] = field(default_factory=dict)
+    _extracts: dict[str, _Extract] = field(default_factory=dict)
     _unread: set[str] = field(default_factory=set)
     """Batches of which files could not be reached: who waits in them is not known."""
 
@@ -154,11 +172,11 @@ class WorkList:
     def _make(self, connection: DuckDBPyConnection) -> None:
         runs: dict[str, list[RunRecord]] = {}
         for run in self.seat.journal.runs.newest(limit=MOST_RUNS):
-            report = run.report or {}
-            if run.flow == SCREENING and report.get("publishable") and report.get("decisions"):
+            if run.flow == SCREENING:
                 runs.setdefault(run.batch, []).append(run)
         self._unread.clear()
-        tables = [table for found in runs.values() for table in self._batch(found)]
+        self.newest = []
+        tables = [table for batch in sorted(runs) for table in self._batch(runs[batch])]
         used = {run.run_id for found in runs.values() for run in found}
         self._extracts = {name: each for name, each in self._extracts.items() if name in used}
         table = pa.concat_tables([_WORK.empty_table(), *tables])
@@ -169,13 +187,13 @@ class WorkList:
             " FROM gathered"
         )
         connection.unregister("gathered")
-        self.newest = [(batch, found[0].run_id) for batch, found in sorted(runs.items())]
         self.values = connection.execute(
             "SELECT DISTINCT 'branch', branch FROM work WHERE branch IS NOT NULL UNION ALL SELECT"
             " DISTINCT 'officer', officer FROM work WHERE officer IS NOT NULL UNION ALL SELECT"
             " DISTINCT 'reason', unnest(reasons) FROM work ORDER BY ALL"
         ).fetchall()
-        self._close_settled(connection, [name for name in runs if name not in self._unread])
+        read = [batch for batch, _ in self.newest if batch not in self._unread]
+        self._close_settled(connection, read)
 
     def _close_settled(self, connection: DuckDBPyConnection, batches: Sequence[str]) -> None:
         """Close cases of customers who need nobody any more since a newer run."""
@@ -194,53 +212,75 @@ class WorkList:
         A run may hold a part of its batch: rows that were fixed, a customer asked about again. Who
         is not in it counts by the run before, until everybody in the batch was met.
         """
-        newest = runs[0]
+        counting = (run for run in runs if _counts(run))  # few reports are read of many runs
+        newest = next(counting, None)
+        if newest is None:
+            return
+        self.newest.append((newest.batch, newest.run_id))
         marks = self.seat.customers.marks(newest.batch, newest.run_id)
         there = int((marks.standing == BatchMembership.PRESENT.value).sum())
         met = np.array([], f"S{_KEY_BYTES}")
-        for run in runs:
+        for run in chain([newest], counting):
             extract = self._extract(run)
             if extract is None:
                 self._unread.add(newest.batch)
                 return
-            table, every = extract
-            keys = np.frombuffer(every, f"S{_KEY_BYTES}")
-            listed = np.array(table["key"].to_pylist(), f"S{_KEY_BYTES}")
+            listed = np.array(extract.table["key"].to_pylist(), f"S{_KEY_BYTES}")
             places = marks.places(listed.tobytes())
             counts = ~np.isin(listed, met)
             if there:
                 present = marks.standing[places] == BatchMembership.PRESENT.value
                 counts &= (places < 0) | present
-            yield table.filter(pa.array(counts))
-            met = np.union1d(met, keys)
+            yield extract.table.filter(pa.array(counts))
+            if run is newest and extract.customers >= there:
+                return  # nearly always, and the keys of all its customers take half a second
+            keys = self._keys(run, extract)
+            if keys is None:
+                self._unread.add(newest.batch)
+                return
+            met = np.union1d(met, np.frombuffer(keys, f"S{_KEY_BYTES}"))
             if len(met) >= there:
                 return
 
-    def _extract(self, run: RunRecord) -> tuple[pa.Table, bytes] | None:
-        """Return a run's rows that need somebody, and the pseudonyms of all of its customers."""
+    def _extract(self, run: RunRecord) -> _Extract | None:
+        """Return what of a run is kept for the list; None where its files are not here."""
         stamp = run.finished_at
         known = self._extracts.get(run.run_id)
-        if known is not None and known[0] == stamp:
-            return known[1:]
+        if known is not None and known.stamp == stamp:
+            return known
         rows = self.seat.rows.of(run, keep=False)
         if rows is None:
             return None
-        table, every = _listed(self.seat, run, rows)
-        self._extracts[run.run_id] = (stamp, table, every)
-        return table, every
+        found = _Extract(stamp, _listed(self.seat, run, rows), rows.rows)
+        self._extracts[run.run_id] = found
+        return found
+
+    def _keys(self, run: RunRecord, extract: _Extract) -> bytes | None:
+        """Return the pseudonyms of all of a run's customers; None where its files are not here."""
+        rows = self.seat.rows.of(run, keep=False) if extract.keys is None else None
+        if rows is not None:
+            ids = rows.table("true", "customer_id")[0].to_pylist()
+            extract.keys = self.seat.journal.pseudonyms.customers(run.batch, ids)
+        return extract.keys
 
 
-def _listed(seat: Seat, run: RunRecord, rows: RunRows) -> tuple[pa.Table, bytes]:
+def _counts(run: RunRecord) -> bool:
+    """Tell whether people work on what a run decided."""
+    report = run.report or {}
+    return bool(report.get("publishable") and report.get("decisions"))
+
+
+def _listed(seat: Seat, run: RunRecord, rows: RunRows) -> pa.Table:
+    """Return a run's rows that need somebody."""
     words = ", ".join(_quoted(word.value) for word in LISTED)
     table = rows.table(f"decision IN ({words})")
     pseudonyms = seat.journal.pseudonyms
     joined = pseudonyms.customers(run.batch, table["customer_id"].to_pylist())
-    every = pseudonyms.customers(run.batch, rows.table("true", "customer_id")[0].to_pylist())
     number = len(table)
     table = table.append_column("key", pa.array(pieces_of(joined), pa.binary()))
     for name, value in (("batch", run.batch), ("run_id", run.run_id), ("purpose", run.purpose)):
         table = table.append_column(name, pa.array([value] * number, pa.string()))
-    return table.select(_WORK.names).cast(_WORK), every
+    return table.select(_WORK.names).cast(_WORK)
 
 
 _HELD: Final = pa.schema(

@@ -59,19 +59,20 @@ def lookup_subject(
     Raises:
         InputError: no batch knows it.
     """
-    runs = journal.runs.newest(limit=None)
-    names = [batch] if batch else list(dict.fromkeys(run.batch for run in runs))
+    newest = {head.batch: head for head in reversed(journal.runs.heads())}
+    names = sorted(newest, key=lambda name: newest[name].started_at, reverse=True)
     found = []
     asked = {each.batch for each in requests_of(journal, customer_id)}
-    for name in names:
+    for name in [batch] if batch else names:
         pseudonym = journal.pseudonyms.customer(name, customer_id)
-        mine = tuple(run for run in runs if run.batch == name)
+        heads = [newest[name]] if name in newest else []
         if (
             name in asked
             or customers.known([pseudonym])
-            or any(find_row(run, customer_id) for run in mine[:1])
+            or any(find_row(run, customer_id) for run in journal.runs.find_all(heads))
         ):
-            found.append(Subject(customer_id, name, pseudonym, mine))
+            runs = journal.runs.newest(batch=name, limit=None)
+            found.append(Subject(customer_id, name, pseudonym, tuple(runs)))
     if not found:
         where = f"in batch {batch}" if batch else "in any batch"
         raise InputError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import BigInteger, Integer, bindparam, delete, func, insert, select, update
@@ -28,9 +29,13 @@ KILLED = "killed"
 _RECENT = 5000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunRecord:
-    """One run as the journal remembers it; instants in microseconds, money in micro-naira."""
+    """One run as the journal remembers it; instants in microseconds, money in micro-naira.
+
+    Parameters and report are read of their text where they are asked for: a list of a thousand runs
+    needs few, and reading a report takes a millisecond.
+    """
 
     run_id: str
     flow: str
@@ -43,8 +48,19 @@ class RunRecord:
     input_digest: str
     folder: str
     cap_micro: int | None
-    parameters: dict[str, Any]
-    report: dict[str, Any] | None
+    _parameters: str = field(repr=False)
+    _report: str | None = field(repr=False)
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Return what the run was given."""
+        found: dict[str, Any] = json.loads(self._parameters)
+        return found
+
+    @cached_property
+    def report(self) -> dict[str, Any] | None:
+        """Return the run's report; None where it has not ended."""
+        return None if self._report is None else json.loads(self._report)
 
 
 class RunHead(NamedTuple):
@@ -222,8 +238,8 @@ class Runs:
             input_digest=row.input_digest,
             folder=row.folder,
             cap_micro=row.cap_micro,
-            parameters=json.loads(row.parameters),
-            report=None if row.report is None else json.loads(row.report),
+            _parameters=row.parameters,
+            _report=row.report,
         )
 
     def calls(self, run_id: str, *, block: int = 20_000) -> Iterator[list[Row[Any]]]:

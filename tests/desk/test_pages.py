@@ -12,6 +12,7 @@ import openpyxl
 import pytest
 
 from nightscreen.desk import customer
+from nightscreen.desk.work_list import WorkList
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from nightscreen.steps.privacy.contests import list_contests
 from nightscreen.steps.privacy.lookup_subject import find_row
@@ -19,10 +20,12 @@ from nightscreen.steps.quoting import quote_batch
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.sealed_file import unsealed
 from nightscreen.storage.tables import open_source
+from tests.desk.conftest import borrowers
+from tests.desk.office import Office
+from tests.screening import World
 
 if TYPE_CHECKING:
     from nightscreen.storage.journal.runs import RunRecord
-    from tests.desk.office import Office
 
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
 
@@ -468,3 +471,42 @@ def test_contest_is_recorded_and_answered_by_somebody_who_did_not_decide(bank: O
     assert [each["user"] for each in bank.seat.audit.entries(action="contest answered")] == [
         "Ngozi"
     ]
+
+
+def test_list_of_runs_goes_back_to_the_first(tmp_path: Path) -> None:
+    """Fifty a page, newest first; nothing falls off the end."""
+    with Office(tmp_path) as office:
+        for number in range(103):
+            office.journal.runs.begin(
+                f"run-{number:03d}",
+                flow="screen_batch",
+                batch="portfolio",
+                purpose="portfolio",
+                input_digest="",
+                folder=str(tmp_path),
+                cap_micro=None,
+                parameters={},
+            )
+        browser, found = office.browser("auditor"), list[str]()
+        page = browser.get("/runs").text
+        while True:
+            found += re.findall(r'href="/runs/(run-\d+)"', page)
+            older = re.search(r'href="(/runs\?page=\d+)">older', page)
+            if older is None:
+                break
+            page = browser.get(older[1]).text
+    assert found == [f"run-{number:03d}" for number in reversed(range(103))]
+    assert "101 to 103 of 103" in page
+
+
+def test_desk_that_is_prepared_lists_without_reading_files(tmp_path: Path) -> None:
+    """What takes a second is made before the first look, and after each run, not by it."""
+    World(tmp_path).screen(borrowers(12), batch="portfolio")
+    with Office(tmp_path) as office:
+        browser = office.browser("analyst")
+        office.seat.prepare()
+        run = office.journal.runs.newest(limit=1)[0]
+        (Path(run.folder) / "enriched").rename(tmp_path / "away")
+        assert ROW.findall(browser.get("/decisions").text)
+        office.seat.work = WorkList(office.seat)
+        assert not ROW.findall(browser.get("/decisions").text)
