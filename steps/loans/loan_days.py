@@ -28,6 +28,8 @@ from nightscreen.storage.headings import fold
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
     from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
 
 _REFUSED = partial(Finding, action=Action.REFUSED)
@@ -144,7 +146,7 @@ class LoanDayIntake:
         columns["disbursed_at"] = judge_instants(
             columns["disbursed_at"], "disbursed_at", Edge.END, order, notes, finding=_undated
         )
-        cells = zip(*(columns[name].to_pylist() for name in LOAN_DAY_COLUMNS), strict=True)
+        cells = zip(*(_values(columns[name]) for name in LOAN_DAY_COLUMNS), strict=True)
         return [dict(zip(LOAN_DAY_COLUMNS, row, strict=True)) for row in cells]
 
     def _judge(
@@ -186,6 +188,14 @@ class LoanDayIntake:
             return "as_of", DAY_MISSING
         ahead = as_of > self._now + timedelta(days=_AHEAD_DAYS)
         return ("as_of", DAY_AHEAD) if ahead else None
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return a column's values; each is made once, since days and amounts repeat in a book."""
+    encoded = column.dictionary_encode()
+    values = [*encoded.dictionary.to_pylist(), None]
+    places: list[int] = encoded.indices.fill_null(len(values) - 1).to_pylist()
+    return [values[place] for place in places]
 
 
 def _undated(trouble: InstantProblem) -> Finding:
