@@ -27,7 +27,7 @@ from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.limits import connections_for, in_flight_by_operation, timeouts_by_operation
 from nightscreen.client.network import Network
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.client.response_rules import ChargeStatus
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.retry import next_attempt
 from nightscreen.client.transport import Departure, PooledTransport
 from nightscreen.client.wire import Request, lookup_request
@@ -152,8 +152,11 @@ class Client:
         Never raises for what the network or the service does. A cancellation passes through: where
         `departure` was given, it then says whether the call may have reached the service.
         """
-        exchange = await self._exchange(request, departure or Departure())
-        return self._classifier.read(request, exchange)
+        departure = departure or Departure()
+        outcome = self._classifier.read(request, await self._exchange(request, departure))
+        if outcome.trouble is FailureReason.WRONG_IDENTITY and departure.spoil is not None:
+            departure.spoil()
+        return outcome
 
     async def ask(
         self,

@@ -15,8 +15,8 @@ import re
 import select
 import socket
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import httptools
 import httpx
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from nightscreen.client.network import Proxy
 
+P = TypeVar("P", bound=asyncio.Protocol)
 Transport = httpx.AsyncBaseTransport
 """Sends a request; tests pass another one."""
 
@@ -37,6 +38,12 @@ KEEPALIVE_S = 3.0
 
 HEAD_BYTES = 64 * 1024
 """Most bytes of a response's headers, and of anything that is neither header nor body."""
+
+_SMALL_BYTES = 64 * 1024
+"""A connection is not kept after a longer request: TLS does not say whether all was written."""
+
+_LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
+"""Headers that say where a body ends; where both are there, the service may have meant either."""
 
 _CLOSING_S = 1.0
 """Seconds that closing waits for the loop to close sockets; it takes milliseconds."""
@@ -53,10 +60,13 @@ class Departure:
     Attributes:
         watched: a transport that reports departures has taken the call up.
         left: it has begun to write the request.
+        spoil: closes the connection that carried the call: what it answered was about somebody
+            else, and so would be whatever it answers next.
     """
 
     watched: bool = False
     left: bool = False
+    spoil: Callable[[], None] | None = field(default=None, repr=False)
 
     @property
     def may_have_left(self) -> bool:
@@ -96,6 +106,8 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._idle: dict[_Origin, deque[_Connection]] = {}
         self._open: set[_Connection] = set()
         self._reached: dict[str, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closings = 0
 
     def __repr__(self) -> str:
         """Show the load."""
@@ -108,41 +120,57 @@ class PooledTransport(httpx.AsyncBaseTransport):
             httpx.TransportError: `ConnectError`, `ConnectTimeout`, `PoolTimeout` and `ProxyError`
                 mean that nothing was sent; anything else that the service may have acted.
         """
+        self._follow_loop()
         extensions = request.extensions
         departure = extensions.get("departure") or Departure()
         departure.watched = True
         timeout = extensions.get("timeout", {})
-        await self._enter(timeout.get("pool"))
+        written, closings, room = _written(request), self._closings, self._room
+        await self._enter(room, timeout.get("pool"))
         self._calls += 1
         try:
             origin = _Origin.of(request.url)
             connection = self._kept(origin) or await self._opened(origin, timeout.get("connect"))
-            response = await connection.exchange(
-                _written(request), departure, extensions.get("most_bytes")
-            )
-            if not connection.closed:
+            if closings != self._closings:
+                connection.close()
+                raise httpx.ConnectError("Closed")
+            departure.spoil = connection.close
+            response = await connection.exchange(written, departure, extensions.get("most_bytes"))
+            if not connection.closed and len(written) <= _SMALL_BYTES:
                 connection.idle_since = asyncio.get_running_loop().time()
                 self._idle.setdefault(origin, deque()).append(connection)
+            else:
+                connection.close()
             return response
         finally:
             self._calls -= 1
-            self._room.release()
+            room.release()
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close every connection; calls that wait for one are not sent."""
+        self._follow_loop()
+        self._closings += 1
         self._idle.clear()
         for connection in self._open:
-            connection.abort()
+            connection.close()
         if self._open:
             await asyncio.wait([each.lost for each in self._open], timeout=_CLOSING_S)
 
-    async def _enter(self, timeout_s: float | None) -> None:
-        if not self._room.locked():
-            await self._room.acquire()
+    def _follow_loop(self) -> None:
+        """Begin anew on another event loop: connections of one that ended answer nobody."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._room = loop, asyncio.Semaphore(self._connections)
+            self._idle, self._open = {}, set()
+
+    @staticmethod
+    async def _enter(room: asyncio.Semaphore, timeout_s: float | None) -> None:
+        if not room.locked():
+            await room.acquire()
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await self._room.acquire()
+                await room.acquire()
         except TimeoutError:
             raise httpx.PoolTimeout("PoolTimeout") from None
 
@@ -162,24 +190,18 @@ class PooledTransport(httpx.AsyncBaseTransport):
         return None
 
     async def _opened(self, origin: _Origin, timeout_s: float | None) -> _Connection:
-        connection = _Connection()
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 if origin.scheme != "https":
-                    await self._reach(origin, lambda: connection, limit)
+                    connection = await self._reach(origin, _Connection, limit)
                 elif self._proxy is None:
-                    await self._reach(origin, lambda: connection, limit, self._context)
+                    connection = await self._reach(origin, _Connection, limit, self._context)
                 else:
-                    await self._tunnel(origin, self._proxy, connection, limit)
+                    connection = await self._tunnel(origin, self._proxy, limit)
         except TimeoutError:
-            connection.abort()
             raise httpx.ConnectTimeout("ConnectTimeout") from None
-        except OSError as error:
-            connection.abort()
+        except (OSError, UnicodeError) as error:  # a name that is none is a UnicodeError
             raise httpx.ConnectError(type(error).__name__) from None
-        except BaseException:
-            connection.abort()
-            raise
         self._open.add(connection)
         connection.lost.add_done_callback(lambda _: self._open.discard(connection))
         return connection
@@ -187,10 +209,10 @@ class PooledTransport(httpx.AsyncBaseTransport):
     async def _reach(
         self,
         origin: _Origin,
-        protocol: Callable[[], asyncio.Protocol],
+        protocol: type[P],
         limit: asyncio.Timeout,
         context: ssl.SSLContext | None = None,
-    ) -> asyncio.Transport:
+    ) -> P:
         """Connect to the first address of a host that can be reached; the last good one goes first.
 
         Each address has its share of the time, so that one that never answers hides no other:
@@ -210,7 +232,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             share_s = None if until is None else (until - now) / (len(addresses) - number)
             try:
                 async with asyncio.timeout(share_s):
-                    transport, _ = await loop.create_connection(
+                    _, made = await loop.create_connection(
                         protocol,
                         address,
                         origin.port,
@@ -221,30 +243,31 @@ class PooledTransport(httpx.AsyncBaseTransport):
                 failure = error
                 continue
             self._reached[host] = address
-            return transport
+            return made
         raise failure
 
-    async def _tunnel(
-        self, origin: _Origin, proxy: Proxy, connection: _Connection, limit: asyncio.Timeout
-    ) -> None:
+    async def _tunnel(self, origin: _Origin, proxy: Proxy, limit: asyncio.Timeout) -> _Connection:
         """Have a proxy open a tunnel, and begin TLS with the origin in it.
 
         Raises:
             httpx.ProxyError: the proxy refuses.
             OSError: the proxy cannot be reached, or the origin cannot be trusted.
         """
-        tunnel = _Tunnel()
-        plain = await self._reach(_Origin("http", proxy.host, proxy.port), lambda: tunnel, limit)
-        connection.connection_made(plain)  # whatever goes wrong from here on, it is aborted
-        plain.write(tunnel.request(origin, proxy.authorization))
-        if not await tunnel.opened:
-            raise httpx.ProxyError("ProxyError")
-        secured = await asyncio.get_running_loop().start_tls(
-            plain, connection, self._context, server_hostname=origin.host
-        )
-        if secured is None:
-            raise ConnectionAbortedError
+        tunnel = await self._reach(_Origin("http", proxy.host, proxy.port), _Tunnel, limit)
+        connection = _Connection()
+        try:
+            if not await tunnel.ask(origin, proxy.authorization):
+                raise httpx.ProxyError("ProxyError")  # noqa: TRY301 - what is open is closed below
+            secured = await asyncio.get_running_loop().start_tls(
+                tunnel.transport, connection, self._context, server_hostname=origin.host
+            )
+            if secured is None:
+                raise ConnectionAbortedError  # noqa: TRY301
+        except BaseException:
+            tunnel.transport.abort()
+            raise
         connection.connection_made(secured)
+        return connection
 
 
 class _Origin(NamedTuple):
@@ -257,7 +280,8 @@ class _Origin(NamedTuple):
     @classmethod
     def of(cls, url: httpx.URL) -> _Origin:
         """Return the origin of an address."""
-        return cls(url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        host = url.raw_host.decode("ascii")  # as name servers and proxies know it
+        return cls(url.scheme, host, url.port or (443 if url.scheme == "https" else 80))
 
 
 class _Connection(asyncio.Protocol):
@@ -291,9 +315,8 @@ class _Connection(asyncio.Protocol):
 
     def _clear(self) -> None:
         self._headers: list[tuple[bytes, bytes]] = []
-        self._chunks: list[bytes] = []
+        self._body = bytearray()
         self._head_is_whole = False
-        self._body_bytes = 0
         self._other_bytes = 0
 
     async def exchange(
@@ -310,16 +333,18 @@ class _Connection(asyncio.Protocol):
         self._clear()
         self._most_bytes = most_bytes
         self._answer = answer = asyncio.get_running_loop().create_future()
-        departure.left = True
-        self._transport.write(request)
         try:
+            departure.left = True
+            self._transport.write(request)
             response: httpx.Response = await answer
         except BaseException:
             self._answer = None
             self.close()
             raise
-        if self._transport.get_write_buffer_size():  # answered before all of it was written
-            self.close()
+        finally:
+            self._clear()
+        if not self.closed and self._transport.get_write_buffer_size():
+            self.close()  # answered before all of it was written
         return response
 
     def is_quiet(self) -> bool:
@@ -327,16 +352,13 @@ class _Connection(asyncio.Protocol):
 
         The loop may not have seen yet what the system has, so that the socket itself is asked.
         """
-        return not self.closed and not self._poll.poll(0)
+        transport = self._transport
+        if self.closed or transport is None or transport.is_closing():
+            return False
+        return not self._poll.poll(0)
 
     def close(self) -> None:
-        """Close in good order."""
-        self.closed = True
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Close at once."""
+        """Close at once: to close in good order is to wait for a peer that may never answer."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -353,21 +375,22 @@ class _Connection(asyncio.Protocol):
         if self._answer is None:
             self.close()
             return
-        known = len(self._headers), len(self._chunks)
+        known = len(self._headers), len(self._body)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._fail(httpx.RemoteProtocolError("RemoteProtocolError"))
             return
-        if known == (len(self._headers), len(self._chunks)):
+        if self._answer is not None and known == (len(self._headers), len(self._body)):
             self._grow(len(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End a body that says no length of its own; any other response is cut."""
-        has_end = any(
-            name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self._headers
-        )
-        if exc is None and self._head_is_whole and not has_end:
+        """End a body that says no length of its own; any other response is cut.
+
+        So is one whose connection we closed ourselves.
+        """
+        has_end = any(name.lower() in _LENGTHS for name, _ in self._headers)
+        if exc is None and not self.closed and self._head_is_whole and not has_end:
             self._finish()
         self._fail(httpx.ReadError("ReadError"))
         if not self.lost.done():
@@ -393,9 +416,9 @@ class _Connection(asyncio.Protocol):
         """Keep a piece of the body, as far as it is wanted."""
         if self._answer is None:
             return
-        self._chunks.append(body)
-        self._body_bytes += len(body)
-        if self._most_bytes is not None and self._body_bytes > self._most_bytes:
+        self._body += body
+        self._other_bytes = 0
+        if self._most_bytes is not None and len(self._body) > self._most_bytes:
             self._finish()
             self.close()
 
@@ -406,8 +429,9 @@ class _Connection(asyncio.Protocol):
             self._clear()
             self._other_bytes = other
             return
+        names = {name.lower() for name, _ in self._headers}
         self._finish()
-        if not self._parser.should_keep_alive():
+        if not self._parser.should_keep_alive() or names >= _LENGTHS:
             self.close()
 
     def _grow(self, number: int) -> None:
@@ -419,12 +443,11 @@ class _Connection(asyncio.Protocol):
         answer, self._answer = self._answer, None
         if answer is None or answer.done():
             return
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         answer.set_result(
             httpx.Response(
                 self._parser.get_status_code(),
                 headers=self._headers,
-                stream=httpx.ByteStream(body),
+                stream=httpx.ByteStream(bytes(self._body)),
             )
         )
 
@@ -436,40 +459,48 @@ class _Connection(asyncio.Protocol):
 
 
 class _Tunnel(asyncio.Protocol):
-    """A connection to a proxy, until it has said whether it opens a tunnel.
-
-    Attributes:
-        opened: whether it does.
-    """
+    """A connection to a proxy, until it has said whether it opens a tunnel."""
 
     def __init__(self) -> None:
-        self.opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._head = b""
 
-    @staticmethod
-    def request(origin: _Origin, authorization: str) -> bytes:
-        """Return the request for a tunnel."""
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what writes."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    async def ask(self, origin: _Origin, authorization: str) -> bool:
+        """Ask for a tunnel and return whether there is one."""
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
         lines = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}"]
         lines += [f"Proxy-Authorization: {authorization}"] if authorization else []
-        return "\r\n".join((*lines, "", "")).encode("ascii")
+        self.transport.write("\r\n".join((*lines, "", "")).encode("ascii"))
+        return await self._opened
 
     def data_received(self, data: bytes) -> None:
         """Collect the head of the proxy's answer."""
         self._head += data
         is_whole = b"\r\n\r\n" in self._head
-        if not self.opened.done() and (is_whole or len(self._head) > HEAD_BYTES):
-            self.opened.set_result(is_whole and _TUNNEL_OPENED.match(self._head) is not None)
+        if not self._opened.done() and (is_whole or len(self._head) > HEAD_BYTES):
+            self._opened.set_result(is_whole and _TUNNEL_OPENED.match(self._head) is not None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Take a close for a refusal."""
-        if not self.opened.done():
-            self.opened.set_result(False)
+        if not self._opened.done():
+            self._opened.set_result(False)
 
 
 def _written(request: httpx.Request) -> bytes:
-    """Return a request as it goes on the wire; its body is whole in memory."""
+    """Return a request as it goes on the wire; its body is whole in memory.
+
+    Raises:
+        httpx.LocalProtocolError: a header or the path holds what would end its line.
+    """
     target = request.extensions.get("target") or request.url.raw_path
     head = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target)]
     head += [b"%b: %b" % header for header in request.headers.raw]
-    return b"".join((b"\r\n".join(head), b"\r\n\r\n", *cast("httpx.ByteStream", request.stream)))
+    lines = b"\r\n".join(head)
+    ends = 2 * (len(head) - 1)
+    if lines.count(b"\r") + lines.count(b"\n") != ends or b"\0" in lines:
+        raise httpx.LocalProtocolError("LocalProtocolError")  # a line end within would be a request
+    return b"".join((lines, b"\r\n\r\n", *cast("httpx.ByteStream", request.stream)))

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
+import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
     Behaviour = Callable[["Wire"], Awaitable[None]]
 
@@ -69,8 +77,58 @@ class RawService:
             writer.close()
 
 
+@dataclass
+class Authority:
+    """A certificate authority of the lender's own, and a server's certificate by it."""
+
+    bundle: Path
+    server: Path
+
+    @classmethod
+    def make(cls, folder: Path, host: str) -> Authority:
+        """Make both anew."""
+        now = dt.datetime.now(dt.UTC)
+        key, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Lender's own authority")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+
+        def begun(name: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+            return (
+                x509.CertificateBuilder()
+                .subject_name(name)
+                .issuer_name(issuer)
+                .public_key(public)
+                .serial_number(x509.random_serial_number())
+                .not_valid_before(now - dt.timedelta(days=1))
+                .not_valid_after(now + dt.timedelta(days=1))
+            )
+
+        root = begun(issuer, key.public_key()).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        leaf = begun(subject, own.public_key()).add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
+        )
+        pem = serialization.Encoding.PEM
+        made = cls(folder / "ca.pem", folder / "server.pem")
+        made.bundle.write_bytes(root.sign(key, hashes.SHA256()).public_bytes(pem))
+        made.server.write_bytes(
+            own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+            + leaf.sign(key, hashes.SHA256()).public_bytes(pem)
+        )
+        return made
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return what the server shows."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.server)
+        return context
+
+
 @contextlib.asynccontextmanager
-async def raw_service(behave: Behaviour) -> AsyncIterator[RawService]:
+async def raw_service(
+    behave: Behaviour, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawService]:
     """Run a server that behaves so for each request."""
     service = RawService(behave=behave)
     running: set[asyncio.Task[None]] = set()
@@ -80,7 +138,7 @@ async def raw_service(behave: Behaviour) -> AsyncIterator[RawService]:
         running.add(task)
         task.add_done_callback(running.discard)
 
-    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
     service.port = server.sockets[0].getsockname()[1]
     try:
         yield service

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.client import wire
+from nightscreen.client import aggregator, wire
 from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.client.limits import timeouts_by_operation
-from nightscreen.client.response_rules import ChargeStatus
+from nightscreen.client.network import Network
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.transport import Departure, PooledTransport
 from nightscreen.schemas.answers import KarmaListing
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
 from nightscreen.schemas.errors import SettingsError
-from tests.client.service_in_a_test import Wire, raw_service
+from tests.client.service_in_a_test import Authority, Wire, raw_service
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.client.service_in_a_test import Behaviour
 
 BVN = "22212345678"
@@ -233,6 +236,91 @@ async def test_one_attempt_whatever_happens(
         service.behave = good
         after = await client.send(ASK)
         assert (after.verdict, after.body) == (ChargeStatus.ANSWERED, GOOD)
+
+
+@pytest.mark.parametrize("behave", [to_the_end, rest, huge, chunks, chunks_cut, twice])
+async def test_ends_of_a_response_are_the_same_under_tls(behave: Behaviour, tmp_path: Path) -> None:
+    """A close that follows a response, or is ours, neither hides nor makes one."""
+    authority = Authority.make(tmp_path, "localhost")
+    network = Network(ca_file=authority.bundle)
+    async with raw_service(behave, tls=authority.server_context()) as service:
+        base = f"https://localhost:{service.port}"
+        async with Client(base, KEY, timeouts_s=PATIENCE, network=network) as client:
+            verdict = (await client.send(ASK)).verdict
+            service.behave = good
+            after = await client.send(ASK)
+    spoilt = behave in (huge, chunks_cut)
+    assert verdict is (ChargeStatus.IN_DOUBT if spoilt else ChargeStatus.ANSWERED)
+    assert (after.verdict, after.body) == (ChargeStatus.ANSWERED, GOOD)
+
+
+async def test_response_that_closing_cuts_is_not_whole() -> None:
+    """A body without a length that our own close ends was not read whole."""
+    begun = asyncio.Event()
+
+    async def begin(wire_: Wire) -> None:
+        await wire_.say(b"HTTP/1.1 200 OK\r\n\r\n" + GOOD)
+        begun.set()
+        await silent(wire_)
+
+    async with raw_service(begin) as service:
+        client = Client(service.base, KEY, timeouts_s=PATIENCE)
+        call = asyncio.create_task(client.send(ASK))
+        await begun.wait()
+        await asyncio.sleep(0)
+        await client.aclose()
+        assert (await call).verdict is ChargeStatus.IN_DOUBT
+
+
+async def test_calls_that_wait_when_the_client_is_closed_are_not_sent() -> None:
+    """Only the call that has the connection can have been charged."""
+    arrived = asyncio.Event()
+
+    async def hold(wire_: Wire) -> None:
+        arrived.set()
+        await silent(wire_)
+
+    async with raw_service(hold) as service:
+        transport = PooledTransport(connections=1)
+        client = Client(service.base, KEY, timeouts_s=PATIENCE, transport=transport)
+        calls = [asyncio.create_task(client.send(ASK)) for _ in range(3)]
+        await arrived.wait()
+        await client.aclose()
+        verdicts = [(await call).verdict for call in calls]
+        assert verdicts == ["in_doubt", "not_sent", "not_sent"]
+        assert len(service.heads) == 1
+
+
+async def test_answer_about_somebody_else_ends_its_connection() -> None:
+    """A service that answers out of step would give each later customer another's answer."""
+
+    async def mistake(wire_: Wire) -> None:
+        await wire_.answer(MISTAKEN)
+
+    async with raw_service(mistake) as service, Client(service.base, KEY) as client:
+        for _ in range(2):
+            assert (await client.send(ASK)).trouble is FailureReason.WRONG_IDENTITY
+        assert service.connections == 2
+
+
+async def test_line_end_in_a_token_writes_no_second_request() -> None:
+    """What would end a header's line is refused before anything is sent."""
+    async with raw_service(good) as service, Client(service.base, KEY) as client:
+        token = "a\r\n\r\nGET /v2/charged HTTP/1.1\r\nX: 1"
+        outcome = await client.send(aggregator.transactions(token))
+        assert (outcome.verdict, service.heads) == (ChargeStatus.NOT_SENT, [])
+
+
+def test_a_client_serves_one_event_loop_after_another() -> None:
+    """Connections and waiting places of a loop that ended are not used in the next."""
+    transport = PooledTransport(connections=1)
+
+    async def crowd() -> set[str]:
+        async with raw_service(good) as service:
+            client = Client(service.base, KEY, timeouts_s=PATIENCE, transport=transport)
+            return {each.verdict for each in await asyncio.gather(*map(client.send, [ASK] * 3))}
+
+    assert [asyncio.run(crowd()), asyncio.run(crowd())] == [{"answered"}] * 2
 
 
 async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import datetime as dt
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from nightscreen.client import loans
 from nightscreen.client.api import Client
@@ -24,6 +19,7 @@ from nightscreen.client.network import Network
 from nightscreen.client.resolving import resolve_host, resolver_for
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
+from tests.client.service_in_a_test import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,48 +28,6 @@ if TYPE_CHECKING:
 HOST = "service.lender.example"
 """A name that no name server knows: only the proxy leads there."""
 PRODUCTS = b'{"status":"success","message":"ok","data":[]}'
-
-
-@dataclass
-class Authority:
-    """A certificate authority of the lender's own, and a server's certificate by it."""
-
-    bundle: Path
-    server: Path
-
-    @classmethod
-    def make(cls, folder: Path, host: str = HOST) -> Authority:
-        """Make both anew."""
-        now = dt.datetime.now(dt.UTC)
-        key, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Lender's own authority")])
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
-
-        def begun(name: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-            return (
-                x509.CertificateBuilder()
-                .subject_name(name)
-                .issuer_name(issuer)
-                .public_key(public)
-                .serial_number(x509.random_serial_number())
-                .not_valid_before(now - dt.timedelta(days=1))
-                .not_valid_after(now + dt.timedelta(days=1))
-            )
-
-        root = begun(issuer, key.public_key()).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
-        )
-        leaf = begun(subject, own.public_key()).add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False
-        )
-        pem = serialization.Encoding.PEM
-        made = cls(folder / "ca.pem", folder / "server.pem")
-        made.bundle.write_bytes(root.sign(key, hashes.SHA256()).public_bytes(pem))
-        made.server.write_bytes(
-            own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-            + leaf.sign(key, hashes.SHA256()).public_bytes(pem)
-        )
-        return made
 
 
 @dataclass
@@ -141,9 +95,8 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
     """Give a town whose server and proxy listen on loopback."""
-    found = Town(Authority.make(tmp_path))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(found.authority.server)
+    found = Town(Authority.make(tmp_path, HOST))
+    context = found.authority.server_context()
     async with (
         await asyncio.start_server(found.serve, "127.0.0.1", 0, ssl=context) as service,
         await asyncio.start_server(found.lead, "127.0.0.1", 0) as proxy,
