@@ -249,7 +249,7 @@ def _wrong_rule(table: dict[str, Any]) -> int:
     """
     rules = table.get("rules")
     names = [rule.get("name") for rule in rules if isinstance(rule, dict)] if rules else []
-    twice = (place for place, name in enumerate(names) if name in names[:place])
+    twice = (index for index, name in enumerate(names) if name in names[:index])
     return next(twice, len(names) - 1)
 
 

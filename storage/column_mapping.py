@@ -312,15 +312,15 @@ class _Meaning:
             at = self._position(self.mapping.loan_status, "loan_status")
             return kept.index(at) if at in kept else None
         named = words.loan_headings()
-        places = [
-            place
-            for place, at in enumerate(kept)
+        indices = [
+            index
+            for index, at in enumerate(kept)
             if words.known_form(self.names.tidied[at], named) == "status"
         ]
         plain = [
-            place for place in places if words.fold(self.names.tidied[kept[place]]) != "status"
+            index for index in indices if words.fold(self.names.tidied[kept[index]]) != "status"
         ]
-        return next(iter(plain or places), None)
+        return next(iter(plain or indices), None)
 
     def _about_defaults(self) -> list[str]:
         return [

@@ -196,8 +196,8 @@ class Listed:
     def only(self, decision: Decision) -> Listed:
         """Return the rows of one decision, in the same order."""
         rows = self.rows.having("decision", decision.value)
-        places = np.intersect1d(self.places, rows, assume_unique=True)
-        return Listed(self.rows, places, self.columns)
+        indices = np.intersect1d(self.places, rows, assume_unique=True)
+        return Listed(self.rows, indices, self.columns)
 
     def part(self, start: int, rows: int) -> Listed:
         """Return some rows on end."""

@@ -14,8 +14,8 @@ LEAST_FREE_BYTES = 500_000_000
 
 def free_bytes(folder: Path) -> int | None:
     """Return the free bytes of the disk a folder is on or would be made on; None if unknown."""
-    place = folder.absolute()
-    for existing in (place, *place.parents):
+    absolute = folder.absolute()
+    for existing in (absolute, *absolute.parents):
         try:
             return shutil.disk_usage(existing).free
         except OSError:

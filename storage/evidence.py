@@ -203,11 +203,11 @@ class Keys:
         nowhere = np.full(len(first), -1, np.int32)
         if not len(self._first) or not len(first):
             return EvidencePlaces(nowhere, nowhere)
-        place = np.minimum(np.searchsorted(self._first, first), len(self._first) - 1)
-        found = (self._first[place] == first) & (self._second[place] == second)
+        nearest = np.minimum(np.searchsorted(self._first, first), len(self._first) - 1)
+        found = (self._first[nearest] == first) & (self._second[nearest] == second)
         return EvidencePlaces(
-            np.where(found, self._piece[place], np.int32(-1)),
-            np.where(found, self._row[place], np.int32(-1)),
+            np.where(found, self._piece[nearest], np.int32(-1)),
+            np.where(found, self._row[nearest], np.int32(-1)),
         )
 
 

@@ -81,8 +81,8 @@ class SortedFile:
             path: the file to write; groups of rows are beside it meanwhile.
             order: number of the row that comes first, and so on.
         """
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
         with (
             pa.OSFile(str(self.path)) as source,
             pa.ipc.open_file(source) as reader,
@@ -96,13 +96,13 @@ class SortedFile:
                 ).name
                 for _ in range(0, len(order), GROUP_ROWS)
             ]
-            self._into_groups(reader, place // GROUP_ROWS, names)
+            self._into_groups(reader, position // GROUP_ROWS, names)
             for number, name in enumerate(names):
                 first = number * GROUP_ROWS
                 rows = np.sort(order[first : first + GROUP_ROWS])
                 with pa.OSFile(name) as file:
                     table = pa.ipc.open_stream(file).read_all().combine_chunks()
-                back = np.argsort(place[rows])
+                back = np.argsort(position[rows])
                 for start in range(0, len(back), BLOCK_ROWS):
                     block = table.take(pa.array(back[start : start + BLOCK_ROWS]))
                     writer.write_table(block.combine_chunks())

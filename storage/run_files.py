@@ -154,8 +154,8 @@ class RunFiles:
             atomic_write(file) as partial,
             partial.open("w", encoding="utf-8", newline="") as written,
         ):
-            for place, (cells, raw) in enumerate(records(file)):
-                if place == 0 or not goes(cells):
+            for index, (cells, raw) in enumerate(records(file)):
+                if index == 0 or not goes(cells):
                     written.write(raw)
         self.rows += number
         return number

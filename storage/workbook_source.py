@@ -216,7 +216,7 @@ def _first_rows(
 def _trimmed(rows: list[list[str]], at: int) -> list[str]:
     """Return the headings, as wide as they or the first rows below them are."""
     width = max(
-        (place + 1 for row in rows[at:] for place, cell in enumerate(row) if cell.strip()),
+        (index + 1 for row in rows[at:] for index, cell in enumerate(row) if cell.strip()),
         default=0,
     )
     return [*rows[at], *[""] * width][:width]

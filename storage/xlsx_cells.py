@@ -157,8 +157,8 @@ def sheet_rows(rows: pa.Table, styles: Sequence[str], first: int) -> bytes:
         return b""
     numbers = pa.array(np.arange(first, first + rows.num_rows)).cast(pa.string())
     parts: list[pa.Array | str] = ['<row r="', numbers, '">']
-    for place, (column, style) in enumerate(zip(rows.columns, styles, strict=True)):
-        parts += _cell(_one(column), f'<c r="{xl_col_to_name(place)}', numbers, style)
+    for index, (column, style) in enumerate(zip(rows.columns, styles, strict=True)):
+        parts += _cell(_one(column), f'<c r="{xl_col_to_name(index)}', numbers, style)
     parts.append("</row>")
     return _all_bytes(_joined(parts, ""))
 
@@ -213,8 +213,8 @@ def _spelt_out(text: str | None) -> str | None:
     if text is None:
         return None
     found = []
-    for place, letter in enumerate(text):
-        if letter == "_" and _looks_spelt(text[place : place + 7]):
+    for index, letter in enumerate(text):
+        if letter == "_" and _looks_spelt(text[index : index + 7]):
             found.append("_x005F_")
         elif (letter < " " and letter not in "\t\n") or letter in "\ufffe\uffff":
             found.append(f"_x{ord(letter):04X}_")

@@ -101,11 +101,13 @@ def open_otps(path: Path, *, mapping: Mapping | None = None) -> TableSource:
 
 def _otp_column(source: TableSource) -> int:
     columns = source.header.columns
-    places = [place for place, column in enumerate(columns) if fold(column.heading) in OTP_HEADINGS]
-    if len(places) != 1:
-        trouble = "no column otp" if not places else "more than one column of passwords"
+    indices = [
+        index for index, column in enumerate(columns) if fold(column.heading) in OTP_HEADINGS
+    ]
+    if len(indices) != 1:
+        trouble = "no column otp" if not indices else "more than one column of passwords"
         raise InputError(f"{source.path}: {trouble}; the file needs customer_id,otp")
-    return places[0]
+    return indices[0]
 
 
 def read_otps(path: Path, digits: int, *, mapping: Mapping | None = None) -> OtpFile:
@@ -123,7 +125,7 @@ def read_otps(path: Path, digits: int, *, mapping: Mapping | None = None) -> Otp
     found = OtpFile()
     otp_at = _otp_column(source)
     id_at = next(
-        place for place, column in enumerate(source.header.columns) if column.known == "customer_id"
+        index for index, column in enumerate(source.header.columns) if column.known == "customer_id"
     )
     rows: list[tuple[int, str, str]] = []
     for batch in source.batches():
@@ -166,11 +168,11 @@ def _judge(
 
 def _ignored_columns(source: TableSource, used: set[int]) -> Iterator[Problem]:
     """Report columns that are neither customer nor password; they are not read and not stored."""
-    for place, column in enumerate(source.header.columns):
-        if place not in used:
+    for index, column in enumerate(source.header.columns):
+        if index not in used:
             yield Problem(
                 1,
-                f"column {place + 1}" if column.known is None else column.known,
+                f"column {index + 1}" if column.known is None else column.known,
                 "column_left_aside",
                 "The file needs customer_id and otp only; this column was not read.",
                 Action.WARNED,

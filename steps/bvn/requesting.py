@@ -157,11 +157,11 @@ def _cases(run: Run, rows: pa.RecordBatch, contact: str) -> list[Case]:
     ends = consent_ends(rows).tolist()
     pseudonyms = run.journal.pseudonyms
     found = []
-    for place, row in enumerate(rows.to_pylist()):
+    for index, row in enumerate(rows.to_pylist()):
         case = Case(row["line"], row["customer_id"], consent_reference=row["consent_reference"])
         case.customer = pseudonyms.customers_anywhere([case.customer_id])
-        case.consent_ends_at = ends[place] if lawful[place] else run.clock()
-        case.why, case.held = _judge(row, contact, lawful=lawful[place])
+        case.consent_ends_at = ends[index] if lawful[index] else run.clock()
+        case.why, case.held = _judge(row, contact, lawful=lawful[index])
         if case.held is not None:
             case.subject = pseudonyms.subject(SubjectKind.BVN.value, case.held.bvn)
         found.append(case)

@@ -103,17 +103,17 @@ def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[s
     store = LoanOffers.of(journal)
     offers = store.newest(list(known.values()), parameters.product)
     again: list[Offer] = []
-    for place, customer_id in enumerate(dict.fromkeys(customer_ids), start=1):
+    for number, customer_id in enumerate(dict.fromkeys(customer_ids), start=1):
         offer = offers.get(known.get(customer_id, b""))
-        _refuse_again(place, known=customer_id in known, offer=offer)
+        _refuse_again(number, known=customer_id in known, offer=offer)
         if offer is not None:
             again.append(offer.model_copy(update={"renewed": True}))
     store.put(again)
     return len(again)
 
 
-def _refuse_again(place: int, *, known: bool, offer: Offer | None) -> None:
-    who = f"--again: customer number {place} of those given"
+def _refuse_again(number: int, *, known: bool, offer: Offer | None) -> None:
+    who = f"--again: customer number {number} of those given"
     if not known:
         raise InputError(
             f"{who} has no row with a chosen decision in this run; write the id as the file has it"

@@ -137,15 +137,15 @@ def number_needed(slots: Sequence[Distinct], starts: Sequence[int]) -> list[NDAr
     They are in the order of chunks, and in each chunk by slot.
     """
     numbers = [np.full(len(slot_rows), -1, dtype=np.int32) for slot_rows in slots]
-    places = [np.flatnonzero(slot_rows.needed) for slot_rows in slots]
-    rows = [slot_rows.row[place] for slot_rows, place in zip(slots, places, strict=True)]
+    needed_rows = [np.flatnonzero(slot_rows.needed) for slot_rows in slots]
+    rows = [slot_rows.row[needed] for slot_rows, needed in zip(slots, needed_rows, strict=True)]
     if not rows:
         return numbers
     slot = np.repeat(np.arange(len(slots)), [len(numbers_of_slot) for numbers_of_slot in rows])
     chunk = np.searchsorted(np.asarray(starts), np.concatenate(rows), side="right")
-    order = np.lexsort((np.concatenate(places), slot, chunk))
+    order = np.lexsort((np.concatenate(needed_rows), slot, chunk))
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     for number, lookups in enumerate(numbers):
-        lookups[places[number]] = rank[slot == number]
+        lookups[needed_rows[number]] = rank[slot == number]
     return numbers

@@ -47,11 +47,11 @@ class Named:
 
     def add(self, present: NDArray[np.bool_], pseudonyms: bytes) -> None:
         """Take the next chunk: which rows have one, and the pseudonyms of those, joined."""
-        place = np.cumsum(present, dtype=np.int32) - 1
+        position = np.cumsum(present, dtype=np.int32) - 1
         texts = pa.Array.from_buffers(
             SIXTEEN, len(pseudonyms) // BYTES, [None, pa.py_buffer(pseudonyms)]
         )
-        column = texts.take(pa.array(place, mask=~present))
+        column = texts.take(pa.array(position, mask=~present))
         if self.space is None:
             self._held.append(column)
         else:

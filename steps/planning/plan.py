@@ -241,8 +241,8 @@ class Planner:
         for _, rows, positions in self._chunks_of(distinct.asking, asked, read_chunk):
             urls += flat(rows["image_url"]).take(pa.array(positions)).to_pylist()
         findings = {} if self._images is None else self._images(urls)
-        places = np.flatnonzero(asked)
-        bad = [place for place, url in zip(places, urls, strict=True) if url in findings]
+        indices = np.flatnonzero(asked)
+        bad = [index for index, url in zip(indices, urls, strict=True) if url in findings]
         dropped = np.zeros(len(distinct), dtype=bool)
         dropped[distinct.inverse[bad]] = True
         marked = np.zeros(len(distinct.asking), dtype=bool)

@@ -86,10 +86,10 @@ def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.i
     middle = int(np.median(known)) if len(known) else 0
     falling = np.where(exposure < 0, -middle, -exposure)
     cheap = sorted(DECISIVE_FIRST, key=lambda check: prices_micro.get(check.value, 0))
-    place = np.zeros(len(needed), dtype=np.int8)
+    priority = np.zeros(len(needed), dtype=np.int8)
     for number, check in enumerate(cheap):
-        place[needed.is_of(check.value)] = number
-    return np.lexsort((place, falling, needed.tier))
+        priority[needed.is_of(check.value)] = number
+    return np.lexsort((priority, falling, needed.tier))
 
 
 def worst_costs(needed: LookupRanking, worst_micro: Mapping[str, int]) -> NDArray[np.int64]:

@@ -95,11 +95,11 @@ class Rings:
     def columns(self, customers: bytes) -> dict[str, pa.Array]:
         """Return ring and its size for rows, by their customers' pseudonyms, joined."""
         keys = [piece.hex() for piece in pieces_of(customers)]
-        rows = {key: place for place, key in enumerate(self.table["customer"].to_pylist())}
-        places = pa.array([rows.get(key) for key in keys], pa.int64())
+        rows = {key: index for index, key in enumerate(self.table["customer"].to_pylist())}
+        indices = pa.array([rows.get(key) for key in keys], pa.int64())
         return {
-            RING: self.table["ring"].combine_chunks().take(places),
-            RING_SIZE: self.table["ring_size"].combine_chunks().take(places),
+            RING: self.table["ring"].combine_chunks().take(indices),
+            RING_SIZE: self.table["ring_size"].combine_chunks().take(indices),
         }
 
 

@@ -230,9 +230,9 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
         for number in range(pieces):
             piece = workspace.get(_PIECE.format(kind, number)).combine_chunks()
             identifiers, keys = _piece_keys(piece)
-            places = list(sightings.unwritten(kind, batch, identifiers, keys, at=at))
-            if places:
-                columns = (column.to_pylist() for column in piece.take(pa.array(places)).columns)
+            indices = list(sightings.unwritten(kind, batch, identifiers, keys, at=at))
+            if indices:
+                columns = (column.to_pylist() for column in piece.take(pa.array(indices)).columns)
                 seen = [Sighting(*values) for values in zip(*columns, strict=True)]
                 sightings.keep(kind, batch, seen, at=at)
 
@@ -241,8 +241,8 @@ def kept_pieces(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the sightings that were saved for `keep_sightings`: kind, identifier and customer."""
     pieces = workspace.noted(_NOTE) if workspace.has_note(_NOTE) else {}
     for kind, number in pieces.items():
-        for place in range(number):
-            piece = workspace.get(_PIECE.format(kind, place))
+        for index in range(number):
+            piece = workspace.get(_PIECE.format(kind, index))
             word = pa.array([kind], pa.string()).take(pa.array(np.zeros(piece.num_rows, np.int32)))
             yield pa.table([word, piece["identifier"], piece["customer"]], schema=schema)
 
@@ -255,8 +255,8 @@ def _piece_keys(piece: pa.Table) -> tuple[list[bytes], list[bytes]]:
     if not known.any():
         return _texts(pair[:1]), _texts(pair)
     keys = _texts([*pair, sixteens_of(bvns)])
-    for place in np.flatnonzero(~known).tolist():
-        keys[place] = keys[place][: 2 * BYTES]
+    for index in np.flatnonzero(~known).tolist():
+        keys[index] = keys[index][: 2 * BYTES]
     return _texts(pair[:1]), keys
 
 
@@ -375,8 +375,8 @@ class _Block:
         """Count each key under the group whose identifier it begins with, if there is one."""
         numbers = Counter(key[:BYTES] for key in found)
         if numbers:
-            for place, identifier in enumerate(self.identifiers, self.start):
-                counts[place] += numbers[identifier]
+            for index, identifier in enumerate(self.identifiers, self.start):
+                counts[index] += numbers[identifier]
 
 
 def _binary(texts: NDArray[np.uint8]) -> pa.Array:
@@ -424,13 +424,15 @@ def _apart(
     own_words, late_words = own_rows.view(">u8"), lately.view(">u8")
     same, met = np.zeros(len(own_words), bool), np.zeros(len(late_words), bool)
     if len(late_words):
-        place = np.minimum(np.searchsorted(late_words[:, 0], own_words[:, 0]), len(late_words) - 1)
-        same = (late_words[place] == own_words).all(axis=1)
-        met[place[same]] = True
+        nearest = np.minimum(
+            np.searchsorted(late_words[:, 0], own_words[:, 0]), len(late_words) - 1
+        )
+        same = (late_words[nearest] == own_words).all(axis=1)
+        met[nearest[same]] = True
     rest, left = np.flatnonzero(~same), _texts([lately[~met]])
     recent = set(left)
     own = _texts([own_rows[rest]])
-    missing = [place for place, text in zip(rest.tolist(), own, strict=True) if text not in recent]
+    missing = [index for index, text in zip(rest.tolist(), own, strict=True) if text not in recent]
     return np.array(missing, np.int64), list(recent.difference(own))
 
 

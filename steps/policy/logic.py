@@ -43,8 +43,8 @@ def rule_problems(
     for number in sound:
         yield from _alone(number, rules[number], conditions[number])
     parts = {number: _parts(conditions[number].tree) for number in sound}
-    for place, number in enumerate(sound):
-        for other in sound[:place]:
+    for index, number in enumerate(sound):
+        for other in sound[:index]:
             if message := _covered(rules, parts, number, other):
                 yield number, message
                 break

@@ -63,8 +63,8 @@ class Lines:
         highest = max((value for value in values if value is not None), default=0) or 1
         step = 100 / max(len(values) - 1, 1)
         return " ".join(
-            f"{place * step:.4g},{20 - 18 * value / highest:.4g}"
-            for place, value in enumerate(values)
+            f"{index * step:.4g},{20 - 18 * value / highest:.4g}"
+            for index, value in enumerate(values)
             if value is not None
         )
 
@@ -94,14 +94,14 @@ class Bars:
         found = [series for series in self.series if any(series.values)]
         return found if self.legend and len(self.series) > 1 else []
 
-    def parts(self, place: int) -> list[tuple[str, float]]:
+    def parts(self, index: int) -> list[tuple[str, float]]:
         """Return look and width in percent of a full bar of each part of a bar."""
         longest = max((sum(values) for values in zip(*self._values(), strict=True)), default=0)
         whole = self.whole or longest or 1
         found: list[tuple[str, float]] = []
         left = whole
         for series in self.series:
-            length = min(series.values[place], left)
+            length = min(series.values[index], left)
             if length > 0:
                 found.append((series.look, round(100 * length / whole, 2)))
                 left -= length
@@ -130,10 +130,10 @@ class Curve:
     breaks: Sequence[tuple[float, str]]
     amount: Callable[[float], str]
 
-    def across(self, place: float) -> float:
+    def across(self, position: float) -> float:
         """Return the position of an index along the curve, in percent."""
         width = (max(self.x) - min(self.x)) or 1
-        return round(100 * (place - min(self.x)) / width, 2)
+        return round(100 * (position - min(self.x)) / width, 2)
 
     def down(self, amount: float) -> float:
         """Return how far below the top an amount is, in percent."""
@@ -145,8 +145,8 @@ class Curve:
         """Return the points of the stepped line, for a drawing of 100 by 100."""
         points: list[str] = []
         before: float | None = None
-        for place, amount in zip(self.x, self.y, strict=True):
-            across = self.across(place)
+        for position, amount in zip(self.x, self.y, strict=True):
+            across = self.across(position)
             if before is not None:
                 points.append(f"{across},{self.down(before)}")
             points.append(f"{across},{self.down(amount)}")
@@ -185,7 +185,7 @@ class Ranges:
     figures: Sequence[str]
     values: Sequence[tuple[float, float, float]]
 
-    def across(self, place: int) -> tuple[float, float, float]:
+    def across(self, index: int) -> tuple[float, float, float]:
         """Return the positions of a line's three numbers, in percent of a logarithmic scale."""
         ends = [number for values in self.values for number in values]
         low = math.log(max(_FASTEST_MS, min(ends)) * 0.8)
@@ -194,7 +194,7 @@ class Ranges:
         def at(number: float) -> float:
             return round(100 * (math.log(max(number, _FASTEST_MS)) - low) / (high - low), 2)
 
-        mid, slow, slowest = self.values[place]
+        mid, slow, slowest = self.values[index]
         return at(mid), at(slow), at(slowest)
 
 

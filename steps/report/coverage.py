@@ -163,7 +163,7 @@ class Coverage:
 
     def not_screened(self) -> dict[str, Any]:
         """Return rows and exposure not fully screened, in all and by cause."""
-        causes = {word: self._sum(cause=place) for place, word in enumerate(CAUSES)}
+        causes = {word: self._sum(cause=index) for index, word in enumerate(CAUSES)}
         return {
             **together(causes.values()).report(),
             "causes": {word: weight.report() for word, weight in causes.items() if weight.rows},
@@ -197,8 +197,8 @@ class Coverage:
         """
         ends: list[int | None] = [*AGE_DAYS, None]
         found = [
-            {"days": end, "evidence": True, **self._sum(age=place).report()}
-            for place, end in enumerate(ends)
+            {"days": end, "evidence": True, **self._sum(age=index).report()}
+            for index, end in enumerate(ends)
         ]
         return [*found, {"days": None, "evidence": False, **self._sum(age=_NO_AGE).report()}]
 

@@ -61,11 +61,11 @@ def _count_earlier(run: ScreeningRun, unreached: NDArray[np.bool_], found: Ends)
     if not earlier and not (run.standing == LookupStatus.LAPSED.value).any():
         return
     for start, piece in run.needed.pieces():
-        places = np.flatnonzero(unreached[start : start + piece.num_rows])
-        rows = piece.select(["check", "kind", "subject"]).take(pa.array(places))
-        for place, row in zip(places, rows.to_pylist(), strict=True):
+        indices = np.flatnonzero(unreached[start : start + piece.num_rows])
+        rows = piece.select(["check", "kind", "subject"]).take(pa.array(indices))
+        for index, row in zip(indices, rows.to_pylist(), strict=True):
             standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
-            if standing is None and run.standing[start + place] == LookupStatus.LAPSED.value:
+            if standing is None and run.standing[start + index] == LookupStatus.LAPSED.value:
                 standing = LookupStatus.LAPSED
             if standing is not None:
                 found[(row["check"], row["kind"])][standing] += 1
@@ -81,8 +81,8 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
     if not lapsed.any():
         return found
     for start, piece in run.needed.pieces():
-        places = np.flatnonzero(lapsed[start : start + piece.num_rows])
-        for row in piece.select(["check", "subject"]).take(pa.array(places)).to_pylist():
+        indices = np.flatnonzero(lapsed[start : start + piece.num_rows])
+        for row in piece.select(["check", "subject"]).take(pa.array(indices)).to_pylist():
             key = (row["check"], row["subject"])
             if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
                 found[key] = NoAnswer.REFUSED.value

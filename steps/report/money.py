@@ -228,24 +228,24 @@ def _minus(text: str) -> str:
 
 def _balance_picture(report: Mapping[str, Any]) -> Picture | None:
     line = report.get("timeline") or {"at": []}
-    reported = [place for place, amount in enumerate(line.get("balance", [])) if amount is not None]
+    reported = [index for index, amount in enumerate(line.get("balance", [])) if amount is not None]
     if len(reported) < _ENOUGH_POINTS:
         return None
-    x = [float(line["active_s"][place]) for place in reported]
+    x = [float(line["active_s"][index]) for index in reported]
     chart = Curve(
         x,
-        [_number(line["balance"][place]) for place in reported],
+        [_number(line["balance"][index]) for index in reported],
         _ticks(line, reported),
         [
-            (line["active_s"][place], f"pause of {lasting(pause)}")
-            for place, pause in enumerate(line["pause_before_s"])
+            (line["active_s"][index], f"pause of {lasting(pause)}")
+            for index, pause in enumerate(line["pause_before_s"])
             if pause
         ],
         _axis_amount,
     )
-    at = [moment(line["at"][place], seconds=True) for place in (reported[0], reported[-1])]
-    first, last = (naira(line["balance"][place]) for place in (reported[0], reported[-1]))
-    low = min((Decimal(line["balance"][place]), place) for place in reported)
+    at = [moment(line["at"][index], seconds=True) for index in (reported[0], reported[-1])]
+    first, last = (naira(line["balance"][index]) for index in (reported[0], reported[-1]))
+    low = min((Decimal(line["balance"][index]), index) for index in reported)
     text = (
         f"From {first} on {at[0]} to {last} on {at[1]}. Lowest {naira(str(low[0]))} on "
         f"{moment(line['at'][low[1]], seconds=True)}."
@@ -261,19 +261,19 @@ def _ticks(line: Mapping[str, Any], reported: Sequence[int]) -> list[tuple[float
     first, last = reported[0], reported[-1]
     whole = line["active_s"][last] - line["active_s"][first]
     seconds = whole < _SHORT_RUN_S
-    places = [first, last]
+    shown = [first, last]
     if whole > _FEW_LABELS_S and not any(line["pause_before_s"]):
         half = line["active_s"][first] + whole / 2
-        places.insert(1, min(reported, key=lambda place: abs(line["active_s"][place] - half)))
-    days = len({moment(line["at"][place]).split(",")[0] for place in places}) > 1
+        shown.insert(1, min(reported, key=lambda index: abs(line["active_s"][index] - half)))
+    days = len({moment(line["at"][index]).split(",")[0] for index in shown}) > 1
     return [
         (
-            float(line["active_s"][place]),
-            day_and_time(line["at"][place])
+            float(line["active_s"][index]),
+            day_and_time(line["at"][index])
             if days
-            else clock_time(line["at"][place], seconds=seconds),
+            else clock_time(line["at"][index], seconds=seconds),
         )
-        for place in dict.fromkeys(places)
+        for index in dict.fromkeys(shown)
     ]
 
 

@@ -33,7 +33,7 @@ def reason_rows(parts: Iterable[Path]) -> list[dict[str, str]]:
         with pq.ParquetFile(part) as file:
             for customers in customer_batches(file, _READ, _BLOCK_ROWS):
                 _take(customers, rows, kobo)
-    order = {word: place for place, word in enumerate(DECISIONS)}
+    order = {word: index for index, word in enumerate(DECISIONS)}
     found = sorted(rows, key=lambda key: (order.get(key[0], len(order)), -rows[key], key[1]))
     return [
         {
@@ -50,7 +50,7 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
     """Enter some rows."""
     reasons = table["reasons"].combine_chunks()
     decision = table["decision"].cast(pa.string())
-    place = pc.list_parent_indices(reasons)
+    parent = pc.list_parent_indices(reasons)
     without = pc.equal(pc.list_value_length(reasons), 0)
     unknown = pa.chunked_array([pa.nulls(len(table))])
     amount = table["exposure"] if "exposure" in table.column_names else unknown
@@ -58,7 +58,7 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
     chunk_table = pa.table(
         {
             "decision": pa.chunked_array(
-                [*decision.take(place).chunks, *decision.filter(without).chunks], pa.string()
+                [*decision.take(parent).chunks, *decision.filter(without).chunks], pa.string()
             ),
             "reason": pa.chunked_array(
                 [
@@ -68,7 +68,7 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
                 pa.string(),
             ),
             "exposure": pa.chunked_array(
-                [*amount.take(place).chunks, *amount.filter(without).chunks]
+                [*amount.take(parent).chunks, *amount.filter(without).chunks]
             ),
         }
     )

@@ -226,9 +226,9 @@ class _Calls:
             for column in columns:
                 column[part] = column[part][order]
 
-    def sent(self, places: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+    def sent(self, indices: NDArray[np.int64] | slice) -> NDArray[np.int64]:
         """Return when some calls were sent."""
-        return self.settled[places] - self.took[places]
+        return self.settled[indices] - self.took[indices]
 
     def lowest(self) -> int:
         """Return the lowest balance reported."""
@@ -272,10 +272,10 @@ class _Calls:
         exact = not (late > sent).any() and self._is_confirmed(last=True)
         return int(self.balance[last]) - int(self.cost[last + 1 :].sum()), exact
 
-    def _alone(self, place: int) -> bool:
+    def _alone(self, index: int) -> bool:
         """Return whether nothing else was under way while a call was."""
-        before, after = self.settled[:place], slice(place + 1, place + 2)
-        sent, settled = int(self.sent(slice(place, place + 1))[0]), int(self.settled[place])
+        before, after = self.settled[:index], slice(index + 1, index + 2)
+        sent, settled = int(self.sent(slice(index, index + 1))[0]), int(self.settled[index])
         quiet_before = not len(before) or int(before.max()) <= sent
         return quiet_before and bool((self.sent(after) >= settled).all())
 
@@ -316,17 +316,17 @@ class _Calls:
         other = self.cost[chain[1:]] != self.cost[chain[:-1]]
         return bool(other.any() and 2 * int((lost[other] == 0).sum()) < int(other.sum()))
 
-    def _chain(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _chain(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return calls from the highest balance to the lowest, and what was lost before each.
 
         While nothing is paid in the wallet only falls, so that balances show the order of charges,
         whatever the order of answers; what a call's own cost does not account for was lost before
         it.
         """
-        cost, balance = self.cost[places].astype(np.int64), self.balance[places]
+        cost, balance = self.cost[indices].astype(np.int64), self.balance[indices]
         order = np.lexsort((-cost, -balance))
         cost, balance = cost[order], balance[order]
-        return places[order], balance[:-1] - balance[1:] - cost[1:]
+        return indices[order], balance[:-1] - balance[1:] - cost[1:]
 
     def _contradicts(self, chain: NDArray[np.int64], newest: int = NO_BALANCE) -> NDArray[np.bool_]:
         """Which calls of a chain settled before one above them was sent, all but the first."""
@@ -348,8 +348,8 @@ class _Calls:
         doubts = _Doubts.of(self)
         explained, moments, newest = 0, [], NO_BALANCE
         rest = np.zeros(0, np.int64)
-        for places, is_last in self._blocks():
-            chain, lost = self._chain(np.concatenate([rest, places]))
+        for indices, is_last in self._blocks():
+            chain, lost = self._chain(np.concatenate([rest, indices]))
             if newest != NO_BALANCE and chain[0] != rest[0]:
                 return None  # a balance above those that were looked at before: money was paid in
             sure = len(chain) if is_last else len(chain) - self.block
@@ -379,12 +379,12 @@ class _Calls:
         ends, surely = self.settled[order], _running(self.cost[order])
         sent, perhaps = self.sent(slice(None)), _running(self.cost, self.doubt)
         moments: list[int] = []
-        for places, _ in self._blocks():
-            lost = opening - self.balance[places]
-            settled = self.settled[places]
-            least = surely[np.searchsorted(ends, self.sent(places), side="right")]
+        for indices, _ in self._blocks():
+            lost = opening - self.balance[indices]
+            settled = self.settled[indices]
+            least = surely[np.searchsorted(ends, self.sent(indices), side="right")]
             most = perhaps[np.searchsorted(sent, settled, side="right")]
-            wrong = (lost < least + self.cost[places]) | (lost > most)
+            wrong = (lost < least + self.cost[indices]) | (lost > most)
             moments += settled[wrong].tolist()
         return min(moments, default=None)
 
@@ -401,9 +401,9 @@ class _Doubts:
     @classmethod
     def of(cls, calls: _Calls) -> _Doubts:
         """Return those of some calls."""
-        places = np.flatnonzero(calls.doubt)
-        sent, most = calls.sent(places), calls.doubt[places]
-        ends = calls.settled[places] + calls.took[places]
+        indices = np.flatnonzero(calls.doubt)
+        sent, most = calls.sent(indices), calls.doubt[indices]
+        ends = calls.settled[indices] + calls.took[indices]
         order = np.argsort(ends)
         return cls(sent, _running(most), ends[order], _running(most[order]))
 

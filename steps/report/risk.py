@@ -269,7 +269,7 @@ def _answer_picture(name: str, answers: Mapping[str, int]) -> Picture:
     tones = [_tone(word, given) for word, _ in words]
     series = [
         Series(
-            title, tone, [float(n) if place == at else 0.0 for place in range(len(words))], pattern
+            title, tone, [float(n) if index == at else 0.0 for index in range(len(words))], pattern
         )
         for at, ((title, n), (tone, pattern)) in enumerate(zip(words, tones, strict=True))
     ]

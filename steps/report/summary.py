@@ -177,16 +177,16 @@ def _picture(picture: Picture) -> str:
     """Return bars as a table of blocks: the engine's UI takes no style and no drawings."""
     chart = cast("Bars", picture.chart)
     rows = [
-        f"| {_escaped(label)} | {_escaped(figure)} | {'█' * _cells(chart, place)} |"
-        for place, (label, figure) in enumerate(zip(chart.labels, chart.figures, strict=True))
+        f"| {_escaped(label)} | {_escaped(figure)} | {'█' * _cells(chart, index)} |"
+        for index, (label, figure) in enumerate(zip(chart.labels, chart.figures, strict=True))
     ]
     caption = f"\n\n{picture.caption}" if picture.caption else ""
     return "\n".join([f"## {picture.title}", "", "| | | |", "|---|--:|---|", *rows]) + caption
 
 
-def _cells(chart: Bars, place: int) -> int:
+def _cells(chart: Bars, index: int) -> int:
     """Return the length of a bar in letters; what is more than nothing is seen."""
-    width = sum(part for _, part in chart.parts(place))
+    width = sum(part for _, part in chart.parts(index))
     return max(round(_CELLS * width / 100), 1 if width else 0)
 
 

@@ -88,8 +88,8 @@ def _beginnings(ends: NDArray[np.int64], paused: NDArray[np.int64]) -> NDArray[n
     edges = np.concatenate([np.zeros(1, np.int64), paused, [len(ends)]])
     for begin, end, off in zip(edges[:-1], edges[1:], cut, strict=True):
         found.append(begin + np.searchsorted(ends[begin:end], limits + ends[0] + off))
-    places = np.unique(np.concatenate(found))
-    return places[places < len(ends)]
+    indices = np.unique(np.concatenate(found))
+    return indices[indices < len(ends)]
 
 
 def _sums(
@@ -119,8 +119,8 @@ def _pauses(ends: NDArray[np.int64], block: int) -> NDArray[np.int64]:
     for start in range(1, len(ends), block):
         steps = np.diff(ends[start - 1 : start + block])
         found.append(start + np.flatnonzero(steps > PAUSE_S * MICROS))
-    places = np.concatenate(found)
-    if len(places) > _MOST_PAUSES:
-        steps = ends[places] - ends[places - 1]
-        places = places[steps >= np.partition(steps, -_MOST_PAUSES)[-_MOST_PAUSES]]
-    return places
+    indices = np.concatenate(found)
+    if len(indices) > _MOST_PAUSES:
+        steps = ends[indices] - ends[indices - 1]
+        indices = indices[steps >= np.partition(steps, -_MOST_PAUSES)[-_MOST_PAUSES]]
+    return indices

@@ -207,12 +207,12 @@ def _decided(
     open_pairs = np.array([bool(several) for several in candidates], dtype=np.bool_)
     rows = np.flatnonzero(open_pairs[banks.of_row])
     values = at(codes, rows)
-    for place, row in enumerate(rows.tolist()):
+    for index, row in enumerate(rows.tolist()):
         digits = bare_digits(accounts[row].as_py() or "")
         bank = _only_agreeing(candidates[banks.of_row[row]], digits)
         notes.add(row, "bank_code", BANK_CODE_FROM_ACCOUNT if bank else BANK_CODE_AMBIGUOUS)
         if bank:
-            values[place] = bank.code
+            values[index] = bank.code
             banks.banks.append(bank)
             banks.of_row[row] = len(banks.banks) - 1
     return put(codes, rows, values)

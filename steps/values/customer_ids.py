@@ -104,8 +104,8 @@ class SeenIds:
         repeated = np.ones(len(digests), dtype=np.bool_)
         repeated[first] = False
         for run in self._runs:
-            places = np.minimum(np.searchsorted(run, digests), len(run) - 1)
-            repeated |= run[places] == digests
+            indices = np.minimum(np.searchsorted(run, digests), len(run) - 1)
+            repeated |= run[indices] == digests
         self._keep(distinct)
         return repeated
 
@@ -152,6 +152,6 @@ class CustomerNumbers:
         digests = np.fromiter(map(hash, ids), np.int64)
         if not len(self._digests):
             return np.full(len(digests), -1, np.int64)
-        places = np.minimum(np.searchsorted(self._digests, digests), len(self._digests) - 1)
-        known = self._digests[places] == digests
-        return np.where(known, self._numbers[places], -1)
+        indices = np.minimum(np.searchsorted(self._digests, digests), len(self._digests) - 1)
+        known = self._digests[indices] == digests
+        return np.where(known, self._numbers[indices], -1)

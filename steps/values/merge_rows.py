@@ -125,9 +125,9 @@ class _Groups:
     def first(self, wanted: Mask) -> NDArray[np.int64]:
         """Return each customer's first row of those wanted, -1 where it has none."""
         found = np.full(len(self.starts), -1, np.int64)
-        places = np.flatnonzero(wanted)
-        groups, at = np.unique(self.of_row[places], return_index=True)
-        found[groups] = places[at]
+        indices = np.flatnonzero(wanted)
+        groups, at = np.unique(self.of_row[indices], return_index=True)
+        found[groups] = indices[at]
         return found
 
     def differing(self, names: Sequence[str], wanted: Mask, first: NDArray[np.int64]) -> Mask:
@@ -176,8 +176,8 @@ def _found(groups: _Groups, which: Mask, column: str, finding: Finding) -> Itera
         yield Problem(line, column, finding.code, finding.hint, finding.action)
 
 
-def _take(groups: _Groups, name: str, places: NDArray[np.int64]) -> pa.ChunkedArray:
-    return groups.rows[name].take(pa.array(places, mask=places < 0))
+def _take(groups: _Groups, name: str, indices: NDArray[np.int64]) -> pa.ChunkedArray:
+    return groups.rows[name].take(pa.array(indices, mask=indices < 0))
 
 
 def _merge_identifier(
