@@ -54,7 +54,7 @@ def answer_needed(run: ScreeningRun) -> int:
             mine = piece.filter(pc.equal(piece["check"], check.value))
             for start in range(0, mine.num_rows, _BLOCK):
                 _answer_block(run, check, mine.slice(start, _BLOCK), wallet)
-    run.standing[:] = LookupStatus.PAID.value
+    run.status[:] = LookupStatus.PAID.value
     return len(run.needed)
 
 

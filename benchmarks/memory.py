@@ -66,7 +66,7 @@ def night(folder: Path, kind: str) -> dict[str, Any]:
             peaks.mark(station)
     finally:
         run.close()
-    return {"rows": run.rows_read, "lookups": len(run.standing), "peaks": peaks.by_station}
+    return {"rows": run.rows_read, "lookups": len(run.status), "peaks": peaks.by_station}
 
 
 def _stations(

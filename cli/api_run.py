@@ -23,7 +23,7 @@ _LOOK_S = 0.25
 _TELL_EVERY_S = 10.0
 
 
-def run_errand(
+def run_flow(
     make: Callable[[], Awaitable[Any]],
     tell: Callable[[Mapping[str, Any]], None],
     *,

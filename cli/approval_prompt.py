@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks.open_run import open_screening
+from nightscreen.tasks.open_run import screening_at_terminal
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def ask_on_terminal() -> None:
 
 def ask(asked: Approval) -> bool:
     """Ask whether to spend; Ctrl-C, an end of input and the approval timeout are a no."""
-    terminal, run = AT_TERMINAL.get(), open_screening()
+    terminal, run = AT_TERMINAL.get(), screening_at_terminal()
     if terminal is None or run is None:
         return False
     timeout_s = run.settings.approval_timeout.total_seconds()

@@ -50,7 +50,7 @@ def _carry_out(
     kind: type[RequestBvns | ConfirmBvns], options: Mapping[str, Any], *, json_output: bool
 ) -> int:
     """Run a flow by hand and return the exit status."""
-    from nightscreen.cli.api_run import run_errand
+    from nightscreen.cli.api_run import run_flow
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.preflight import check_service
     from nightscreen.tasks.logs import set_up_logs
@@ -73,7 +73,7 @@ def _carry_out(
             return await request_bvns(given)
         return await confirm_bvns(given)
 
-    return run_errand(make, print_bvn, json_output=json_output)
+    return run_flow(make, print_bvn, json_output=json_output)
 
 
 def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[str, Any]:
@@ -85,14 +85,14 @@ def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[s
     if isinstance(parameters, RequestBvns):
         run, asking = bvn_requesting.open_request(parameters, settings)
         try:
-            bvn_requesting.take_in(run, asking)
+            bvn_requesting.read_input(run, asking)
             bvn_requesting.plan(run, asking)
             return quote_request(run, asking)
         finally:
             run.close()
     run, confirming = bvn_confirming.open_confirm(parameters, settings)
     try:
-        bvn_confirming.take_in(run, confirming)
+        bvn_confirming.read_input(run, confirming)
         bvn_confirming.price(run, confirming)
         return quote_confirm(run, confirming)
     finally:

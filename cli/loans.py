@@ -128,7 +128,7 @@ def _offer(
     parameters: OfferLoans, settings: Settings, again: Sequence[str], *, json_output: bool
 ) -> int:
     """Run the flow by hand and return the exit status."""
-    from nightscreen.cli.api_run import run_errand
+    from nightscreen.cli.api_run import run_flow
     from nightscreen.steps.loans.offer_source import read_source
     from nightscreen.steps.loans.offering import remembered
 
@@ -147,7 +147,7 @@ def _offer(
         report = await offer_loans(parameters)
         return _print_refusal(report) if json_output else report
 
-    return run_errand(
+    return run_flow(
         make, lambda report: print_offers(report, Path(parameters.output)), json_output=json_output
     )
 
@@ -178,7 +178,7 @@ def _quote(parameters: OfferLoans, settings: Settings, *, json_output: bool) -> 
 @options_of(TrackLoans)
 def track(options: Options, json_output: JsonOption = False) -> None:
     """Ask about every open loan; report its state and what has changed."""
-    from nightscreen.cli.api_run import run_errand
+    from nightscreen.cli.api_run import run_flow
 
     _settings()
     parameters = read_options(TrackLoans, options)
@@ -191,7 +191,7 @@ def track(options: Options, json_output: JsonOption = False) -> None:
         report = _print_refusal(report) if json_output else report
         return with_loans(report, _folder(output, parameters.run, report))
 
-    status = run_errand(make, lambda report: print_loans(report, output), json_output=json_output)
+    status = run_flow(make, lambda report: print_loans(report, output), json_output=json_output)
     raise typer.Exit(status)
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks.open_run import open_screening
+from nightscreen.tasks.open_run import screening_at_terminal
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def _keep_live(console: Console) -> None:
         while True:
             await asyncio.sleep(_REFRESH_S)
             terminal = AT_TERMINAL.get()
-            run = open_screening()
+            run = screening_at_terminal()
             if terminal is not None and terminal.is_asking:
                 display.update("", refresh=True)
             elif run is not None:
@@ -68,7 +68,7 @@ async def _keep_plain() -> None:
     shown = -1
     while True:
         await asyncio.sleep(_REFRESH_S)
-        run = open_screening()
+        run = screening_at_terminal()
         if run is None or run.quote is None:
             continue
         now = time.monotonic()

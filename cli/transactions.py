@@ -80,7 +80,7 @@ def pull(read: Callable[[], PullTransactions], *, json_output: bool) -> int:
         read: reads the options, once logs and settings are there.
         json_output: print the report as JSON.
     """
-    from nightscreen.cli.api_run import run_errand
+    from nightscreen.cli.api_run import run_flow
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.steps.run import require_service
     from nightscreen.tasks.logs import set_up_logs
@@ -97,7 +97,7 @@ def pull(read: Callable[[], PullTransactions], *, json_output: bool) -> int:
             return await pull_accounts(parameters)
         return await pull_transactions(parameters)
 
-    return run_errand(
+    return run_flow(
         make, lambda report: print_pull(report, Path(parameters.output)), json_output=json_output
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,23 +10,19 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.bvn.closing import close_confirm, close_request, quote_confirm, quote_request
 from nightscreen.steps.bvn.confirming import open_confirm, send_again
 from nightscreen.steps.bvn.requesting import ask_again, open_request
 from nightscreen.tasks import bvn_consent as stations
-from nightscreen.tasks.api_runs import ended, make_calls, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.open_run import OpenApiRun, call, ended, make_calls, named, opened
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.run import Run
-    from nightscreen.tasks.open_run import OpenApiRun
 
 REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"
 """Name the flows' runs and their progress."""
@@ -48,18 +43,19 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
         JournalError: the journal cannot be used.
     """
     with sanitize_errors():
-        async with _opened(parameters, open_request, word=REQUESTS) as run:
+        opening = partial(_open, open_request, parameters)
+        async with opened(parameters, opening, word=REQUESTS) as run:
             await stations.take_in_customers(run)
             await stations.plan_requests(run)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_request, run.run, run.work)
-            async with show_progress(run, REQUESTS):
-                await make_calls(
-                    run,
-                    partial(stations.send_requests, run),
-                    again=partial(ask_again, run.run, run.work),
-                    close=_close_request,
-                )
+            await make_calls(
+                run,
+                partial(call, run, stations.send_requests),
+                again=partial(ask_again, run.run, run.work),
+                close=partial(close_request, run.run, run.work),
+                word=REQUESTS,
+            )
             report = await stations.report_requests(run)
         return await ended(run, report)
 
@@ -78,46 +74,27 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
         JournalError: the journal cannot be used.
     """
     with sanitize_errors():
-        async with _opened(parameters, open_confirm, word=CONFIRMATIONS) as run:
+        opening = partial(_open, open_confirm, parameters)
+        async with opened(parameters, opening, word=CONFIRMATIONS) as run:
             await stations.take_in_passwords(run)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_confirm, run.run, run.work)
-            async with show_progress(run, CONFIRMATIONS):
-                await make_calls(
-                    run,
-                    partial(stations.send_passwords, run),
-                    again=partial(send_again, run.run, run.work),
-                    close=_close_confirm,
-                )
+            await make_calls(
+                run,
+                partial(call, run, stations.send_passwords),
+                again=partial(send_again, run.run, run.work),
+                close=partial(close_confirm, run.run, run.work),
+                word=CONFIRMATIONS,
+            )
             report = await stations.report_confirmations(run)
         return await ended(run, report)
 
 
-@asynccontextmanager
-async def _opened(
-    parameters: P, open_run: Callable[[P, Settings], tuple[Run, Any]], *, word: str
-) -> AsyncIterator[OpenApiRun]:
-    """Open a run and what its stations share; a run that is only quoted leaves nothing."""
-    settings = read_settings()
-    set_up_logs(settings.log_format)
-    shared: list[Any] = []
-
-    def opening() -> Run:
-        run, work = open_run(parameters, settings)
-        shared.append(work)
-        return run
-
-    async with opened_errand(parameters, opening, word=word) as run:
-        run.work = shared.pop()
-        try:
-            yield run
-        finally:
-            run.work = None
-
-
-def _close_request(run: OpenApiRun) -> None:
-    close_request(run.run, run.work)
-
-
-def _close_confirm(run: OpenApiRun) -> None:
-    close_confirm(run.run, run.work)
+async def _open(
+    open_run: Callable[[P, Settings], tuple[Run, Any]], parameters: P, settings: Settings
+) -> OpenApiRun:
+    """Open a run with what its stations share."""
+    run, work = await asyncio.to_thread(open_run, parameters, settings)
+    opened_run = OpenApiRun(run)
+    opened_run.work = work
+    return opened_run

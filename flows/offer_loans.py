@@ -9,14 +9,11 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.offers import OfferLoans
-from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.offering import make_again, open_offering
 from nightscreen.tasks import loans
-from nightscreen.tasks.api_runs import ended, make_calls, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
 
 if TYPE_CHECKING:
     from nightscreen.tasks.open_run import OpenApiRun
@@ -39,15 +36,16 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
         JournalError: the journal cannot be used.
     """
     with sanitize_errors():
-        settings = read_settings()
-        set_up_logs(settings.log_format)
-        opening = partial(open_offering, parameters, settings)
-        async with opened_errand(parameters, opening, word=WORD) as run:
+        opening = partial(in_thread, open_offering, parameters)
+        async with opened(parameters, opening, word=WORD) as run:
             await loans.take_rows(run)
-            async with show_progress(run, WORD):
-                await make_calls(
-                    run, partial(_make, run), again=partial(make_again, run.work), close=_close
-                )
+            await make_calls(
+                run,
+                partial(call, run, _make),
+                again=partial(make_again, run.work),
+                close=partial(close_offering, run.work),
+                word=WORD,
+            )
             report = await loans.report_offers(run)
         return await ended(run, report)
 
@@ -55,7 +53,3 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
 async def _make(run: OpenApiRun) -> None:
     if await loans.check_product(run):
         await loans.make_links(run)
-
-
-def _close(run: OpenApiRun) -> None:
-    close_offering(run.work)

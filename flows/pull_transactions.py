@@ -10,13 +10,10 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.pulls import PullAccounts, PullTransactions
-from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import begin_pull, open_pull_run, pull_again
-from nightscreen.tasks.api_runs import ended, make_calls, named, opened_errand
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
 from nightscreen.tasks.transactions_sync import pull_customers, report_pull
 
 if TYPE_CHECKING:
@@ -63,15 +60,16 @@ async def pull_accounts(parameters: PullAccounts) -> dict[str, Any] | State[Any]
 
 async def _pull(parameters: PullTransactions, word: str) -> dict[str, Any] | State[Any]:
     with sanitize_errors():
-        settings = read_settings()
-        set_up_logs(settings.log_format)
-        opening = partial(open_pull_run, parameters, settings)
-        async with opened_errand(parameters, opening, word=word) as run:
+        opening = partial(in_thread, open_pull_run, parameters)
+        async with opened(parameters, opening, word=word) as run:
             run.work = await asyncio.to_thread(begin_pull, run.run)
-            async with show_progress(run, word):
-                await make_calls(
-                    run, partial(_pull_all, run), again=partial(pull_again, run.work), close=_close
-                )
+            await make_calls(
+                run,
+                partial(call, run, _pull_all),
+                again=partial(pull_again, run.work),
+                close=partial(close_pull, run.work),
+                word=word,
+            )
             report = await report_pull(run)
         return await ended(run, report)
 
@@ -87,7 +85,3 @@ async def _pull_all(run: OpenApiRun) -> None:
 async def _pull_one(run: OpenApiRun, shard: int, slots: asyncio.Semaphore) -> None:
     async with slots:
         await pull_customers(run, shard)
-
-
-def _close(run: OpenApiRun) -> None:
-    close_pull(run.work)

@@ -101,17 +101,17 @@ class CheckProgress:
         asked = self.paid + self.free + self.reused + self.failed + self.in_doubt
         return asked + self.unreadable + self.lapsed + self.spared
 
-    def count(self, standing: LookupStatus, cost_micro: int) -> None:
+    def count(self, status: LookupStatus, cost_micro: int) -> None:
         """Count a lookup that came to an end."""
         self.cost_micro += cost_micro
-        name = standing.name.lower()
+        name = status.name.lower()
         setattr(self, name, getattr(self, name) + 1)
 
-    def take_back(self, standings: Iterable[LookupStatus]) -> None:
+    def take_back(self, statuses: Iterable[LookupStatus]) -> None:
         """Count lookups as not ended that failed or were lost: they are asked again."""
-        for standing in standings:
-            self.failed -= standing is LookupStatus.FAILED
-            self.in_doubt -= standing is LookupStatus.IN_DOUBT
+        for status in statuses:
+            self.failed -= status is LookupStatus.FAILED
+            self.in_doubt -= status is LookupStatus.IN_DOUBT
 
 
 @dataclass(slots=True)
@@ -559,11 +559,11 @@ class Control:
     def _failed(self) -> int:
         return sum(each.failed for each in self.progress.values())
 
-    def ended(self, check: Asked, standing: LookupStatus, cost_micro: int) -> None:
+    def ended(self, check: Asked, status: LookupStatus, cost_micro: int) -> None:
         """Count a lookup that came to an end; stop where too many failed."""
-        if standing is LookupStatus.WAITING:
+        if status is LookupStatus.WAITING:
             return
-        self.progress[check].count(standing, cost_micro)
+        self.progress[check].count(status, cost_micro)
         self.weigh()
 
     def weigh(self) -> None:

@@ -13,34 +13,30 @@ from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
 from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.enriched import enriched_schema
-from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts
-from nightscreen.schemas.quote import Quote
 from nightscreen.steps.control import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
 from nightscreen.steps.planning.row_plan import read_row_plan
 from nightscreen.steps.policy.engine import locked_engine
 from nightscreen.steps.report.anomaly_check import HELD, earlier_reports, hold, plausible
-from nightscreen.steps.report.call_log import CallLog, write_call_sheet
+from nightscreen.steps.report.call_log import CallLog, write_call_log
 from nightscreen.steps.report.coverage import Coverage
-from nightscreen.steps.report.findings import findings_of
 from nightscreen.steps.report.identities import (
     identities_report,
     of_check,
-    standings,
+    statuses,
     without_answer,
 )
 from nightscreen.steps.report.news import news_of, nights_of
 from nightscreen.steps.report.page import report_page
 from nightscreen.steps.report.report_json import (
     RowTally,
-    RunFacts,
     check_report,
     make_report,
     shadow_report,
-    versions_used,
 )
+from nightscreen.steps.report.run_end import finish, rows_of_files
 from nightscreen.steps.results.assemble import Assembly, Chunk
 from nightscreen.steps.results.cached_bvn_details import BvnsAtHand
 from nightscreen.steps.results.cash_flow_at_hand import CashFlowAtHand
@@ -53,23 +49,19 @@ from nightscreen.steps.results.overrides import overrides_of
 from nightscreen.steps.results.publish_results import tell, withdraw
 from nightscreen.steps.results.replay import PURPOSE_KEY
 from nightscreen.steps.results.shadow import exposure_of, with_shadow, write_shadow
-from nightscreen.steps.screening_run import CHUNK_ROWS, PROBLEMS, read_chunk
-from nightscreen.storage.clock import instant_text, spending_day, spending_month
+from nightscreen.steps.screening_run import CHUNK_ROWS, read_chunk
 from nightscreen.storage.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.storage.memory_tuning import trim_memory
 from nightscreen.storage.notice_file import NOTICES_FILE
-from nightscreen.storage.outputs import MANIFEST, QUARANTINE, REPORT, enriched_parts
+from nightscreen.storage.outputs import enriched_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
-    from nightscreen.schemas.policy import PolicyApproval
     from nightscreen.steps.results.publish_results import RunOutputs
     from nightscreen.steps.screening_run import ScreeningRun
-
-_CALLS_READ = 4096
 
 
 def state_of(run: ScreeningRun) -> tuple[str, str | None]:
@@ -167,24 +159,6 @@ def _assembled(run: ScreeningRun, assembly: Assembly, tally: RowTally, number: i
     return table
 
 
-def approval_report(approval: PolicyApproval | None) -> dict[str, Any] | None:
-    """Return who wrote and approved the policy in force, and from when; None: nobody."""
-    if approval is None:
-        return None
-    return {
-        "written_by": approval.written_by,
-        "approved_by": approval.approved_by,
-        "approved_at": instant_text(approval.approved_at),
-        "in_force_from": instant_text(approval.in_force_from),
-    }
-
-
-def write_calls(run: ScreeningRun) -> CallLog:
-    """Write `calls.parquet`, one row per call of the run, and return the accounts of them."""
-    blocks = run.journal.runs.calls(run.run_id, block=_CALLS_READ)
-    return write_call_sheet(run.folder, blocks, run.declared)
-
-
 def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     """Write calls, lists, report and manifest; note the run's end in the journal.
 
@@ -192,48 +166,34 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     finished, so that a run that dies in between tells the same once it is resumed.
     """
     trim_memory()
-    sheet = write_calls(run)
+    call_log = write_call_log(run)
     trim_memory()
-    state, stop_reason = state_of(run)
-    checks = check_reports(run, sheet, rows, test_mode=state == TEST_MODE)
-    told = _tell(run, checks, test_mode=state == TEST_MODE)
-    report = make_report(
-        run_facts(run, state, stop_reason),
-        counts={} if run.plan is None else run.plan.checks,
-        checks=checks,
-        quote=run.quote or Quote(),
-        sheet=sheet,
-        rows=rows,
-        files={},
-    )
+    state, _ = state_of(run)
+    checks = check_reports(run, call_log, rows, test_mode=state == TEST_MODE)
+    outputs = _publish(run, checks, test_mode=state == TEST_MODE)
+    report = make_report(run, checks=checks, call_log=call_log, rows=rows)
     report["shadow"] = None if run.shadow is None else shadow_report(run.shadow.label, rows)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
         known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
     )
-    if told is not None:
-        report["changes"] = told.compared.report()
-        report["news"] = news_of(enriched_parts(run.folder.path), told.compared).report()
+    if outputs is not None:
+        report["changes"] = outputs.compared.report()
+        report["news"] = news_of(enriched_parts(run.folder.path), outputs.compared).report()
     earlier = earlier_reports(run.journal, run.batch, run.run_id)
     report["nights"] = nights_of(report, earlier)
     if state == COMPLETED:
         report = hold(report, plausible(report, earlier))
-    report["customer_notices"] = _write_notices(run, told, report)
-    report["files"] = {name: run.folder.rows.get(name) for name in sorted(run.folder.rows)}
+    report["customer_notices"] = _write_notices(run, outputs, report)
+    report["files"] = rows_of_files(run)
     report["contests"] = contests_report(run.journal, run.batch)
     low = low_balance(report, run.settings.nights_left_notice)
     if low is not None:
         report["notices"].append(low)
-    run.folder.write_json(REPORT, report)
-    run.folder.write_text("report.html", report_page(report))
+    page = report_page(report)
     trim_memory()
-    if state != TEST_MODE:
-        run.folder.write_json(MANIFEST, manifest(run, report))
-    run.folder.publish()
-    if told is not None:
-        told.keep()
-    run.journal.runs.finish(run.run_id, state=state, stop_reason=stop_reason, report=report)
-    return report
+    keep = None if outputs is None else outputs.keep
+    return finish(run, report, page=page, manifest=manifest(run), before_end=keep)
 
 
 def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
@@ -245,16 +205,16 @@ def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
 
 
 def check_reports(
-    run: ScreeningRun, sheet: CallLog, rows: RowTally, *, test_mode: bool
+    run: ScreeningRun, call_log: CallLog, rows: RowTally, *, test_mode: bool
 ) -> dict[str, dict[str, Any]]:
     """Return the report's part on each check of the run."""
     counts = {} if run.plan is None else run.plan.checks
-    ended = standings(run)
+    ended = statuses(run)
     parts = {
         check.value: check_report(
             counts.get(check, CheckCounts()),
             of_check(ended, check),
-            sheet,
+            call_log,
             check,
             rows.statuses[check],
             asked=rows.asked[check],
@@ -268,13 +228,13 @@ def check_reports(
         part["asked_again"] = dict(sorted(again.items()))
     if Check.KARMA in run.wanted.checks and run.plan is not None:
         parts[Check.KARMA.value]["identities"] = identities_report(
-            run.plan.slots, ended, sheet, rows.listed_by, test_mode=test_mode
+            run.plan.slots, ended, call_log, rows.listed_by, test_mode=test_mode
         )
     return parts
 
 
-def _tell(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> RunOutputs | None:
-    """Write changes and decision lists; in test mode there is nothing to tell."""
+def _publish(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> RunOutputs | None:
+    """Write changes and decision lists; in test mode there are none."""
     if test_mode:
         withdraw(run.folder)
         return None
@@ -297,14 +257,14 @@ def _tell(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> R
 
 
 def _write_notices(
-    run: ScreeningRun, told: RunOutputs | None, report: Mapping[str, Any]
+    run: ScreeningRun, outputs: RunOutputs | None, report: Mapping[str, Any]
 ) -> dict[str, int] | None:
-    """Write what customers are to be told; nobody is told of a run that is held."""
+    """Write the notices that customers are to be sent; none of a run that is held."""
     path = run.folder.path / NOTICES_FILE
-    if told is None or report.get(HELD):
+    if outputs is None or report.get(HELD):
         path.unlink(missing_ok=True)
         return None
-    quiet = told.compared.quiet
+    quiet = outputs.compared.quiet
     of_run = NoticeRun(
         run_id=run.run_id,
         batch=run.batch,
@@ -325,94 +285,14 @@ def _write_notices(
     return counts.report()
 
 
-def run_facts(run: ScreeningRun, state: str, stop_reason: str | None) -> RunFacts:
-    """Return what the report says of the run itself."""
-    surprises = run.journal.money.surprises(run.run_id)
-    return RunFacts(
-        run_id=run.run_id,
-        batch=run.batch,
-        purpose=run.purpose,
-        state=state,
-        stop_reason=stop_reason,
-        started_at=instant_text(run.started_at) or "",
-        finished_at=instant_text(run.clock()) or "",
-        rows_read=run.rows_read,
-        rows_quarantined=run.rows_quarantined,
-        customers=run.customers if run.merging else None,
-        cap_micro=run.caps.run_micro,
-        spent_before_micro=run.spent_before_micro,
-        nightly_micro=nightly_spend(run),
-        last_balance_micro=run.journal.runs.last_balance(),
-        spending=spending_report(run),
-        findings=findings_of(run.folder.path / QUARANTINE, run.folder.path / PROBLEMS),
-        provenance=provenance(run),
-        now=run.freshness.at,
-        price_rises_micro=sum(each.excess_micro for each in surprises),
-        notices=tuple(notices_of(run)),
-    )
-
-
-def spending_report(run: ScreeningRun) -> dict[str, Any]:
-    """Return what all runs spent in the present day and month, and under which caps."""
-    now, money, caps = run.clock(), run.journal.money, run.caps
-    each = (
-        ("day", spending_day(now), money.today(), caps.day_micro),
-        ("month", spending_month(now), money.this_month(), caps.month_micro),
-    )
+def manifest(run: ScreeningRun) -> dict[str, Any]:
+    """Return what the files of a screening run were made from."""
     return {
-        name: {
-            "name": label,
-            "spent": naira_text(spent.spent_micro),
-            "reserved": naira_text(spent.reserved_micro),
-            "cap": naira_text(cap),
-        }
-        for name, label, spent, cap in each
-    }
-
-
-def provenance(run: ScreeningRun) -> dict[str, Any]:
-    """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
-    earlier = run.folder.path.glob("report-*.json")
-    return {
-        "input_digest": run.input_digest,
-        "policy": run.policy.label,
-        "policy_approval": approval_report(run.policy_approval),
-        "karma_identities": [kind.value for kind in run.wanted.karma_kinds],
-        "evidence_judged_at": instant_text(run.freshness.at),
-        "deadline_at": instant_text(run.control.deadline_at),
-        "earlier_reports": len(list(earlier)),
-        "versions": dict(versions_used()),
-    }
-
-
-def notices_of(run: ScreeningRun) -> list[str]:
-    """Return what a person should know of how the run went."""
-    return [*run.control.refusals(), *run.control.notices]
-
-
-def nightly_spend(run: ScreeningRun) -> int | None:
-    """Return what a night of this month costs on average, over all runs, in micro-naira."""
-    money = run.journal.money
-    month = spending_month(run.clock())
-    days = {day for day, _, spent in money.by_day() if day.startswith(month) and spent.spent_micro}
-    return money.this_month().spent_micro // len(days) if days else None
-
-
-def manifest(run: ScreeningRun, report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest: files with rows and digests, and what they were made from."""
-    return {
-        "schema_version": 1,
-        "run_id": run.run_id,
-        "batch": run.batch,
-        "state": report["state"],
-        "publishable": report["publishable"],
         "input": {"name": run.input_name, "digest": run.input_digest},
         "parameters": run.parameters.model_dump(exclude={"input", "output", "yes"}),
         "settings": public_settings(run),
         "policy": {**run.policy.named(), "label": run.policy.label},
         "tables": tables_used(run),
-        "files": run.folder.files(),
-        "versions": dict(versions_used()),
     }
 
 

@@ -154,7 +154,7 @@ def only_quotes(parameters: ScreenBatch | ApiRunParameters) -> bool:
 # --- opening ---
 
 
-def open_run(
+def open_api_run(
     parameters: ApiRunParameters,
     settings: Settings,
     *,
@@ -164,7 +164,7 @@ def open_run(
     input_digest: str = "",
     clock: Clock = system_clock,
 ) -> Run:
-    """Open journal and folder and write the run down; nothing is sent.
+    """Open a run beside screening and write it down; nothing is sent.
 
     Raises:
         UsageError: settings or parameters are wrong, in one line that says what to do.

@@ -107,7 +107,7 @@ class ScreeningRun(Run):
         plan: what the rows need.
         needed: the needed lookups, sealed.
         ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
-            micro-naira; `standing` what became of each (`schemas.plan.LookupStatus`), `listed`
+            micro-naira; `status` what became of each (`schemas.plan.LookupStatus`), `listed`
             which of them brought a listing.
         chains: what karma is to ask about each row, where it stops at the first listing.
         resolve: looks up the host of an image address.
@@ -136,7 +136,7 @@ class ScreeningRun(Run):
     ranked: LookupRanking = field(default_factory=lambda: LookupRanking.joined(()))
     order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    standing: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    status: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     chains: Chains | None = None
     resolve: Resolver = resolve_host
@@ -455,14 +455,14 @@ def make_price(run: ScreeningRun) -> Quote:
     latest, worst = known_prices(run.journal, run.settings)
     run.worst = worst_costs(needed, worst)
     order = rank(needed, latest)
-    run.standing = np.full(len(needed), LookupStatus.WAITING.value, dtype=np.int8)
+    run.status = np.full(len(needed), LookupStatus.WAITING.value, dtype=np.int8)
     run.listed = np.zeros(len(needed), dtype=bool)
     if run.chains is not None:
         order = run.chains.in_order(order)
-        run.standing[run.chains.spared()] = LookupStatus.SPARED.value
+        run.status[run.chains.spared()] = LookupStatus.SPARED.value
     run.order = order.astype(np.int32)
     del order
-    waiting = run.standing == LookupStatus.WAITING.value
+    waiting = run.status == LookupStatus.WAITING.value
     for check in run.wanted.checks:
         wanted = int((waiting & needed.is_of(check.value)).sum())
         run.control.progress[check].wanted = wanted

@@ -25,13 +25,14 @@ from nightscreen.steps.report.summary import (
     quote_markdown,
     summary_markdown,
 )
+from nightscreen.steps.screening_run import ScreeningRun
 from nightscreen.storage.outputs import enriched_parts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from uuid import UUID
 
-    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.steps.run import Run
 
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
 _MOST_LETTERS = 60
@@ -55,9 +56,20 @@ async def show_quote(run: ScreeningRun) -> None:
     )
 
 
-async def show_report(run: ScreeningRun, report: Mapping[str, Any]) -> None:
-    """Show how a run ended: its summary, its charts, its decisions, its checks."""
-    await _safely(_show_report(run, report))
+async def show_report(run: Run, report: Mapping[str, Any]) -> None:
+    """Show how a run ended: its summary; of a screening run its charts and tables as well."""
+    if isinstance(run, ScreeningRun):
+        await _safely(_show_report(run, report))
+        return
+    from nightscreen.steps.report.api_run import api_run_markdown  # noqa: PLC0415 - as a run ends
+
+    await _safely(
+        acreate_markdown_artifact(
+            api_run_markdown(report, str(run.folder.path.absolute())),
+            key=artifact_key(f"{run.batch} {run.flow}", "summary"),
+            description=f"How run {run.run_id} ended",
+        )
+    )
 
 
 async def _show_report(run: ScreeningRun, report: Mapping[str, Any]) -> None:

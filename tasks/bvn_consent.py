@@ -16,8 +16,6 @@ from nightscreen.steps.bvn import closing as bvn_closing
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.events import tell_events
-from nightscreen.tasks.logs import say_report
 from nightscreen.tasks.open_run import OpenApiRun
 
 
@@ -25,7 +23,7 @@ from nightscreen.tasks.open_run import OpenApiRun
 @guard_task
 async def take_in_customers(run: OpenApiRun) -> dict[str, int]:
     """Read who is to be asked; write quarantine."""
-    await asyncio.to_thread(bvn_requesting.take_in, run.run, run.work)
+    await asyncio.to_thread(bvn_requesting.read_input, run.run, run.work)
     return {"read": run.work.rows_read, "quarantined": run.work.rows_quarantined}
 
 
@@ -49,7 +47,7 @@ async def send_requests(run: OpenApiRun) -> int:
 @guard_task
 async def take_in_passwords(run: OpenApiRun) -> int:
     """Read passwords into memory, judge their requests, and quote; return how many may be sent."""
-    await asyncio.to_thread(bvn_confirming.take_in, run.run, run.work)
+    await asyncio.to_thread(bvn_confirming.read_input, run.run, run.work)
     wanted = await asyncio.to_thread(bvn_confirming.price, run.run, run.work)
     get_run_logger().info(
         "%d passwords are to be sent on, expected to cost %s",
@@ -70,25 +68,11 @@ async def send_passwords(run: OpenApiRun) -> int:
 @guard_task
 async def report_requests(run: OpenApiRun) -> dict[str, Any]:
     """Write table, changes, calls, report and manifest of a run that asked."""
-    return _told(await asyncio.to_thread(bvn_closing.close_request, run.run, run.work))
+    return await asyncio.to_thread(bvn_closing.close_request, run.run, run.work)
 
 
 @task(name="report BVN confirmations", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
 async def report_confirmations(run: OpenApiRun) -> dict[str, Any]:
     """Write table, changes, calls, report and manifest of a run that confirmed."""
-    return _told(await asyncio.to_thread(bvn_closing.close_confirm, run.run, run.work))
-
-
-def _told(report: dict[str, Any]) -> dict[str, Any]:
-    states = ", ".join(f"{number} {word}" for word, number in report["states"].items())
-    get_run_logger().info(
-        "run %s %s: %s naira; %s",
-        report["run_id"],
-        report["state"],
-        report["cost"]["total"],
-        states or "no customers",
-    )
-    say_report(report)
-    tell_events(report)
-    return report
+    return await asyncio.to_thread(bvn_closing.close_confirm, run.run, run.work)

@@ -13,7 +13,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from nightscreen.schemas.checks import Check
-from nightscreen.steps.calling.funding_rounds import ask_shard
+from nightscreen.steps.calling import funding_rounds
 from nightscreen.tasks.error_boundary import UnexpectedFault, guard_task
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _check(name: str) -> Callable[..., Task[[OpenScreening, str], Any]]:
 
 
 async def _ask(run: OpenScreening, shard: str) -> dict[str, int]:
-    return dict(await ask_shard(run.funded, shard))
+    return dict(await funding_rounds.ask_shard(run.funded, shard))
 
 
 @_check("check bank accounts")

@@ -16,8 +16,6 @@ from nightscreen.steps.loans import tracking as following
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.tracking_report import close_tracking
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.events import tell_events
-from nightscreen.tasks.logs import say_report
 from nightscreen.tasks.open_run import OpenApiRun
 
 
@@ -49,10 +47,7 @@ async def make_links(run: OpenApiRun) -> int:
 @guard_task
 async def report_offers(run: OpenApiRun) -> dict[str, Any]:
     """Write offers, calls, report and manifest; return the report."""
-    report = await asyncio.to_thread(close_offering, run.work)
-    counts = report["offers"]
-    _log_end(report, f"{counts['offered']} links made, {counts['in_doubt']} in doubt")
-    return report
+    return await asyncio.to_thread(close_offering, run.work)
 
 
 @task(name="take loans", cache_policy=NO_CACHE, persist_result=False)
@@ -76,13 +71,4 @@ async def follow_loans(run: OpenApiRun) -> int:
 @guard_task
 async def report_loans(run: OpenApiRun) -> dict[str, Any]:
     """Write loans, changes, calls, report and manifest; return the report."""
-    report = await asyncio.to_thread(close_tracking, run.work)
-    _log_end(report, f"{report['changes']['loans']} loans changed")
-    return report
-
-
-def _log_end(report: dict[str, Any], what: str) -> None:
-    reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
-    get_run_logger().info("run %s %s%s: %s", report["run_id"], report["state"], reason, what)
-    say_report(report)
-    tell_events(report)
+    return await asyncio.to_thread(close_tracking, run.work)

@@ -112,7 +112,7 @@ async def watching(run: OpenRun[Any]) -> AsyncIterator[None]:
     await asyncio.to_thread(sweep_vitals, run.run.settings.home)
     keeper = asyncio.get_running_loop().create_task(watch.keep())
     say("run_opened", run_id=run.run_id, flow=run.run.flow, batch=run.run.batch)
-    measured = telemetry.begin(run)
+    measured = telemetry.begin(run.run)
     try:
         with telemetry.span("run", run.run_id):
             yield
@@ -121,7 +121,7 @@ async def watching(run: OpenRun[Any]) -> AsyncIterator[None]:
         await asyncio.wait([keeper])
         await watch.look_safely()
         if measured:
-            await asyncio.to_thread(telemetry.end, run)
+            await asyncio.to_thread(telemetry.end, run.run)
         say("run_closed", run_id=run.run_id)
 
 

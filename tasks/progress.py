@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
@@ -16,59 +16,47 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-    from nightscreen.steps.control import Control
+    from nightscreen.steps.run import Run
 
 EVERY_S = 5.0
 
 
-class Shown(Protocol):
-    """A run of which progress is shown."""
-
-    @property
-    def run_id(self) -> str:
-        """Return the run's id."""
-
-    @property
-    def control(self) -> Control:
-        """Return what counts its calls."""
-
-
 @asynccontextmanager
-async def show_progress(line: Shown, key: str = "screening") -> AsyncIterator[None]:
+async def show_progress(run: Run, key: str) -> AsyncIterator[None]:
     """Keep a progress artifact of a key while the body runs."""
     artifact = await acreate_progress_artifact(
-        progress=0.0, key=key, description=f"Lookups answered, run {line.run_id}"
+        progress=0.0, key=key, description=f"Lookups answered, run {run.run_id}"
     )
-    keeper = asyncio.get_running_loop().create_task(_keep(line, artifact))
+    keeper = asyncio.get_running_loop().create_task(_keep(run, artifact))
     try:
         yield
     finally:
         keeper.cancel()
         await asyncio.wait([keeper])
-        await _show(line, artifact)
+        await _show(run, artifact)
 
 
-async def _keep(line: Shown, artifact: UUID) -> None:
+async def _keep(run: Run, artifact: UUID) -> None:
     while True:
         await asyncio.sleep(EVERY_S)
-        await _show(line, artifact)
+        await _show(run, artifact)
 
 
-async def _show(line: Shown, artifact: UUID) -> None:
+async def _show(run: Run, artifact: UUID) -> None:
     """Bring the artifact up to date; an engine that cannot be reached does not stop the run."""
     update = asyncio.get_running_loop().create_task(
-        aupdate_progress_artifact(artifact, progress=share_done(line))
+        aupdate_progress_artifact(artifact, progress=share_done(run))
     )
     await asyncio.wait([update])
     if not update.cancelled() and update.exception() is not None:
         logging.getLogger(__name__).debug("progress could not be shown", exc_info=False)
 
 
-def share_done(line: Shown) -> float:
+def share_done(run: Run) -> float:
     """Return the share of needed lookups that came to an end, in percent; never over a hundred.
 
     A shard that is entered again counts what it finds answered once more.
     """
-    wanted = sum(each.wanted for each in line.control.progress.values())
-    done = sum(each.done for each in line.control.progress.values())
+    wanted = sum(each.wanted for each in run.control.progress.values())
+    done = sum(each.done for each in run.control.progress.values())
     return min(100.0, round(100.0 * done / wanted, 1)) if wanted else 100.0

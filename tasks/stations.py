@@ -14,10 +14,8 @@ from prefect.cache_policies import NO_CACHE
 from nightscreen.schemas.money import naira_words
 from nightscreen.steps import screening_run
 from nightscreen.steps.calling import funding_rounds
-from nightscreen.tasks.artifacts import ending_tags, show_quote, show_report, tag_run
+from nightscreen.tasks.artifacts import show_quote
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.events import tell_events
-from nightscreen.tasks.logs import say_report
 from nightscreen.tasks.open_run import OpenScreening
 
 
@@ -33,7 +31,7 @@ def load_last_stations() -> None:
 
 @task(name="take in", cache_policy=NO_CACHE, persist_result=False)
 @guard_task
-async def take_in(run: OpenScreening) -> dict[str, int]:
+async def read_input(run: OpenScreening) -> dict[str, int]:
     """Read the input into sealed chunks; write quarantine and problems."""
     await asyncio.to_thread(screening_run.read_input, run.run)
     get_run_logger().info(
@@ -98,17 +96,4 @@ async def report(run: OpenScreening) -> dict[str, Any]:
 
     if run.rows is None:
         raise KeyError(run.run_id)
-    report = await asyncio.to_thread(finalize.write_report, run.run, run.rows)
-    get_run_logger().info(
-        "run %s %s%s: %s naira; results in %s",
-        run.run_id,
-        report["state"],
-        f" ({report['stop_reason']})" if report["stop_reason"] else "",
-        report["cost"]["total"],
-        run.run.folder.path,
-    )
-    say_report(report)
-    tell_events(report)
-    await show_report(run.run, report)
-    await tag_run(*ending_tags(report))
-    return report
+    return await asyncio.to_thread(finalize.write_report, run.run, run.rows)

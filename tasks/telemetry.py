@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nightscreen.client.classify import CallOutcome
     from nightscreen.steps.control import CheckProgress
-    from nightscreen.tasks.progress import Shown
+    from nightscreen.steps.run import Run
 
 NAME = PREFIX.rstrip("_").lower()
 FLUSH_MS = 5_000
@@ -44,7 +44,7 @@ class Telemetry:
     """What is open while measures are taken.
 
     Attributes:
-        lines: the runs this process has open.
+        runs: the runs this process has open.
         heard: enters an attempt that came back, by check, seconds and reading.
     """
 
@@ -52,7 +52,7 @@ class Telemetry:
     traces: TracerProvider
     measures: MeterProvider
     heard: Callable[[str, float, CallOutcome], None]
-    lines: dict[str, Shown] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
 
 
 _open: Telemetry | None = None
@@ -65,13 +65,13 @@ def is_wanted() -> bool:
     return any(os.environ.get(name) for name in ENDPOINTS)
 
 
-def begin(run: Shown) -> bool:
+def begin(run: Run) -> bool:
     """Take measures of a run from now on; False where no exporter is configured."""
     if _open is None and is_wanted():
         use(_from_environment())
     if _open is None:
         return False
-    _open.lines[run.run_id] = run
+    _open.runs[run.run_id] = run
     run.control.heard = _open.heard
     return True
 
@@ -82,13 +82,13 @@ def use(telemetry: Telemetry | None) -> None:
     _open = telemetry
 
 
-def end(run: Shown) -> None:
+def end(run: Run) -> None:
     """Hand in what was measured of a run."""
     if _open is None:
         return
     _open.traces.force_flush(FLUSH_MS)
     _open.measures.force_flush(FLUSH_MS)
-    _open.lines.pop(run.run_id, None)
+    _open.runs.pop(run.run_id, None)
 
 
 def span(name: str, *ids: object) -> AbstractContextManager[None]:
@@ -160,10 +160,10 @@ def assemble(processor: Any, reader: Any) -> Telemetry:  # noqa: ANN401 - the SD
     traces = tracing.TracerProvider(resource=resource, shutdown_on_exit=False)
     traces.add_span_processor(processor)
     measures = metrics.MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-    lines: dict[str, Shown] = {}
+    runs: dict[str, Run] = {}
     heard = _listener(measures)
-    _observe(measures, lines)
-    return Telemetry(traces.get_tracer(NAME), traces, measures, heard, lines)
+    _observe(measures, runs)
+    return Telemetry(traces.get_tracer(NAME), traces, measures, heard, runs)
 
 
 def _listener(measures: MeterProvider) -> Callable[[str, float, CallOutcome], None]:
@@ -187,7 +187,7 @@ def _listener(measures: MeterProvider) -> Callable[[str, float, CallOutcome], No
     return heard
 
 
-def _observe(measures: MeterProvider, lines: dict[str, Shown]) -> None:
+def _observe(measures: MeterProvider, runs: dict[str, Run]) -> None:
     """Have a run's live numbers read whenever measures are taken."""
     meter = measures.get_meter(NAME)
     by_check: tuple[tuple[str, str, Callable[[CheckProgress], float]], ...] = (
@@ -198,33 +198,33 @@ def _observe(measures: MeterProvider, lines: dict[str, Shown]) -> None:
         ("lookups.wanted", "{lookup}", lambda each: each.wanted),
     )
     for name, unit, value in by_check:
-        meter.create_observable_gauge(f"{NAME}.{name}", [_each_check(lines, value)], unit=unit)
-    meter.create_observable_gauge(f"{NAME}.balance", [_balance(lines)], unit="NGN")
+        meter.create_observable_gauge(f"{NAME}.{name}", [_each_check(runs, value)], unit=unit)
+    meter.create_observable_gauge(f"{NAME}.balance", [_balance(runs)], unit="NGN")
 
 
 def _each_check(
-    lines: dict[str, Shown], value: Callable[[CheckProgress], float]
+    runs: dict[str, Run], value: Callable[[CheckProgress], float]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
     def observed(_options: CallbackOptions) -> Iterable[Observation]:
         return [
-            Observation(value(each), {"run_id": line.run_id, "check": check.value})
-            for line in list(lines.values())
-            for check, each in line.control.progress.items()
+            Observation(value(each), {"run_id": run.run_id, "check": check.value})
+            for run in list(runs.values())
+            for check, each in run.control.progress.items()
         ]
 
     return observed
 
 
-def _balance(lines: dict[str, Shown]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+def _balance(runs: dict[str, Run]) -> Callable[[CallbackOptions], Iterable[Observation]]:
     from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
     def observed(_options: CallbackOptions) -> Iterable[Observation]:
         return [
-            Observation(line.control.balance_micro / MICRO, {"run_id": line.run_id})
-            for line in list(lines.values())
-            if line.control.balance_micro is not None
+            Observation(run.control.balance_micro / MICRO, {"run_id": run.run_id})
+            for run in list(runs.values())
+            if run.control.balance_micro is not None
         ]
 
     return observed

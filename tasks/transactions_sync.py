@@ -6,21 +6,16 @@ They log numbers, which the engine stores in clear; what is computed lives in `s
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from prefect import get_run_logger, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import pull_shard
 from nightscreen.tasks.checks import RE_ENTRIES, RE_ENTRY_DELAYS_S, is_unforeseen
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.events import tell_events
-from nightscreen.tasks.logs import say_report
 from nightscreen.tasks.open_run import OpenApiRun
-
-if TYPE_CHECKING:
-    from nightscreen.steps.transactions.sync import TransactionSync
 
 
 @task(
@@ -42,21 +37,4 @@ async def pull_customers(run: OpenApiRun, shard: int) -> dict[str, int]:
 @guard_task
 async def report_pull(run: OpenApiRun) -> dict[str, Any]:
     """Write typed records, changes, quarantine, calls and report; return the report."""
-    pull: TransactionSync = run.work
-    report = await asyncio.to_thread(close_pull, pull)
-    changes = report["changes"]
-    get_run_logger().info(
-        "run %s %s%s: %d customers pulled, %d records added, %d modified, %d removed; "
-        "results in %s",
-        run.run_id,
-        report["state"],
-        f" ({report['stop_reason']})" if report["stop_reason"] else "",
-        report["customers"]["pulled"],
-        changes["added"],
-        changes["modified"],
-        changes["removed"],
-        pull.run.folder.path,
-    )
-    say_report(report)
-    tell_events(report)
-    return report
+    return await asyncio.to_thread(close_pull, run.work)

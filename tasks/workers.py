@@ -221,10 +221,9 @@ async def part_opened(
                     async with _heeding(part, run):
                         yield part, run
                 finally:
-                    await shield_until_done(rounds.close())
+                    await shield_until_done(run.settle())
     finally:
         part.leaves = part.leaves or run.signalled
-        run.session = run.rounds = None
         await asyncio.to_thread(part.close)
 
 

@@ -7,20 +7,19 @@ that went through.
 from __future__ import annotations
 
 from collections import Counter
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import NoAnswer, Operation
-from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.quote import Quote
-from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.links import link_for
 from nightscreen.steps.bvn.table import BvnRecord, lines_of, write_changes, write_table
 from nightscreen.steps.control import TEST_MODE
-from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.report.api_run import api_run_report, finish_api_run, operation_report
+from nightscreen.steps.report.call_log import write_call_log
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
@@ -58,9 +57,8 @@ def close_request(run: Run, asking: BvnRequests) -> dict[str, Any]:
         Operation.BVN_START,
         lines,
         moved=asking.moved,
-        standings=bvn_requesting.standings(run, asking),
+        statuses=bvn_requesting.statuses(run, asking),
         rows=_rows(asking.rows_read, asking.rows_quarantined),
-        spent_before_micro=asking.spent_before_micro,
     )
 
 
@@ -79,9 +77,8 @@ def close_confirm(run: Run, confirming: Confirming) -> dict[str, Any]:
         Operation.BVN_FINISH,
         lines_of(run.journal, confirming.batches),
         moved=confirming.moved,
-        standings=bvn_confirming.standings(run, confirming),
+        statuses=bvn_confirming.statuses(run, confirming),
         rows=_rows(read, len(confirming.file.refused)),
-        spent_before_micro=confirming.spent_before_micro,
     )
 
 
@@ -102,29 +99,26 @@ def _close(
     lines: list[BvnRecord],
     *,
     moved: Transitions,
-    standings: Iterable[LookupStatus],
+    statuses: Iterable[LookupStatus],
     rows: Mapping[str, int],
-    spent_before_micro: int,
 ) -> dict[str, Any]:
     states = write_table(run, lines, run.clock())
     changes = write_changes(run, moved)
-    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    call_log = write_call_log(run)
     in_test = run.control.ending()[0] == TEST_MODE
-    part = operation_report(log, operation, Counter(standings), answers=states, test_mode=in_test)
-    report = errand_report(
+    part = operation_report(
+        call_log, operation, Counter(statuses), answers=states, test_mode=in_test
+    )
+    report = api_run_report(
         run,
-        log,
+        call_log,
         rows=rows,
         checks={operation.value: part},
         more={"states": states, "changes": changes},
     )
-    report["cost"]["quoted"] = {
-        name: naira_text(to_micro(Decimal(naira)) + spent_before_micro)
-        for name, naira in report["cost"]["quoted"].items()
-    }
     if operation is Operation.BVN_START:
         report["cost"]["to_come"] = to_come(run, states)
-    return finish(run, report)
+    return finish_api_run(run, report)
 
 
 def to_come(run: Run, states: Mapping[str, int]) -> dict[str, str | None]:

@@ -21,13 +21,13 @@ from nightscreen.steps.bvn.consent import (
     bring_up_to_date,
     call_of,
     finished,
-    standing_of,
+    status_of,
 )
 from nightscreen.steps.bvn.opening import batch_asked, keyed_digest, remembered
 from nightscreen.steps.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from nightscreen.steps.bvn.requesting import quote
 from nightscreen.steps.calling.call_session import ASKED_AGAIN
-from nightscreen.steps.run import open_run, require_service
+from nightscreen.steps.run import open_api_run, require_service
 from nightscreen.steps.screening_run import PROBLEMS
 from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import system_clock
@@ -117,7 +117,6 @@ class Confirming:
     earlier: list[BvnRequest] = field(default_factory=list)
     batches: set[str] = field(default_factory=set)
     moved: Transitions = field(default_factory=Transitions)
-    spent_before_micro: int = 0
 
     def forget(self) -> None:
         """Delete every password from memory."""
@@ -145,7 +144,7 @@ def open_confirm(
         with journal_of(settings, clock=clock) as journal:
             digest = keyed_digest(journal, given)
             batch = batch_asked(journal, [row.customer_id for row in file.supplied]) or batch
-    run = open_run(
+    run = open_api_run(
         parameters,
         settings,
         flow=FLOW,
@@ -157,7 +156,7 @@ def open_confirm(
     return run, Confirming(parameters, given)
 
 
-def take_in(run: Run, confirming: Confirming) -> None:
+def read_input(run: Run, confirming: Confirming) -> None:
     """Read the passwords into memory and judge each customer's request; write quarantine."""
     given = confirming.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
@@ -265,7 +264,7 @@ def price(run: Run, confirming: Confirming) -> int:
     wanted = len(confirming.given)
     run.quote = quote(run, Operation.BVN_FINISH, wanted)
     run.control.progress[Operation.BVN_FINISH].wanted = wanted
-    confirming.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
+    run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     return wanted
 
 
@@ -288,7 +287,7 @@ async def send(session: CallSession, confirming: Confirming) -> int:
 async def _send_one(session: CallSession, confirming: Confirming, given: Given) -> None:
     before = given.request.state.value
     given.task, given.request = await supply(session, given.request, given.otp)
-    if given.task is None or given.task.standing not in ASKED_AGAIN:
+    if given.task is None or given.task.status not in ASKED_AGAIN:
         given.otp = ""
     confirming.moved.note(before, given.request)
 
@@ -296,7 +295,7 @@ async def _send_one(session: CallSession, confirming: Confirming, given: Given) 
 def send_again(run: Run, confirming: Confirming) -> None:
     """Let passwords that were not sent, or surely did not arrive, be sent after all."""
     tasks = [given.task for given in confirming.given if given.otp and given.task is not None]
-    run.control.progress[Operation.BVN_FINISH].take_back(task.standing for task in tasks)
+    run.control.progress[Operation.BVN_FINISH].take_back(task.status for task in tasks)
 
 
 async def supply(
@@ -337,14 +336,14 @@ def look_again(run: Run, confirming: Confirming) -> None:
         given.request = consents.find(given.request.request_id) or given.request
 
 
-def standings(run: Run, confirming: Confirming) -> list[LookupStatus]:
+def statuses(run: Run, confirming: Confirming) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
-    found = [standing_of(request, Doubt.FINISH) for request in confirming.earlier]
+    found = [status_of(request, Doubt.FINISH) for request in confirming.earlier]
     for given in confirming.given:
         if given.task is not None:
-            found.append(given.task.standing)
+            found.append(given.task.status)
         elif given.request.finish_run_id == run.run_id:
-            found.append(standing_of(given.request, Doubt.FINISH))
+            found.append(status_of(given.request, Doubt.FINISH))
         else:
             found.append(LookupStatus.WAITING)
     return found

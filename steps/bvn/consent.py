@@ -65,7 +65,7 @@ class Transitions:
 def call_of(task: LookupTask, now: int) -> LastCall | None:
     """Return how a call that has just come back ended; None if it was never sent."""
     reading = task.reading
-    if reading is None or task.standing is LookupStatus.LAPSED:
+    if reading is None or task.status is LookupStatus.LAPSED:
         return None
     trouble = None if reading.trouble is None else reading.trouble.value
     return LastCall(CALL_STATES[reading.verdict].value, trouble, reading.cost_micro, now)
@@ -198,7 +198,7 @@ def _learnt(
     return started(request, call, contact)
 
 
-def standing_of(request: BvnRequest, doubt: Doubt) -> LookupStatus:
+def status_of(request: BvnRequest, doubt: Doubt) -> LookupStatus:
     """Return how a call of an earlier session of a run ended."""
     if request.doubt is doubt:
         return LookupStatus.IN_DOUBT

@@ -21,13 +21,18 @@ from itsdangerous import BadSignature, Signer
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.checks import Operation
-from nightscreen.steps.api_runs.report import errand_report, finish, operation_report, standings_of
 from nightscreen.steps.bvn.confirming import refusal, supply
 from nightscreen.steps.bvn.consent import bring_up_to_date
 from nightscreen.steps.bvn.otps import tidy_otp
 from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.report.call_log import write_call_sheet
-from nightscreen.steps.run import open_run
+from nightscreen.steps.report.api_run import (
+    api_run_report,
+    finish_api_run,
+    operation_report,
+    statuses_of,
+)
+from nightscreen.steps.report.call_log import write_call_log
+from nightscreen.steps.run import open_api_run
 from nightscreen.storage.clock import span_micros, system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
@@ -199,7 +204,7 @@ def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnReques
 
 def _open(settings: Settings, clock: Clock) -> Run:
     parameters = ApiRunParameters(output=str((settings.home / _FOLDER).absolute()))
-    return open_run(
+    return open_api_run(
         parameters,
         settings,
         flow=FLOW,
@@ -233,10 +238,10 @@ def _close(run: Run, task: LookupTask | None) -> None:
     if task is None:
         run.withdraw()
         return
-    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    call_log = write_call_log(run)
     part = operation_report(
-        log, Operation.BVN_FINISH, standings_of([task]), answers={}, test_mode=False
+        call_log, Operation.BVN_FINISH, statuses_of([task]), answers={}, test_mode=False
     )
     rows = {"read": 1, "screened": 1, "quarantined": 0}
     checks = {Operation.BVN_FINISH.value: part}
-    finish(run, errand_report(run, log, rows=rows, checks=checks, more={}))
+    finish_api_run(run, api_run_report(run, call_log, rows=rows, checks=checks, more={}))

@@ -23,14 +23,14 @@ from nightscreen.steps.bvn.consent import (
     bring_up_to_date,
     call_of,
     masked_contact_of,
-    standing_of,
     started,
+    status_of,
 )
 from nightscreen.steps.bvn.opening import remembered
 from nightscreen.steps.calling.call_session import ASKED_AGAIN
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.consent import consent_column, consent_ends
-from nightscreen.steps.run import known_prices, open_run
+from nightscreen.steps.run import known_prices, open_api_run
 from nightscreen.steps.screening_run import PROBLEMS
 from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import system_clock, to_instant
@@ -98,7 +98,6 @@ class BvnRequests:
     rows_read: int = 0
     rows_quarantined: int = 0
     moved: Transitions = field(default_factory=Transitions)
-    spent_before_micro: int = 0
 
     @property
     def asked(self) -> list[Case]:
@@ -120,7 +119,7 @@ def open_request(
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     if parameters.input:
         open_source(given, mapping=mapping)
-    run = open_run(
+    run = open_api_run(
         parameters,
         settings,
         flow=FLOW,
@@ -132,7 +131,7 @@ def open_request(
     return run, BvnRequests(parameters, given)
 
 
-def take_in(run: Run, asking: BvnRequests) -> None:
+def read_input(run: Run, asking: BvnRequests) -> None:
     """Read the customers; write quarantine; judge eligibility and consent of each row."""
     given = asking.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
@@ -207,7 +206,7 @@ def plan(run: Run, asking: BvnRequests) -> int:
     wanted = sum(1 for case in asking.cases if _is_wanted(case))
     run.quote = quote(run, Operation.BVN_START, wanted)
     run.control.progress[Operation.BVN_START].wanted = wanted
-    asking.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
+    run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     return wanted
 
 
@@ -304,8 +303,8 @@ def ask_again(run: Run, asking: BvnRequests) -> None:
     """Let customers whose call failed or was not made wait to be asked; one in doubt never is."""
     taken_back = []
     for case in asking.asked:
-        if case.request is None and case.task is not None and case.task.standing in ASKED_AGAIN:
-            taken_back.append(case.task.standing)
+        if case.request is None and case.task is not None and case.task.status in ASKED_AGAIN:
+            taken_back.append(case.task.status)
             case.why, case.task = "", None
     run.control.progress[Operation.BVN_START].take_back(taken_back)
 
@@ -364,15 +363,15 @@ def _learn(
     case.why = {
         LookupStatus.FAILED: NoAnswer.FAILED.value,
         LookupStatus.LAPSED: NoAnswer.REFUSED.value,
-    }.get(task.standing, NoAnswer.PENDING.value)
+    }.get(task.status, NoAnswer.PENDING.value)
 
 
-def standings(run: Run, asking: BvnRequests) -> list[LookupStatus]:
+def statuses(run: Run, asking: BvnRequests) -> list[LookupStatus]:
     """Return how the run's calls ended, those of its earlier sessions included."""
-    found = [case.task.standing for case in asking.asked if case.task is not None]
+    found = [case.task.status for case in asking.asked if case.task is not None]
     for case in asking.cases:
         if case.task is None and case.request is not None and case.request.run_id == run.run_id:
-            found.append(standing_of(case.request, Doubt.START))
+            found.append(status_of(case.request, Doubt.START))
         elif case.task is None and _is_wanted(case):
             found.append(LookupStatus.WAITING)
     return found

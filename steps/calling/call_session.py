@@ -105,7 +105,7 @@ class CallSession:
         """
         (window,) = self.windows.values()
         made = await window.ask(tasks)
-        left = any(task.standing is LookupStatus.WAITING for task in made)
+        left = any(task.status is LookupStatus.WAITING for task in made)
         self.short |= left and self.run.control.ending()[0] == COMPLETED
         return made
 

@@ -118,7 +118,7 @@ def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
 
 def is_worth_it(run: ScreeningRun) -> bool:
     """Return whether a run has several workers and enough to ask for them."""
-    waiting = int((run.standing == LookupStatus.WAITING.value).sum())
+    waiting = int((run.status == LookupStatus.WAITING.value).sum())
     workers = run.parameters.workers
     return workers > 1 and waiting >= LEAST_LOOKUPS * workers
 
@@ -145,7 +145,7 @@ def open_gathering(run: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gath
     space.note(
         TERMS,
         {
-            "needed": len(run.standing),
+            "needed": len(run.status),
             "fresh_at": run.freshness.at,
             "since": run.freshness.since,
             "deadline_at": run.control.deadline_at,
@@ -247,13 +247,13 @@ def _exchange(gathering: Gathering, mine: Mapping[str, str]) -> WorkState:
 def _read_ends(
     gathering: Gathering, shard: ShardState
 ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.int16], NDArray[np.bool_]]:
-    """Return what became of a shard's lookups: indexes, standings, attempts, listings.
+    """Return what became of a shard's lookups: indexes, statuses, attempts, listings.
 
     What another process of this very run had been answered counts as the run's own answer.
     """
     table = gathering.space.get(f"ended-{shard.name}")
-    indexes, standing = table["index"].to_numpy(), table["standing"].to_numpy().copy()
-    reused = np.flatnonzero(standing == LookupStatus.REUSED.value)
+    indexes, status = table["index"].to_numpy(), table["standing"].to_numpy().copy()
+    reused = np.flatnonzero(status == LookupStatus.REUSED.value)
     if len(reused):
         run = gathering.run
         subjects = gathering.space.get(shard.name)["subject"].to_pylist()
@@ -262,29 +262,29 @@ def _read_ends(
         for place, subject in zip(reused, mine, strict=True):
             answer = known.get(subject)
             if answer is not None and answer.outcome == Outcome.UNREADABLE:
-                standing[place] = LookupStatus.UNREADABLE.value
+                status[place] = LookupStatus.UNREADABLE.value
             elif answer is not None and answer.run_id == run.run_id:
                 paid = answer.cost_micro != 0
-                standing[place] = LookupStatus.PAID.value if paid else LookupStatus.FREE.value
-    return indexes, standing, table["attempts"].to_numpy(), table["listed"].to_numpy()
+                status[place] = LookupStatus.PAID.value if paid else LookupStatus.FREE.value
+    return indexes, status, table["attempts"].to_numpy(), table["listed"].to_numpy()
 
 
 def _gather(
     gathering: Gathering,
     indexes: NDArray[np.int64],
-    standing: NDArray[np.int8],
+    status: NDArray[np.int8],
     attempts: NDArray[np.int16],
     listed: NDArray[np.bool_],
 ) -> None:
     """Take over what became of a shard's lookups."""
     run, rounds = gathering.run, gathering.rounds
-    run.standing[indexes] = standing
+    run.status[indexes] = status
     run.listed[indexes] |= listed
     if rounds is None:
         return
     rounds.attempts[indexes] = np.maximum(rounds.attempts[indexes], attempts)
     if rounds.sparing is not None:
-        for place in np.flatnonzero(standing != LookupStatus.WAITING.value):
+        for place in np.flatnonzero(status != LookupStatus.WAITING.value):
             rounds.sparing.end(int(indexes[place]), listed=bool(listed[place]))
 
 

@@ -73,14 +73,14 @@ class FundingRounds:
     def note(self, task: LookupTask) -> None:
         """Write down what became of a lookup, whoever waits for it."""
         outcome = task.outcome
-        if task.standing is LookupStatus.REUSED:
+        if task.status is LookupStatus.REUSED:
             outcome = self._outcome_elsewhere(task)
             if outcome is Outcome.UNREADABLE:
-                task.standing = LookupStatus.UNREADABLE
-        self.run.standing[task.index] = task.standing.value
+                task.status = LookupStatus.UNREADABLE
+        self.run.status[task.index] = task.status.value
         self.attempts[task.index] = task.attempts
         self.funding.end(task.index)
-        if self.sparing is not None and task.standing is not LookupStatus.WAITING:
+        if self.sparing is not None and task.status is not LookupStatus.WAITING:
             listed = outcome is Outcome.LISTED
             self.run.listed[task.index] = listed
             self.sparing.end(task.index, listed=listed)
@@ -115,10 +115,10 @@ def open_rounds(
         shared_caps: nothing is sent before the caps were leased, since others share them.
     """
     layout = layout or ShardLayout(run.workspace, run.settings.shard_rows)
-    attempts = np.zeros(len(run.standing), np.int16)
+    attempts = np.zeros(len(run.status), np.int16)
     rounds = FundingRounds(run, layout, attempts=attempts, sparing=sparing)
     if run.chains is not None:
-        ended = run.standing != LookupStatus.WAITING.value
+        ended = run.status != LookupStatus.WAITING.value
         rounds.sparing = ShortCircuit(run.chains, ended=ended, listed=run.listed)
     reused = () if run.plan is None else run.plan.checks.values()
     run.control.proved_before = any(each.reused for each in reused)
@@ -159,7 +159,7 @@ def make_tasks(
 
 async def ask_indexes(rounds: FundingRounds, table: pa.Table, indexes: NDArray[np.int64]) -> None:
     """Ask lookups of one check, but for those that came to an end before; each end is noted."""
-    open_ = rounds.run.standing[indexes] == LookupStatus.WAITING.value
+    open_ = rounds.run.status[indexes] == LookupStatus.WAITING.value
     if not open_.any():
         return
     tasks = make_tasks(rounds, table.filter(pa.array(open_)), indexes[open_])
@@ -188,7 +188,7 @@ async def take_opening_balance(rounds: FundingRounds) -> None:
 
 
 async def _opens(rounds: FundingRounds, check: Check, candidates: NDArray[np.int64]) -> bool:
-    """Return whether one of a check's lookups opened the books, or nothing may be asked any more.
+    """Return whether one of a check's lookups gave the balance, or nothing may be asked any more.
 
     Where the first is refused, another is asked alone: one row tells nothing of the service.
     """
@@ -197,7 +197,7 @@ async def _opens(rounds: FundingRounds, check: Check, candidates: NDArray[np.int
         if control.stop is not None:
             return True
         await _ask_one(rounds, int(index))
-        if run.standing[index] in {LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE}:
+        if run.status[index] in {LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE}:
             return True
         if control.answered == 0 and _no_sign_of_the_service(run):
             control.stop_run(StopReason.OUTAGE)
@@ -214,7 +214,7 @@ def _no_sign_of_the_service(run: ScreeningRun) -> bool:
 
 
 def _openers(run: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
-    """Return funded lookups that can open the books, by check, those with a sure balance first."""
+    """Return funded lookups that can give the opening balance, the surest checks first."""
     funded = fund(_waiting(run), run.worst, money_left(run))
     by_check = {
         check: funded[run.ranked.check[funded] == check_number(check.value)]
@@ -230,7 +230,7 @@ def _openers(run: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
 
 def _waiting(run: ScreeningRun) -> NDArray[np.int64]:
     """Return the lookups that wait, in rank, without those of checks that stopped."""
-    here = run.standing[run.order] == LookupStatus.WAITING.value
+    here = run.status[run.order] == LookupStatus.WAITING.value
     waiting: NDArray[np.int64] = run.order[here].astype(np.int64)
     stopped = [check_number(check.value) for check in run.control.stopped_checks]
     if not stopped:
@@ -319,7 +319,7 @@ def _keeping_back(rounds: FundingRounds) -> Caps:
 
 
 def _closer(run: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
-    """Choose the last funded lookup that is sure to bear a balance, to close the books with."""
+    """Choose the last funded lookup that is sure to bear a balance, for the closing one."""
     sure = [check_number(check.value) for check in BALANCE_ON_EVERY_ANSWER]
     bearing = funded[np.isin(run.ranked.check[funded], sure)]
     return int(bearing[-1]) if len(bearing) else None
@@ -343,7 +343,7 @@ def _lay_out(rounds: FundingRounds, funded: NDArray[np.int64]) -> dict[Check, li
         if layout.is_shared:
             shard = shard.append_column("worst", pa.array(run.worst[indexes]))
             if layout.chains is not None and name in shards.get(Check.KARMA, ()):
-                ended = run.standing != LookupStatus.WAITING.value
+                ended = run.status != LookupStatus.WAITING.value
                 waits = chains_of(layout.chains, indexes, ended, run.listed)
                 layout.space.put(f"chains-{name}", waits)
         layout.space.put(name, shard)
@@ -355,7 +355,7 @@ async def ask_shard(rounds: FundingRounds, name: str) -> Mapping[str, int]:
     table = rounds.layout.space.get(name)
     indexes = table["index"].to_numpy()
     await ask_indexes(rounds, table, indexes)
-    ends, counts = np.unique(rounds.run.standing[indexes], return_counts=True)
+    ends, counts = np.unique(rounds.run.status[indexes], return_counts=True)
     return {
         LookupStatus(int(end)).name.lower(): int(number)
         for end, number in zip(ends, counts, strict=True)
@@ -384,7 +384,7 @@ async def take_closing_balance(rounds: FundingRounds) -> None:
             await window.drain()
         await _ask_one(rounds, last)
         stopped = check_of(run.ranked.check[last]) in run.control.stopped_checks
-        if run.standing[last] == LookupStatus.WAITING.value and not stopped:
+        if run.status[last] == LookupStatus.WAITING.value and not stopped:
             run.control.stop_run(StopReason.BUDGET)
         rounds.closing = last = None
     run.control.conclude()
@@ -413,8 +413,8 @@ def _next_affordable(run: ScreeningRun) -> int | None:
 
 def ask_again(run: ScreeningRun) -> None:
     """Let what was lost or failed wait to be asked again."""
-    lost = np.isin(run.standing, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
+    lost = np.isin(run.status, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
     for check, progress in run.control.progress.items():
-        mine = run.standing[lost & run.ranked.is_of(check.value)]
+        mine = run.status[lost & run.ranked.is_of(check.value)]
         progress.take_back(LookupStatus(int(each)) for each in mine)
-    run.standing[lost] = LookupStatus.WAITING.value
+    run.status[lost] = LookupStatus.WAITING.value

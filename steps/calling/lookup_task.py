@@ -1,6 +1,6 @@
-"""Jobs: one lookup on its way through a window, and how an attempt at it is written down.
+"""One lookup, or API call, on its way through a window, and how an attempt at it is written down.
 
-Plain values without a clock or a task; moving them along is `lookups`' business.
+Plain values without a clock or a task; moving them along is `window`'s business.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ Question = Lookup | ApiCall
 
 @dataclass(slots=True, eq=False)
 class LookupTask:
-    """One lookup or errand on its way.
+    """One lookup or API call on its way.
 
     Attributes:
         lookup: what is asked.
@@ -78,7 +78,7 @@ class LookupTask:
         consent_ends_at: instant from which it does not any more; None where none is needed.
         index: its row among the needed lookups of the run.
         row: the batch's row in whose name it is asked; None for an API call.
-        standing: what became of it.
+        status: what became of it.
         attempts: attempts made in this session.
         answered_before: answers the run had when it was first sent in this session; -1 before.
         doubted: an attempt may have been charged without our knowing.
@@ -95,7 +95,7 @@ class LookupTask:
     consent_ends_at: int | None = None
     index: int = -1
     row: int | None = None
-    standing: LookupStatus = LookupStatus.WAITING
+    status: LookupStatus = LookupStatus.WAITING
     attempts: int = 0
     answered_before: int = -1
     doubted: bool = False

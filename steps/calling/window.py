@@ -571,10 +571,10 @@ class Window:
         self._put_off(task, 0.0)
         self._wake.set()
 
-    def _end(self, task: LookupTask, standing: LookupStatus, cost_micro: int) -> None:
-        task.standing = standing
+    def _end(self, task: LookupTask, status: LookupStatus, cost_micro: int) -> None:
+        task.status = status
         self._open.pop(task.subject, None)
-        self._control.ended(self._check, standing, cost_micro)
+        self._control.ended(self._check, status, cost_micro)
         if self._tell is not None:
             self._tell(task)
         for batch in task.waiters:

@@ -208,7 +208,7 @@ def _run_of_part(
         response_rules=load_response_rules(settings.own_table("manners")),
         is_new=False,
         worst=np.zeros(needed, np.int64),
-        standing=np.zeros(needed, np.int8),
+        status=np.zeros(needed, np.int8),
         listed=np.zeros(needed, dtype=bool),
     )
 
@@ -268,7 +268,7 @@ def _take_up(part: WorkerPart, name: str) -> None:
     table = part.space.get(name)
     indexes = table["index"].to_numpy()
     run.worst[indexes] = table["worst"].to_numpy()
-    run.standing[indexes] = LookupStatus.WAITING.value
+    run.status[indexes] = LookupStatus.WAITING.value
     rounds.attempts[indexes] = 0
     part.taken[name] = indexes
     terms = terms_of_round(name)
@@ -308,7 +308,7 @@ def put_ended(
 ) -> None:
     """Leave what became of a shard's lookups at the shared place."""
     attempts = np.zeros(len(indexes), np.int16) if rounds is None else rounds.attempts[indexes]
-    ends = (indexes, run.standing[indexes], attempts, run.listed[indexes])
+    ends = (indexes, run.status[indexes], attempts, run.listed[indexes])
     space.put(f"ended-{name}", pa.table([pa.array(each) for each in ends], schema=ENDED))
 
 

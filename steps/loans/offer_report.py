@@ -15,10 +15,10 @@ from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, OfferWord
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.control import TEST_MODE, StopReason
 from nightscreen.steps.loans.offering import find_out_rest
-from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.report.api_run import api_run_report, finish_api_run, operation_report
+from nightscreen.steps.report.call_log import write_call_log
 from nightscreen.storage.clock import to_instant
 from nightscreen.storage.decision_files import csv_text
 from nightscreen.storage.files import atomic_write
@@ -62,7 +62,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
     find_out_rest(offering)
     test_mode = run.control.stop == TEST_MODE
     _write_offers(offering)
-    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    call_log = write_call_log(run)
     _note_doubt(offering)
     more = {
         "source": {
@@ -77,8 +77,8 @@ def close_offering(offering: Offering) -> dict[str, Any]:
         "changes": {"links_made": offering.made},
     }
     rows = {"read": offering.rows_read, "screened": offering.rows_read, "quarantined": 0}
-    checks = _checks(offering, log, test_mode=test_mode)
-    return finish(run, errand_report(run, log, rows=rows, checks=checks, more=more))
+    checks = _checks(offering, call_log, test_mode=test_mode)
+    return finish_api_run(run, api_run_report(run, call_log, rows=rows, checks=checks, more=more))
 
 
 def _note_doubt(offering: Offering) -> None:
@@ -108,14 +108,14 @@ def _product(offering: Offering) -> dict[str, Any]:
     return {"product_id": wanted, "name": None if found is None else found.name}
 
 
-def _checks(offering: Offering, log: CallLog, *, test_mode: bool) -> dict[str, Any]:
+def _checks(offering: Offering, call_log: CallLog, *, test_mode: bool) -> dict[str, Any]:
     answers: dict[Operation, Mapping[str, int]] = {
         Operation.LOAN_PRODUCTS: {"listed": int(offering.product is not None)},
         Operation.LOAN_START: {"offered": offering.made},
     }
     return {
         operation.value: operation_report(
-            log, operation, ended, answers=answers[operation], test_mode=test_mode
+            call_log, operation, ended, answers=answers[operation], test_mode=test_mode
         )
         for operation, ended in offering.ended.items()
     }

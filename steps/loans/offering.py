@@ -35,7 +35,7 @@ from nightscreen.steps.control import StopReason
 from nightscreen.steps.loans.offer_links import bring_up_to_date, linked
 from nightscreen.steps.loans.offer_source import candidates, read_source
 from nightscreen.steps.loans.products import fetch_products, unknown_product
-from nightscreen.steps.run import known_prices, open_run
+from nightscreen.steps.run import known_prices, open_api_run
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.loan_offers import LoanOffers
@@ -146,7 +146,7 @@ def open_offering(
     """
     given = remembered(parameters, settings, clock=clock)
     source = read_source(given)
-    return open_run(
+    return open_api_run(
         given,
         settings,
         flow=OFFER_FLOW,
@@ -237,7 +237,7 @@ async def check_product(offering: Offering, session: CallSession) -> bool:
     if offering.product is not None:
         return True
     listed, task = await fetch_products(session)
-    offering.ended[Operation.LOAN_PRODUCTS][task.standing] += 1
+    offering.ended[Operation.LOAN_PRODUCTS][task.status] += 1
     if listed is None:
         if run.control.stop is None:
             run.control.stop_run(StopReason.OUTAGE)
@@ -306,8 +306,8 @@ def make_again(offering: Offering) -> None:
     progress = offering.run.control.progress[_START]
     for ended in offering.ended.values():
         progress.take_back(reference for reference in ended.elements() if reference in ASKED_AGAIN)
-        for standing in ASKED_AGAIN:
-            del ended[standing]
+        for status in ASKED_AGAIN:
+            del ended[status]
 
 
 def _room(offering: Offering) -> int:
@@ -327,7 +327,7 @@ async def _make_block(offering: Offering, session: CallSession, rows: Sequence[R
     claimed, others = await asyncio.to_thread(_claim, offering, rows)
     tasks = await session.make([_task(offering, session, row) for row in claimed])
     for task in tasks:
-        offering.ended[_START][task.standing] += 1
+        offering.ended[_START][task.status] += 1
     await asyncio.to_thread(_note, offering, list(zip(claimed, tasks, strict=True)))
     return others
 
@@ -404,13 +404,13 @@ def _note(offering: Offering, made: Sequence[tuple[Row, LookupTask]]) -> None:
         if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
             row.offer = linked(journal, row.offer, reading.body, now)
             kept.append(row.offer)
-        elif task.standing is LookupStatus.IN_DOUBT or (
+        elif task.status is LookupStatus.IN_DOUBT or (
             reading is not None and reading.verdict is ChargeStatus.IN_DOUBT
         ):
             row.offer = row.offer.model_copy(update={"state": LinkState.IN_DOUBT})
             kept.append(row.offer)
         else:
-            failed = task.standing is LookupStatus.FAILED
+            failed = task.status is LookupStatus.FAILED
             row.word = OfferWord.FAILED if failed else OfferWord.PENDING
             unmade.append(row)
         row.problem = None if reading is None or reading.trouble is None else str(reading.trouble)

@@ -16,7 +16,7 @@ from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import StoppedError
 from nightscreen.schemas.loans import LoanProducts
 from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.run import open_run
+from nightscreen.steps.run import open_api_run
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def list_products(
         UsageError: the settings are wrong, the address among them.
     """
     with tempfile.TemporaryDirectory(prefix="nightscreen-") as folder:
-        run = open_run(
+        run = open_api_run(
             ApiRunParameters(output=folder),
             settings,
             flow="loan_products",

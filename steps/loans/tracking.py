@@ -32,7 +32,7 @@ from nightscreen.schemas.offers import (
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.call_session import ASKED_AGAIN
 from nightscreen.steps.loans.offer_links import bring_up_to_date
-from nightscreen.steps.run import open_run
+from nightscreen.steps.run import open_api_run
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal.loan_offers import LoanOffers
 from nightscreen.storage.journal.runs import KILLED
@@ -88,7 +88,7 @@ def open_tracking(
         UsageError: the settings or the parameters are wrong.
         JournalError: the journal cannot be used.
     """
-    return open_run(
+    return open_api_run(
         parameters,
         settings,
         flow=TRACK_FLOW,
@@ -127,7 +127,7 @@ async def follow_loans(tracking: Tracking, session: CallSession) -> int:
     due = tracking.due
     for task in await _follow(tracking, session, due[:1]):
         is_failing = task.reading is not None and task.reading.retry
-        if is_failing and task.standing is LookupStatus.FAILED and len(due) > 1:
+        if is_failing and task.status is LookupStatus.FAILED and len(due) > 1:
             follow_again(tracking)
         else:
             due = due[1:]
@@ -143,7 +143,7 @@ async def _follow(
     tracking: Tracking, session: CallSession, block: Sequence[Followed]
 ) -> list[LookupTask]:
     tasks = await session.make([_task(session, loan.offer) for loan in block])
-    tracking.ended.update(task.standing for task in tasks)
+    tracking.ended.update(task.status for task in tasks)
     await asyncio.to_thread(_note, tracking, list(zip(block, tasks, strict=True)))
     return tasks
 
@@ -156,8 +156,8 @@ def follow_again(tracking: Tracking) -> None:
     lost = (*ASKED_AGAIN, LookupStatus.IN_DOUBT)
     progress = tracking.run.control.progress[Operation.LOAN_VIEW]
     progress.take_back(reference for reference in tracking.ended.elements() if reference in lost)
-    for standing in lost:
-        del tracking.ended[standing]
+    for status in lost:
+        del tracking.ended[status]
 
 
 def _task(session: CallSession, offer: Offer) -> LookupTask:
@@ -173,7 +173,7 @@ def _note(tracking: Tracking, made: Sequence[tuple[Followed, LookupTask]]) -> No
     for loan, task in made:
         seen = _seen(loan.offer, task)
         if seen is None:
-            if task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+            if task.status in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
                 loan.word = LoanWord.FAILED
             continue
         loan.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE

@@ -16,9 +16,9 @@ from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import LOANS_FILE, LoanWord
 from nightscreen.schemas.rows import INSTANT, NAIRA
-from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.control import TEST_MODE
-from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.report.api_run import api_run_report, finish_api_run, operation_report
+from nightscreen.steps.report.call_log import write_call_log
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.storage.clock import to_instant
 
@@ -86,8 +86,8 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
     _write_loans(tracking)
     changes = list(_changes(tracking))
     run.folder.write_parquet(CHANGES_FILE, LOAN_CHANGES, _tables(changes, LOAN_CHANGES))
-    log = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
-    counts = Counter(loan.word for loan in tracking.loans)
+    call_log = write_call_log(run)
+    counts = Counter(each.word for each in tracking.loans)
     answers = {
         "found": counts[LoanWord.FOLLOWED],
         "not_found": counts[LoanWord.UNKNOWN_REFERENCE],
@@ -99,16 +99,16 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
             f"unknown_reference in {LOANS_FILE}"
         )
     part = operation_report(
-        log,
+        call_log,
         Operation.LOAN_VIEW,
         tracking.ended,
         answers=answers,
         test_mode=run.control.stop == TEST_MODE,
     )
     number = len(tracking.loans)
-    report = errand_report(
+    report = api_run_report(
         run,
-        log,
+        call_log,
         rows={"read": number, "screened": number, "quarantined": 0},
         checks={Operation.LOAN_VIEW.value: part},
         more={
@@ -117,7 +117,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
             "changes": _account(changes),
         },
     )
-    return finish(run, report)
+    return finish_api_run(run, report)
 
 
 def _statuses(loans: Sequence[Followed]) -> dict[str, int]:

@@ -24,12 +24,14 @@ from nightscreen.steps.report.timeline import NO_BALANCE
 from nightscreen.storage.memory_tuning import trim_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from sqlalchemy import Row
 
-    from nightscreen.storage.outputs import RunFolder
+    from nightscreen.steps.run import Run
+
+_CALLS_READ = 4096
 
 # `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
 # where nothing was, how the call ended (`state` says only the latter).
@@ -182,15 +184,14 @@ class CallLog:
             calls.close()
 
 
-def write_call_sheet(
-    folder: RunFolder, blocks: Iterable[Sequence[Row[Any]]], declared: Declarations
-) -> CallLog:
-    """Write `calls.parquet`, one row per call, and return the accounts of them."""
-    log = CallLog(declared=declared)
-    folder.write_parquet("calls.parquet", CALLS, (log.take(rows) for rows in blocks))
+def write_call_log(run: Run) -> CallLog:
+    """Write `calls.parquet`, one row per call of a run, and return the accounts of them."""
+    call_log = CallLog(declared=run.declared)
+    blocks = run.journal.runs.calls(run.run_id, block=_CALLS_READ)
+    run.folder.write_parquet("calls.parquet", CALLS, (call_log.take(rows) for rows in blocks))
     trim_memory()
-    log.close()
-    return log
+    call_log.close()
+    return call_log
 
 
 @dataclass(frozen=True, slots=True)

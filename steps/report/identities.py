@@ -35,7 +35,7 @@ _EARLIER = {
 }
 
 
-def standings(run: ScreeningRun) -> Ends:
+def statuses(run: ScreeningRun) -> Ends:
     """Return what became of the needed lookups, by check and identity.
 
     A lookup that this session did not reach, or that failed, may have been lost or used up in an
@@ -43,10 +43,10 @@ def standings(run: ScreeningRun) -> Ends:
     one: the journal knows.
     """
     found: Ends = {}
-    open_ = np.isin(run.standing, [LookupStatus.WAITING, LookupStatus.FAILED, LookupStatus.LAPSED])
+    open_ = np.isin(run.status, [LookupStatus.WAITING, LookupStatus.FAILED, LookupStatus.LAPSED])
     for check, kind in run.ranked.slots():
-        ended = ~open_ & run.ranked.is_of(check, kind)
-        ends, numbers = np.unique(run.standing[ended], return_counts=True)
+        mine = ~open_ & run.ranked.is_of(check, kind)
+        ends, numbers = np.unique(run.status[mine], return_counts=True)
         pairs = zip(ends, numbers, strict=True)
         found[(check, kind)] = Counter(
             {LookupStatus(int(end)): int(number) for end, number in pairs}
@@ -58,17 +58,17 @@ def standings(run: ScreeningRun) -> Ends:
 
 def _count_earlier(run: ScreeningRun, unreached: NDArray[np.bool_], found: Ends) -> None:
     earlier = run.journal.runs.unanswered(run.run_id)
-    if not earlier and not (run.standing == LookupStatus.LAPSED.value).any():
+    if not earlier and not (run.status == LookupStatus.LAPSED.value).any():
         return
     for start, piece in run.needed.pieces():
         indices = np.flatnonzero(unreached[start : start + piece.num_rows])
         rows = piece.select(["check", "kind", "subject"]).take(pa.array(indices))
         for index, row in zip(indices, rows.to_pylist(), strict=True):
-            standing = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
-            if standing is None and run.standing[start + index] == LookupStatus.LAPSED.value:
-                standing = LookupStatus.LAPSED
-            if standing is not None:
-                found[(row["check"], row["kind"])][standing] += 1
+            status = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
+            if status is None and run.status[start + index] == LookupStatus.LAPSED.value:
+                status = LookupStatus.LAPSED
+            if status is not None:
+                found[(row["check"], row["kind"])][status] += 1
 
 
 def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
@@ -77,7 +77,7 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
     For each check and pseudonym it is the status of the rows that need it.
     """
     found = run.journal.runs.unanswered(run.run_id)
-    lapsed = run.standing == LookupStatus.LAPSED.value
+    lapsed = run.status == LookupStatus.LAPSED.value
     if not lapsed.any():
         return found
     for start, piece in run.needed.pieces():
@@ -101,7 +101,7 @@ def of_check(ends: Ends, check: Check) -> Counter[LookupStatus]:
 def identities_report(
     slots: Mapping[CheckIdentity, CheckCounts],
     ends: Ends,
-    log: CallLog,
+    call_log: CallLog,
     listed_by: Mapping[str, int],
     *,
     test_mode: bool,
@@ -113,7 +113,7 @@ def identities_report(
     Args:
         slots: the plan before any call.
         ends: the end of the lookups that were needed.
-        log: the run's calls.
+        call_log: the run's calls.
         listed_by: rows listed by each identity.
         test_mode: no answer counts: all is pending.
     """
@@ -122,7 +122,7 @@ def identities_report(
         if slot.check is not Check.KARMA:
             continue
         kind = slot.kind.value
-        calls = log.identities[(slot.check.value, kind)]
+        calls = call_log.identities[(slot.check.value, kind)]
         settled = settled_counts(
             counts, ends.get((slot.check.value, kind), Counter()), test_mode=test_mode
         )

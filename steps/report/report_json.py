@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cache
-from importlib.metadata import version
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -21,8 +18,12 @@ from nightscreen.schemas.plan import AgeEffect, CheckCounts, LookupStatus
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.report.coverage import Coverage
 from nightscreen.steps.report.decided import Decided
+from nightscreen.steps.report.findings import findings_of
+from nightscreen.steps.report.run_end import cost_of, head_of, notices_of, versions_used
 from nightscreen.steps.results.backtest import Moves
-from nightscreen.storage.clock import MICROS, instant_text
+from nightscreen.steps.screening_run import PROBLEMS
+from nightscreen.storage.clock import MICROS, instant_text, spending_day, spending_month
+from nightscreen.storage.outputs import QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,13 +31,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightscreen.schemas.checks import Asked
-    from nightscreen.schemas.quote import Quote
+    from nightscreen.schemas.policy import PolicyApproval
     from nightscreen.steps.report.call_log import CallLog
     from nightscreen.steps.report.reconciliation import Balance
+    from nightscreen.steps.screening_run import ScreeningRun
 
-SCHEMA_VERSION = 2
 DAY = 24 * 3600 * MICROS
-_VERSIONS = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 _OPEN = frozenset(
     {
         NoAnswer.PENDING.value,
@@ -48,12 +48,6 @@ _OPEN = frozenset(
         NoAnswer.INVALID.value,
     }
 )
-
-
-@cache
-def versions_used() -> Mapping[str, str]:
-    """Return the versions that a report names; read once, for each is a file of some length."""
-    return MappingProxyType({name: version(name) for name in _VERSIONS})
 
 
 @dataclass(slots=True)
@@ -120,40 +114,10 @@ def _count(counter: Counter[str], column: pa.ChunkedArray) -> None:
         counter[entry["values"]] += entry["counts"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """The report's data about the run itself; instants as ISO 8601 text in UTC.
-
-    `spent_before_micro` is what earlier sessions of the run had spent when this one was quoted: the
-    report is cumulative, and so is its quote.
-    """
-
-    run_id: str
-    batch: str
-    purpose: str
-    state: str
-    stop_reason: str | None
-    started_at: str
-    finished_at: str
-    rows_read: int
-    rows_quarantined: int
-    cap_micro: int | None
-    customers: int | None = None
-    spent_before_micro: int = 0
-    nightly_micro: int | None = None
-    last_balance_micro: int | None = None
-    spending: Mapping[str, Any] = field(default_factory=dict)
-    findings: Mapping[str, Any] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    now: int = 0
-    price_rises_micro: int = 0
-    notices: tuple[str, ...] = ()
-
-
 def check_report(
     counts: CheckCounts,
-    standings: Counter[LookupStatus],
-    log: CallLog,
+    ends: Counter[LookupStatus],
+    call_log: CallLog,
     check: Asked,
     statuses: Counter[str],
     *,
@@ -167,24 +131,24 @@ def check_report(
 
     Args:
         counts: the plan before any call.
-        standings: the end of the lookups that were needed.
-        log: the run's calls.
+        ends: the end of the lookups that were needed.
+        call_log: the run's calls.
         check: the check.
         statuses: statuses of the rows.
         asked: statuses of the rows that this run made calls for: tonight's answers.
         shared_micro: what rows saved that shared an answer of this run.
         test_mode: no answer counts: all is pending.
     """
-    calls = log.checks[check.value]
+    calls = call_log.checks[check.value]
     ended = 0 if test_mode else statuses[NoAnswer.REFUSED.value] - counts.rows_refused
-    lapsed = 0 if test_mode else standings[LookupStatus.LAPSED]
+    lapsed = 0 if test_mode else ends[LookupStatus.LAPSED]
     return {
         "rows_refused": counts.rows_refused + ended,
         "rows_ineligible": counts.rows_ineligible,
         "rows_invalid": counts.rows_invalid,
         "lookups": counts.lookups - ended,
         "distinct": counts.distinct - lapsed,
-        **settled_counts(counts, standings, test_mode=test_mode),
+        **settled_counts(counts, ends, test_mode=test_mode),
         "attempts": calls.attempts,
         "retries": calls.retries,
         "cost": naira_text(calls.cost_micro),
@@ -199,67 +163,53 @@ def check_report(
 
 
 def settled_counts(
-    counts: CheckCounts, standings: Counter[LookupStatus], *, test_mode: bool
+    counts: CheckCounts, ends: Counter[LookupStatus], *, test_mode: bool
 ) -> dict[str, int]:
     """Return how many of the distinct lookups had which end; all of them, each once."""
     settled = {
-        "paid": counts.paid + standings[LookupStatus.PAID],
-        "free": counts.free + standings[LookupStatus.FREE],
-        "reused": counts.reused + standings[LookupStatus.REUSED],
-        "spared": standings[LookupStatus.SPARED],
-        "unreadable": counts.unreadable + standings[LookupStatus.UNREADABLE],
-        "failed": standings[LookupStatus.FAILED],
-        "in_doubt": standings[LookupStatus.IN_DOUBT],
+        "paid": counts.paid + ends[LookupStatus.PAID],
+        "free": counts.free + ends[LookupStatus.FREE],
+        "reused": counts.reused + ends[LookupStatus.REUSED],
+        "spared": ends[LookupStatus.SPARED],
+        "unreadable": counts.unreadable + ends[LookupStatus.UNREADABLE],
+        "failed": ends[LookupStatus.FAILED],
+        "in_doubt": ends[LookupStatus.IN_DOUBT],
     }
     if test_mode:
         settled = dict.fromkeys(settled, 0)
-    lapsed = 0 if test_mode else standings[LookupStatus.LAPSED]
+    lapsed = 0 if test_mode else ends[LookupStatus.LAPSED]
     return {**settled, "pending": counts.distinct - lapsed - sum(settled.values())}
 
 
 def make_report(
-    facts: RunFacts,
-    *,
-    counts: Mapping[Check, CheckCounts],
-    checks: Mapping[str, Any],
-    quote: Quote,
-    sheet: CallLog,
-    rows: RowTally,
-    files: Mapping[str, Any],
+    run: ScreeningRun, *, checks: Mapping[str, Any], call_log: CallLog, rows: RowTally
 ) -> dict[str, Any]:
     """Return the whole report, as `report.json` has it; money is decimal text in naira."""
-    saved_by_reuse_micro = sum(counted.saved_by_reuse_micro for counted in counts.values())
-    balance = sheet.reconciliation.balance()
+    counts = {} if run.plan is None else run.plan.checks
+    nightly_micro = nightly_spend(run)
+    balance = call_log.reconciliation.balance()
     return {
-        "schema_version": SCHEMA_VERSION,
-        "run_id": facts.run_id,
-        "batch": facts.batch,
-        "purpose": facts.purpose,
-        "state": facts.state,
-        "stop_reason": facts.stop_reason,
-        "publishable": facts.state == "completed",
-        "started_at": facts.started_at,
-        "finished_at": facts.finished_at,
+        **head_of(run),
         "rows": {
-            "read": facts.rows_read,
-            "screened": facts.rows_read - facts.rows_quarantined,
-            "quarantined": facts.rows_quarantined,
-            **({} if facts.customers is None else {"customers": facts.customers}),
+            "read": run.rows_read,
+            "screened": run.rows_read - run.rows_quarantined,
+            "quarantined": run.rows_quarantined,
+            **({"customers": run.customers} if run.merging else {}),
         },
         "coverage": {
             "due_rows": rows.coverage.due_rows,
             "answered_rows": rows.coverage.answered_rows,
         },
         "checks": dict(checks),
-        "cost": cost_report(facts, quote, sheet, rows, saved_by_reuse_micro),
-        "spending": dict(facts.spending),
+        "cost": cost_report(run, call_log, rows, counts),
+        "spending": spending_report(run),
         "balance": {
-            **balance_report(balance, facts.nightly_micro or sheet.cost_micro),
-            "last_known": last_known(facts),
+            **balance_report(balance, nightly_micro or call_log.cost_micro),
+            "last_known": last_known(run.journal.runs.last_balance(), nightly_micro),
         },
-        "timeline": sheet.reconciliation.timeline(),
+        "timeline": call_log.reconciliation.timeline(),
         "freshness": {
-            **freshness_report(counts, facts.now),
+            **freshness_report(counts, run.freshness.at),
             "fresh": rows.coverage.fresh(),
             "ages": rows.coverage.ages(),
         },
@@ -276,10 +226,10 @@ def make_report(
         "customer_notices": None,
         "contests": {},
         "outcomes": None,
-        "findings": dict(facts.findings),
-        "notices": list(facts.notices),
-        "files": dict(files),
-        "provenance": dict(facts.provenance),
+        "findings": findings_of(run.folder.path / QUARANTINE, run.folder.path / PROBLEMS),
+        "notices": notices_of(run),
+        "files": {},
+        "provenance": provenance(run),
     }
 
 
@@ -293,24 +243,21 @@ def shadow_report(policy: str, rows: RowTally) -> dict[str, Any]:
 
 
 def cost_report(
-    facts: RunFacts, quote: Quote, log: CallLog, rows: RowTally, saved_by_reuse_micro: int
+    run: ScreeningRun, call_log: CallLog, rows: RowTally, counts: Mapping[Check, CheckCounts]
 ) -> dict[str, Any]:
     """Return the cost part: what was charged, against quote and cap, and what was saved."""
-    before, cap = facts.spent_before_micro, facts.cap_micro
+    cap_micro, cost_micro = run.caps.run_micro, call_log.cost_micro
+    rises = run.journal.money.surprises(run.run_id)
     return {
-        "total": naira_text(log.cost_micro),
-        "quoted": {
-            "low": naira_text(before + quote.low_micro),
-            "expected": naira_text(before + quote.expected_micro),
-            "high": naira_text(before + quote.high_micro),
-        },
-        "cap": naira_text(cap),
-        "saved_by_reuse": naira_text(saved_by_reuse_micro),
-        "saved_by_sharing": naira_text(sum(rows.shared_micro.values())),
-        "in_doubt_exposure": naira_text(log.in_doubt_micro),
-        "over_cap": None if cap is None else naira_text(max(0, log.cost_micro - cap)),
-        "price_rises": naira_text(facts.price_rises_micro),
-        **flagged_report(rows, log.cost_micro),
+        **cost_of(
+            run,
+            call_log,
+            by_reuse_micro=sum(each.saved_by_reuse_micro for each in counts.values()),
+            by_sharing_micro=sum(rows.shared_micro.values()),
+        ),
+        "over_cap": None if cap_micro is None else naira_text(max(0, cost_micro - cap_micro)),
+        "price_rises": naira_text(sum(each.excess_micro for each in rises)),
+        **flagged_report(rows, cost_micro),
     }
 
 
@@ -340,12 +287,66 @@ def balance_report(balance: Balance, nightly_micro: int) -> dict[str, Any]:
     }
 
 
-def last_known(facts: RunFacts) -> dict[str, Any]:
+def last_known(known_micro: int | None, nightly_micro: int | None) -> dict[str, Any]:
     """Return the newest balance of any run, and the nights it lasts at this month's mean."""
-    known, nightly = facts.last_balance_micro, facts.nightly_micro
     return {
-        "balance": naira_text(known),
-        "nights_left": known // nightly if known is not None and nightly else None,
+        "balance": naira_text(known_micro),
+        "nights_left": known_micro // nightly_micro
+        if known_micro is not None and nightly_micro
+        else None,
+    }
+
+
+def nightly_spend(run: ScreeningRun) -> int | None:
+    """Return what a night of this month costs on average, over all runs, in micro-naira."""
+    money = run.journal.money
+    month = spending_month(run.clock())
+    days = {day for day, _, spent in money.by_day() if day.startswith(month) and spent.spent_micro}
+    return money.this_month().spent_micro // len(days) if days else None
+
+
+def spending_report(run: ScreeningRun) -> dict[str, Any]:
+    """Return what all runs spent in the present day and month, and under which caps."""
+    now, money, caps = run.clock(), run.journal.money, run.caps
+    each = (
+        ("day", spending_day(now), money.today(), caps.day_micro),
+        ("month", spending_month(now), money.this_month(), caps.month_micro),
+    )
+    return {
+        name: {
+            "name": label,
+            "spent": naira_text(spent.spent_micro),
+            "reserved": naira_text(spent.reserved_micro),
+            "cap": naira_text(cap),
+        }
+        for name, label, spent, cap in each
+    }
+
+
+def provenance(run: ScreeningRun) -> dict[str, Any]:
+    """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
+    earlier = run.folder.path.glob("report-*.json")
+    return {
+        "input_digest": run.input_digest,
+        "policy": run.policy.label,
+        "policy_approval": approval_report(run.policy_approval),
+        "karma_identities": [kind.value for kind in run.wanted.karma_kinds],
+        "evidence_judged_at": instant_text(run.freshness.at),
+        "deadline_at": instant_text(run.control.deadline_at),
+        "earlier_reports": len(list(earlier)),
+        "versions": dict(versions_used()),
+    }
+
+
+def approval_report(approval: PolicyApproval | None) -> dict[str, Any] | None:
+    """Return who wrote and approved the policy in force, and from when; None: nobody."""
+    if approval is None:
+        return None
+    return {
+        "written_by": approval.written_by,
+        "approved_by": approval.approved_by,
+        "approved_at": instant_text(approval.approved_at),
+        "in_force_from": instant_text(approval.in_force_from),
     }
 
 

@@ -106,12 +106,14 @@ def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
     ]
     looks = attention(report)
     if looks:
-        parts.append("## To look at\n\n" + _bullets(looks))
-    parts.append("## At a glance\n\n" + _table(("Figure", "This run"), _glance(report)))
-    parts.append("## Files\n\n" + _table(("In the folder", f"`{folder}`"), _file_rows(report)))
+        parts.append("## To look at\n\n" + bullets(looks))
+    parts.append("## At a glance\n\n" + markdown_table(("Figure", "This run"), _glance(report)))
+    parts.append(
+        "## Files\n\n" + markdown_table(("In the folder", f"`{folder}`"), _file_rows(report))
+    )
     steps = next_steps(report)
     if steps:
-        parts.append("## What to do next\n\n" + _bullets(steps))
+        parts.append("## What to do next\n\n" + bullets(steps))
     return "\n\n".join(parts) + "\n"
 
 
@@ -239,12 +241,14 @@ def answer_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def _table(heads: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
+def markdown_table(heads: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
+    """Return a table of two columns."""
     lines = [f"| {heads[0]} | {heads[1]} |", "|---|---|"]
     return "\n".join([*lines, *(f"| {left} | {right} |" for left, right in rows)])
 
 
-def _bullets(texts: Sequence[str]) -> str:
+def bullets(texts: Sequence[str]) -> str:
+    """Return a list."""
     return "\n".join(f"- {text}" for text in texts)
 
 
@@ -279,7 +283,7 @@ def quote_tables(quote: Mapping[str, Any]) -> str:
         }
         for line in quote["lines"]
     ]
-    parts = [_table(("Figure", "This run"), glance)]
+    parts = [markdown_table(("Figure", "This run"), glance)]
     if lines:
         heads = list(lines[0])
         table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

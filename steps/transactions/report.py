@@ -26,9 +26,9 @@ from nightscreen.schemas.pulls import (
     TransactionChange,
 )
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.steps.api_runs.report import errand_report, finish, operation_report
 from nightscreen.steps.control import TEST_MODE
-from nightscreen.steps.report.call_log import write_call_sheet
+from nightscreen.steps.report.api_run import api_run_report, finish_api_run, operation_report
+from nightscreen.steps.report.call_log import write_call_log
 from nightscreen.steps.transactions.cashflow_run import write_cash_flow
 from nightscreen.steps.transactions.json_decode import parse_text
 from nightscreen.steps.transactions.record_fields import BEFORE, HINTS, Drift
@@ -128,16 +128,18 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
         write_cash_flow(pull, pulls)
     write_changes(pull, pulls)
     write_quarantine(pull, pulls, ids)
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
+    call_log = write_call_log(run)
     _give_notices(pull, totals, lapsed)
-    checks = _checks(pull, sheet, totals, test_mode=state == TEST_MODE)
+    checks = _checks(pull, call_log, totals, test_mode=state == TEST_MODE)
     rows = {
         "read": totals.answered,
         "screened": totals.answered - totals.unreadable,
         "quarantined": totals.unreadable,
     }
-    report = errand_report(run, sheet, rows=rows, checks=checks, more=_more(pull, totals, written))
-    return finish(run, report)
+    report = api_run_report(
+        run, call_log, rows=rows, checks=checks, more=_more(pull, totals, written)
+    )
+    return finish_api_run(run, report)
 
 
 def _more(
@@ -231,13 +233,13 @@ def _told_before(pull: TransactionSync) -> set[str]:
 
 
 def _checks(
-    pull: TransactionSync, sheet: CallLog, totals: _Totals, *, test_mode: bool
+    pull: TransactionSync, call_log: CallLog, totals: _Totals, *, test_mode: bool
 ) -> dict[str, dict[str, Any]]:
     lists = OPERATION_OF[pull.kind]
     answers = {each.value: number for each, number in totals.outcomes.items() if number}
     found = {
         lists.value: operation_report(
-            sheet, lists, totals.standings, answers=answers, test_mode=test_mode
+            call_log, lists, totals.standings, answers=answers, test_mode=test_mode
         )
     }
     beside = [OPERATION_OF[kind] for kind in BESIDE[pull.kind] if kind is not pull.kind]
@@ -245,7 +247,7 @@ def _checks(
         ended = _endings(pull, operation)
         if ended:
             found[operation.value] = operation_report(
-                sheet, operation, ended, answers={}, test_mode=test_mode
+                call_log, operation, ended, answers={}, test_mode=test_mode
             )
     return found
 

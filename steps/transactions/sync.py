@@ -3,7 +3,7 @@
 Transactions, or linked accounts with the profile beside them where that was granted. An access
 token is used until the service refuses it; then it is refreshed once, by one task of one process,
 and tried once more. What a list says beside the last one is `comparison`'s, what is written of a
-run is `report`'s, how calls are made is `api_runs`'.
+run is `report`'s, how calls are made is `call_session`'s.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nightscreen.schemas.pulls import (
     PullTransactions,
 )
 from nightscreen.steps.control import TOLERATED_FROM, CheckProgress, StopReason
-from nightscreen.steps.run import open_run
+from nightscreen.steps.run import open_api_run
 from nightscreen.steps.transactions.cashflow import CashFlow
 from nightscreen.steps.transactions.comparison import changed_fields, compare, read_records
 from nightscreen.steps.transactions.json_decode import read_list
@@ -130,7 +130,7 @@ def open_pull_run(
         JournalError: the journal cannot be used.
     """
     kind = kind_of(parameters)
-    return open_run(
+    return open_api_run(
         parameters,
         settings,
         flow=f"pull_{kind.folder}",
@@ -297,7 +297,7 @@ class _Turn:
                     refused = PullEnd(PullOutcome.TOKEN_REFUSED, LookupStatus.FAILED)
                     return await self._ended(refused)
             tasks[kind] = task
-            if task.standing not in {LookupStatus.PAID, LookupStatus.FREE}:
+            if task.status not in {LookupStatus.PAID, LookupStatus.FREE}:
                 break
         return await self._keep(tasks)
 
@@ -364,10 +364,10 @@ class _Turn:
             tokens.refresh_token, redirect_uri or self.pull.run.settings.redirect_uri
         )
         task = await self._call(grant, request)
-        if task.standing is LookupStatus.WAITING:
+        if task.status is LookupStatus.WAITING:
             return None
-        if task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
-            return PullEnd(_without_token(task), task.standing)
+        if task.status in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+            return PullEnd(_without_token(task), task.status)
         answer = parse_answer(
             Operation.AGGREGATOR_REFRESH, task.reading.body if task.reading else b""
         )
@@ -389,17 +389,17 @@ class _Turn:
 
         What comes beside the first list never spoils it: how it failed stands in the summary.
         """
-        if any(task.standing is LookupStatus.WAITING for task in tasks.values()):
+        if any(task.status is LookupStatus.WAITING for task in tasks.values()):
             return None
         answered_at = self.pull.run.clock()
         bodies: dict[PulledKind, bytes] = {}
         beside: dict[str, dict[str, str]] = {}
         for kind, task in tasks.items():
-            if task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
-                lost = task.standing is LookupStatus.IN_DOUBT
+            if task.status in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}:
+                lost = task.status is LookupStatus.IN_DOUBT
                 outcome = PullOutcome.IN_DOUBT if lost else PullOutcome.FAILED
                 if kind is self.pull.kind:
-                    return await self._ended(PullEnd(outcome, task.standing))
+                    return await self._ended(PullEnd(outcome, task.status))
                 beside[kind] = {"outcome": outcome.value}
             elif task.reading is None:
                 return None
@@ -409,7 +409,7 @@ class _Turn:
         first = tasks[self.pull.kind]
         summary = {"beside": beside} if beside else {}
         due = replace(
-            self.due, standing=int(first.standing), answered_at=answered_at, summary=summary
+            self.due, standing=int(first.status), answered_at=answered_at, summary=summary
         )
         return await to_thread(keep_lists, self.pull, due, bodies)
 
@@ -417,14 +417,14 @@ class _Turn:
 def _refused(task: LookupTask) -> bool:
     """Return whether the access token was refused, and nothing else stands in the way."""
     reading = task.reading
-    failed = task.standing in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
+    failed = task.status in {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
     return failed and reading is not None and reading.trouble is FailureReason.TOKEN
 
 
 def _without_token(task: LookupTask) -> PullOutcome:
     """Return what a refresh that brought nothing means; one in doubt proves nothing."""
     reading = task.reading
-    if task.standing is LookupStatus.IN_DOUBT:
+    if task.status is LookupStatus.IN_DOUBT:
         return PullOutcome.IN_DOUBT
     refused = reading is not None and reading.trouble is FailureReason.GRANT
     return PullOutcome.REFRESH_REFUSED if refused else PullOutcome.FAILED

@@ -31,7 +31,7 @@ def stopped_line(
         control=control,
         clock=lambda: 0,
         settings=SimpleNamespace(resume_every=timedelta(seconds=every_s)),
-        standing=np.array([LookupStatus.FAILED.value, LookupStatus.PAID.value], dtype=np.int8),
+        status=np.array([LookupStatus.FAILED.value, LookupStatus.PAID.value], dtype=np.int8),
         ranked=SimpleNamespace(is_of=lambda check: np.full(2, check == Check.KARMA)),
     )
 
@@ -42,7 +42,7 @@ async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReas
     line = stopped_line(reason)
     assert await wait_and_resume(line, lambda: ask_again(line))
     assert line.control.stop is None
-    assert list(line.standing) == [LookupStatus.WAITING.value, LookupStatus.PAID.value]
+    assert list(line.status) == [LookupStatus.WAITING.value, LookupStatus.PAID.value]
 
 
 @pytest.mark.parametrize("reason", [StopReason.BUDGET, StopReason.AUTH, StopReason.CANCELLED])

@@ -161,7 +161,7 @@ class Office:
         given = RequestBvns(input=source, output=self.out, **options)
         run, work = requesting.open_request(given, self.read, clock=self.clock)
         with contextlib.closing(run):
-            requesting.take_in(run, work)
+            requesting.read_input(run, work)
             requesting.plan(run, work)
             self.calls(
                 run,
@@ -182,7 +182,7 @@ class Office:
         given = ConfirmBvns(input=str(source), output=self.out, **options)
         run, work = confirming.open_confirm(given, self.read, clock=self.clock)
         with contextlib.closing(run):
-            confirming.take_in(run, work)
+            confirming.read_input(run, work)
             confirming.price(run, work)
             self.calls(
                 run,
@@ -280,7 +280,7 @@ def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a j
     )
 
 
-def standing(report: dict[str, Any]) -> Counter[str]:
+def status(report: dict[str, Any]) -> Counter[str]:
     """Return how many calls of a run came to which end, over its operations."""
     words = ("paid", "free", "failed", "in_doubt", "pending")
     found: Counter[str] = Counter()

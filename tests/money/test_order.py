@@ -29,7 +29,7 @@ def out_of_order(driven: Driven, check: str | None = None) -> int:
     ranked = run.order
     if check is not None:
         ranked = ranked[run.ranked.is_of(check)[ranked]]
-    reached = run.standing[ranked] != LookupStatus.WAITING.value
+    reached = run.status[ranked] != LookupStatus.WAITING.value
     return int(reached.sum() - reached[: int(reached.sum())].sum())
 
 
@@ -39,7 +39,7 @@ def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     report = (driven := bureau.night(max_spend="2500")).report
     assert report["stop_reason"] == "budget"
     assert bureau.service.charged <= 2500
-    assert 0.2 < (driven.run.standing != LookupStatus.WAITING.value).mean() < 0.6
+    assert 0.2 < (driven.run.status != LookupStatus.WAITING.value).mean() < 0.6
     assert out_of_order(driven) <= 12
 
 
@@ -74,7 +74,7 @@ def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) 
     driven = bureau.night(deadline=datetime.isoformat(ends))
     assert driven.report["stop_reason"] == "deadline"
     shares = {
-        check: (driven.run.standing[driven.run.ranked.is_of(check)] != 0).mean()
+        check: (driven.run.status[driven.run.ranked.is_of(check)] != 0).mean()
         for check in ("karma", "ecosystem", "bank_account")
     }
     assert all(0.05 < share < 0.6 for share in shares.values())

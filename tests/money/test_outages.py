@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.client.fakes import Canned
-from tests.money.side_runs import FLOWS, NUMBER, Office, standing
+from tests.money.side_runs import FLOWS, NUMBER, Office, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_an_outage_is_waited_out_before_the_deadline(office: Office, flow: str) 
     office.service.fault = during(office, 10 * MINUTE, BUSY)
     report = getattr(office, flow)(deadline=office.in_hours(3))
     assert (report["state"], report["stop_reason"]) == ("completed", None)
-    ended = standing(report)
+    ended = status(report)
     assert (ended["failed"], ended["in_doubt"], ended["pending"]) == (0, 0, 0)
     assert ended["paid"] + ended["free"] >= NUMBER
     assert max(office.service.answered.values()) == 1
@@ -55,7 +55,7 @@ def test_a_short_outage_stops_nothing(office: Office, flow: str) -> None:
     """503 for some minutes uses up nobody's attempts: where nobody is answered, nobody fails."""
     office.service.fault = during(office, 5 * MINUTE, BUSY)
     report = getattr(office, flow)()
-    assert (report["state"], standing(report)["free"]) == ("completed", NUMBER)
+    assert (report["state"], status(report)["free"]) == ("completed", NUMBER)
     assert office.loop.time() < 8 * MINUTE
 
 
@@ -66,7 +66,7 @@ def test_without_a_deadline_an_outage_is_given_up(office: Office, flow: str) -> 
     report = getattr(office, flow)()
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     assert 10 * MINUTE <= office.loop.time() < 15 * MINUTE
-    assert standing(report)["in_doubt"] == 0
+    assert status(report)["in_doubt"] == 0
     assert len(office.service.asked) <= NUMBER
     assert any("no answer since" in text and "Retry-After" in text for text in report["notices"])
 
@@ -91,7 +91,7 @@ def test_a_topped_up_wallet_is_noticed(office: Office, flow: str) -> None:
     office.service.fault = during(office, 20 * MINUTE, NO_MONEY)
     report = getattr(office, flow)(deadline=office.in_hours(3))
     assert report["state"] == "completed"
-    assert standing(report)["failed"] == 0
+    assert status(report)["failed"] == 0
 
 
 def test_without_a_deadline_an_empty_wallet_ends_the_run(office: Office) -> None:

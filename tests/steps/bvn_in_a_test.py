@@ -96,7 +96,7 @@ class BvnWorld(World):
         parameters = RequestBvns(**{"output": str(self.folder / "out"), **options})
         run, work = bvn_requesting.open_request(parameters, self.read(), clock=self.clock)
         try:
-            bvn_requesting.take_in(run, work)
+            bvn_requesting.read_input(run, work)
             bvn_requesting.plan(run, work)
             asyncio.run(self._in_a_session(run, bvn_requesting.ask, work))
             return Told(run.folder.path, bvn_closing.close_request(run, work))
@@ -111,7 +111,7 @@ class BvnWorld(World):
         )
         run, work = bvn_confirming.open_confirm(parameters, self.read(), clock=self.clock)
         try:
-            bvn_confirming.take_in(run, work)
+            bvn_confirming.read_input(run, work)
             bvn_confirming.price(run, work)
             asyncio.run(self._in_a_session(run, bvn_confirming.send, work))
             return Told(run.folder.path, bvn_closing.close_confirm(run, work))
@@ -145,7 +145,7 @@ class BvnWorld(World):
             await asyncio.wait([sending])
 
         try:
-            bvn_confirming.take_in(run, work)
+            bvn_confirming.read_input(run, work)
             bvn_confirming.price(run, work)
             asyncio.run(cancel())
             return Told(run.folder.path, bvn_closing.close_confirm(run, work))

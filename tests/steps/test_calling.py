@@ -188,5 +188,5 @@ def test_nothing_is_funded_after_a_stop(tmp_path: Path) -> None:
     driven = bureau.night(steer=stop)
     assert laid_out == [{}]
     assert bureau.service.ledger == []
-    assert set(driven.run.standing) == {LookupStatus.WAITING.value}
+    assert set(driven.run.status) == {LookupStatus.WAITING.value}
     assert Check.KARMA in driven.run.control.progress

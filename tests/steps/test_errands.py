@@ -15,17 +15,20 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.api_runs.report import (
-    errand_report,
-    finish,
-    operation_report,
-    standings_of,
-)
 from nightscreen.steps.calling.call_session import CallSession, open_call_session
-from nightscreen.steps.report.call_log import write_call_sheet
-from nightscreen.steps.run import Run, open_run
+from nightscreen.steps.report.api_run import (
+    api_run_markdown,
+    api_run_report,
+    finish_api_run,
+    operation_report,
+    statuses_of,
+)
+from nightscreen.steps.report.call_log import write_call_log
+from nightscreen.steps.run import Run, open_api_run
+from nightscreen.steps.screening_run import open_screening
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,7 +45,7 @@ def opened(folder: Path, operation: Operation, **options: Any) -> Run:  # noqa: 
         base_url="http://127.0.0.1:1", api_key="sandbox-key", home=folder / "home"
     )
     parameters = ApiRunParameters(output=str(folder / "out"), **options)
-    return open_run(parameters, settings, flow="a_flow", batch="errands", operation=operation)
+    return open_api_run(parameters, settings, flow="a_flow", batch="calls", operation=operation)
 
 
 def made(
@@ -62,11 +65,11 @@ def made(
 
 def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[str, Any]:
     """Close a run with its report."""
-    sheet = write_call_sheet(run.folder, run.journal.runs.calls(run.run_id), run.declared)
-    part = operation_report(sheet, operation, standings_of(tasks), answers={}, test_mode=False)
+    call_log = write_call_log(run)
+    part = operation_report(call_log, operation, statuses_of(tasks), answers={}, test_mode=False)
     rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
-    report = errand_report(run, sheet, rows=rows, checks={operation.value: part}, more={})
-    return finish(run, report)
+    report = api_run_report(run, call_log, rows=rows, checks={operation.value: part}, more={})
+    return finish_api_run(run, report)
 
 
 async def _products(session: CallSession) -> list[LookupTask]:
@@ -74,11 +77,11 @@ async def _products(session: CallSession) -> list[LookupTask]:
     return await session.make([task])
 
 
-def test_errand_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
+def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     """A call leaves a row in the journal and its answer with whoever asked."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
     (task,) = made(run, Sandbox(Opening()), _products)
-    assert task.standing in {LookupStatus.FREE, LookupStatus.PAID}
+    assert task.status in {LookupStatus.FREE, LookupStatus.PAID}
     assert task.reading is not None
     assert b"product_id" in task.reading.body
     (rows,) = run.journal.runs.calls(run.run_id)
@@ -105,7 +108,7 @@ def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
         return await session.make([session.task(request, kind=SubjectKind.BVN, subject=CUSTOMER)])
 
     (task,) = made(run, sandbox, finish_one)
-    assert (task.standing, task.reading) == (LookupStatus.WAITING, None)
+    assert (task.status, task.reading) == (LookupStatus.WAITING, None)
     assert sandbox.ledger.count == 0
     run.close()
 
@@ -169,3 +172,60 @@ def test_results_go_into_a_folder() -> None:
     """An address is refused in words, instead of a folder of that name."""
     with pytest.raises(ValidationError, match="must be a folder on this machine"):
         ApiRunParameters(output="s3://bucket/results")
+
+
+def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -> None:
+    """Where caps are shared nothing is sent before slots were leased; then the calls go on."""
+    run, sandbox = opened(tmp_path, Operation.LOAN_PRODUCTS), Sandbox(Opening())
+
+    async def shared() -> LookupTask:
+        session = open_call_session(
+            run, transport=httpx.ASGITransport(application(sandbox)), shared_caps=True
+        )
+        making = asyncio.create_task(_products(session))
+        await asyncio.sleep(0.05)
+        assert sandbox.ledger.count == 0
+        for operation, cap in session.leased.items():
+            cap.allotted = 1
+            session.windows[operation].nudge()
+        (task,) = await making
+        await session.close()
+        return task
+
+    assert asyncio.run(shared()).reading is not None
+    assert sandbox.ledger.count == 1
+    run.close()
+
+
+def test_a_run_is_withdrawn_unless_a_call_of_it_was_acted_on(tmp_path: Path) -> None:
+    """What came to nothing leaves neither run nor folder; a free answer keeps both."""
+    nothing = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    nothing.withdraw()
+    assert nothing.journal.runs.find(nothing.run_id) is None
+    assert not nothing.folder.path.exists()
+    nothing.close()
+    asked = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    made(asked, Sandbox(Opening()), _products)
+    asked.withdraw()
+    assert asked.journal.runs.find(asked.run_id) is not None
+    assert asked.folder.path.exists()
+    asked.close()
+
+
+def test_screening_does_not_resume_a_run_of_another_flow(tmp_path: Path) -> None:
+    """The run is there, of another flow: one line says so, and nothing is begun."""
+    other = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    other.close()
+    with pytest.raises(InputError, match=f"there is no run {other.run_id} of screen_batch"):
+        open_screening(ScreenBatch(run=other.run_id), other.settings)
+
+
+def test_the_end_of_a_run_of_any_flow_is_shown_in_figures(tmp_path: Path) -> None:
+    """The summary in the engine says how a run ended, what it cost, where its files are."""
+    run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500")
+    tasks = made(run, Sandbox(Opening()), _products)
+    shown = api_run_markdown(reported(run, tasks, Operation.LOAN_PRODUCTS), "out/run")
+    assert "Complete: 1 of 1 row read." in shown
+    assert "| Calls made | 1 |" in shown
+    assert "`out/run`" in shown
+    run.close()

@@ -61,7 +61,7 @@ def test_the_cap_is_never_passed_and_the_window_stays_full(cap: int) -> None:
         tasks = await ask_all(made, 20 * cap)
         assert made.service.peak == cap
         assert made.service.busy_s / (cap * loop.time()) > 0.98
-        assert {each.standing for each in tasks} == {LookupStatus.FREE}
+        assert {each.status for each in tasks} == {LookupStatus.FREE}
 
     run(main)
 
@@ -80,7 +80,7 @@ def test_a_call_waiting_to_retry_holds_no_slot() -> None:
         await asyncio.sleep(50)
         assert made.progress.free == 200
         assert made.window.in_flight == 0
-        assert {each.standing for each in await first} == {LookupStatus.FREE}
+        assert {each.status for each in await first} == {LookupStatus.FREE}
 
     run(main)
 
@@ -113,7 +113,7 @@ def test_two_shards_with_the_same_lookup_share_one_call() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: hit())
         both = await asyncio.gather(ask_all(made, 10), ask_all(made, 10))
-        assert all(each.standing is LookupStatus.PAID for tasks in both for each in tasks)
+        assert all(each.status is LookupStatus.PAID for tasks in both for each in tasks)
         assert len(made.service.sent) == 10
         assert made.store.spent == 10 * PRICE
 
@@ -126,7 +126,7 @@ def test_a_lookup_twice_in_one_shard_is_one_call() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop)
         tasks = await made.window.ask([task(1), task(1), task(2)])
-        assert [each.standing for each in tasks] == [LookupStatus.FREE] * 3
+        assert [each.status for each in tasks] == [LookupStatus.FREE] * 3
         assert len(made.service.sent) == 2
 
     run(main)
@@ -144,7 +144,7 @@ def test_reentering_a_cancelled_shard_joins_its_calls() -> None:
         assert first.cancelled()
         unfinished = [task(each) for each in range(10) if each not in made.ended]
         tasks = await made.window.ask(unfinished)
-        assert all(each.standing is LookupStatus.PAID for each in tasks)
+        assert all(each.status is LookupStatus.PAID for each in tasks)
         assert len(made.service.sent) == 10
         assert sorted(made.ended) == list(range(10))
 
@@ -175,7 +175,7 @@ def test_attempts_are_bounded_resends_included() -> None:
         made = bench(loop, lambda *_: lost(), attempts=3)
         tasks = await ask_all(made, 5)
         assert set(made.service.attempts.values()) == {3}
-        assert {each.standing for each in tasks} == {LookupStatus.IN_DOUBT}
+        assert {each.status for each in tasks} == {LookupStatus.IN_DOUBT}
         assert made.store.reserved == 15 * PRICE
         finals = [each.final for each in made.store.settled]
         assert finals.count(True) == 5
@@ -189,7 +189,7 @@ def test_a_lookup_answered_after_a_doubt_is_paid() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda _, attempt: lost() if attempt == 1 else hit())
         (one,) = await ask_all(made, 1)
-        assert one.standing is LookupStatus.PAID
+        assert one.status is LookupStatus.PAID
         assert made.store.spent == PRICE
         assert made.store.reserved == PRICE
 
@@ -202,7 +202,7 @@ def test_a_rejected_lookup_fails_at_once() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: rejected())
         tasks = await ask_all(made, 3)
-        assert {each.standing for each in tasks} == {LookupStatus.FAILED}
+        assert {each.status for each in tasks} == {LookupStatus.FAILED}
         assert len(made.service.sent) == 3
 
     run(main)
@@ -234,10 +234,10 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(
         stopped = "outage" if stop is StopSignal.ADDRESS else stop.value
         assert stopped in {made.control.stop, *made.control.stopped_checks.values()}
         assert made.service.attempts["00000000009"] <= 1
-        waiting = [each for each in (*karma, *ecosystem) if each.standing is LookupStatus.WAITING]
-        failed = [each for each in karma if each.standing is LookupStatus.FAILED]
+        waiting = [each for each in (*karma, *ecosystem) if each.status is LookupStatus.WAITING]
+        failed = [each for each in karma if each.status is LookupStatus.FAILED]
         assert len(failed) <= 3
-        paid = [each for each in (*karma, *ecosystem) if each.standing is LookupStatus.PAID]
+        paid = [each for each in (*karma, *ecosystem) if each.status is LookupStatus.PAID]
         assert len(waiting) + len(failed) + len(paid) == 200
         assert made.store.reserved == 0
         assert made.control.bound_micro == 0
@@ -256,9 +256,9 @@ def test_a_stop_of_one_check_leaves_the_others() -> None:
         karma, ecosystem = await asyncio.gather(
             ask_all(made, 50), ask_all(made, 50, Check.ECOSYSTEM)
         )
-        assert {each.standing for each in karma[:2]} == {LookupStatus.FAILED}
-        assert {each.standing for each in karma[2:]} == {LookupStatus.WAITING}
-        assert {each.standing for each in ecosystem} == {LookupStatus.PAID}
+        assert {each.status for each in karma[:2]} == {LookupStatus.FAILED}
+        assert {each.status for each in karma[2:]} == {LookupStatus.WAITING}
+        assert {each.status for each in ecosystem} == {LookupStatus.PAID}
         assert made.control.stop is None
         assert made.control.stopped_checks == {Check.KARMA: "auth"}
         made.control.stop_check(Check.ECOSYSTEM, "auth")
@@ -298,7 +298,7 @@ def test_nothing_is_sent_after_the_deadline_and_nothing_spins() -> None:
         assert control.stop == StopReason.DEADLINE
         assert max(at for at, _ in made.service.sent) < 10
         assert len(made.service.sent) == 16
-        assert sum(each.standing is LookupStatus.FREE for each in tasks) == 16
+        assert sum(each.status is LookupStatus.FREE for each in tasks) == 16
         assert loop.steps < 500
 
     run(main)
@@ -315,7 +315,7 @@ def test_the_breaker_opens_probes_one_at_a_time_and_closes_on_an_answer() -> Non
         control = Control(breaker=CircuitBreaker(after=10))
         made = bench(loop, reply, cap=8, attempts=1000, control=control)
         tasks = await ask_all(made, 50)
-        assert {each.standing for each in tasks} == {LookupStatus.FREE}
+        assert {each.status for each in tasks} == {LookupStatus.FREE}
         probes = [at for at, _ in made.service.sent if 5 < at < back_at]
         gaps = [late - early for early, late in itertools.pairwise(probes)]
         assert probes
@@ -373,7 +373,7 @@ def test_the_quota_stops_its_check() -> None:
         tasks = await ask_all(made, 50)
         assert len(made.service.sent) == 20
         assert made.control.stopped_checks == {Check.KARMA: "quota"}
-        assert sum(each.standing is LookupStatus.WAITING for each in tasks) == 30
+        assert sum(each.status is LookupStatus.WAITING for each in tasks) == 30
 
     run(main)
 
@@ -393,8 +393,8 @@ def test_a_lookup_held_by_another_run_waits_and_takes_its_answer() -> None:
         made = bench(loop)
         made.store.grants = grants
         tasks = await ask_all(made, 3)
-        standings = [each.standing for each in tasks]
-        assert standings == [LookupStatus.REUSED, LookupStatus.FREE, LookupStatus.FREE]
+        statuses = [each.status for each in tasks]
+        assert statuses == [LookupStatus.REUSED, LookupStatus.FREE, LookupStatus.FREE]
         assert len(made.service.sent) == 2
         assert answered_at <= loop.time() < answered_at + 1
 
@@ -408,8 +408,8 @@ def test_what_the_cap_does_not_afford_is_not_sent() -> None:
         made = bench(loop, lambda *_: hit(), caps=Caps(run_micro=7 * PRICE + 1), cap=3)
         tasks = await ask_all(made, 20)
         assert made.store.spent == 7 * PRICE
-        assert [each.standing for each in tasks[:7]] == [LookupStatus.PAID] * 7
-        assert {each.standing for each in tasks[7:]} == {LookupStatus.WAITING}
+        assert [each.status for each in tasks[:7]] == [LookupStatus.PAID] * 7
+        assert {each.status for each in tasks[7:]} == {LookupStatus.WAITING}
 
     run(main)
 
@@ -420,7 +420,7 @@ def test_a_resend_that_does_not_fit_leaves_the_lookup_in_doubt() -> None:
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: lost(), caps=Caps(run_micro=2 * PRICE))
         (one,) = await ask_all(made, 1)
-        assert one.standing is LookupStatus.IN_DOUBT
+        assert one.status is LookupStatus.IN_DOUBT
         assert len(made.service.sent) == 2
 
     run(main)
@@ -514,7 +514,7 @@ def test_the_balance_floor_is_never_broken() -> None:
         assert min(lowest) >= 305 * NAIRA
         assert min(lowest) < 305 * NAIRA + 3 * PRICE
         assert control.stop == StopReason.BALANCE
-        assert sum(each.standing is LookupStatus.WAITING for each in tasks) >= 131
+        assert sum(each.status is LookupStatus.WAITING for each in tasks) >= 131
 
     run(main)
 
@@ -527,7 +527,7 @@ def test_free_answers_do_not_end_a_run_at_the_floor() -> None:
         control.wallet.least_micro = 125 * NAIRA
         made = bench(loop, lambda *_: miss(), cap=8, control=control)
         tasks = await ask_all(made, 40)
-        assert {each.standing for each in tasks} == {LookupStatus.FREE}
+        assert {each.status for each in tasks} == {LookupStatus.FREE}
         assert made.service.peak == 2
         assert control.stop is None
 
@@ -643,7 +643,7 @@ def test_single_refusals_among_answers_stop_nothing(stop: StopSignal) -> None:
         tasks = await ask_all(made, 200)
         assert made.control.stop is None
         assert not made.control.stopped_checks
-        assert [each.index for each in tasks if each.standing is LookupStatus.FAILED] == [
+        assert [each.index for each in tasks if each.status is LookupStatus.FAILED] == [
             *range(7, 200, 10)
         ]
         assert made.service.peak == 8
@@ -662,7 +662,7 @@ def test_a_burst_of_refusals_is_one_witness() -> None:
         made = bench(loop, reply, cap=8)
         tasks = await ask_all(made, 200)
         assert made.control.stop is None
-        assert 8 <= sum(each.standing is LookupStatus.FAILED for each in tasks) <= 10
+        assert 8 <= sum(each.status is LookupStatus.FAILED for each in tasks) <= 10
 
     run(main)
 
@@ -715,7 +715,7 @@ def test_faults_that_differ_and_faults_after_an_answer_are_tried_again() -> None
 
         made = bench(loop, reply, cap=4)
         tasks = await ask_all(made, 60)
-        assert {each.standing for each in tasks} == {LookupStatus.FREE}
+        assert {each.status for each in tasks} == {LookupStatus.FREE}
 
     run(main)
 
@@ -739,7 +739,7 @@ def test_a_service_that_only_asks_to_wait_is_given_up(retry_after_s: float | Non
         tasks = await ask_all(made, 297)
         assert made.control.stop == StopReason.OUTAGE
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
-        assert sum(each.standing is LookupStatus.WAITING for each in tasks) > 100
+        assert sum(each.status is LookupStatus.WAITING for each in tasks) > 100
         (notice,) = made.control.notices
         assert "the service" in notice
         assert made.store.reserved == 0
@@ -762,9 +762,9 @@ def test_lookups_that_are_never_answered_leave_the_others_to_be_asked(attempts: 
         made = bench(loop, reply, control=control, attempts=attempts, cap=4)
         tasks = await ask_all(made, 200)
         assert control.stop is None
-        standings = [each.standing for each in tasks]
-        assert standings[20:40] == [LookupStatus.FAILED] * 20
-        assert {*standings[:20], *standings[40:]} == {LookupStatus.FREE}
+        statuses = [each.status for each in tasks]
+        assert statuses[20:40] == [LookupStatus.FAILED] * 20
+        assert {*statuses[:20], *statuses[40:]} == {LookupStatus.FREE}
 
     run(main)
 
@@ -781,7 +781,7 @@ def test_the_last_customer_who_is_never_answered_is_no_outage() -> None:
         asked = [replace(task(each), row=min(each, 96)) for each in range(100)]
         tasks = await made.windows[Check.KARMA].ask(asked)
         assert control.stop is None
-        assert [each.standing for each in tasks[96:]] == [LookupStatus.FAILED] * 4
+        assert [each.status for each in tasks[96:]] == [LookupStatus.FAILED] * 4
 
     run(main)
 
@@ -797,7 +797,7 @@ def test_a_lookup_that_a_stopped_process_holds_is_given_up_by_name() -> None:
         )
         tasks = await ask_all(made, 50)
         assert made.control.stop == StopReason.OUTAGE
-        assert sum(each.standing is LookupStatus.FREE for each in tasks) == 49
+        assert sum(each.status is LookupStatus.FREE for each in tasks) == 49
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 10
         assert "process 4711 on somewhere (since yesterday)" in made.control.notices[0]
 
@@ -819,7 +819,7 @@ def test_answers_now_and_then_keep_a_run_going() -> None:
         made = waiting_bench(loop, reply)
         tasks = await ask_all(made, 6)
         assert made.control.stop is None
-        assert {each.standing for each in tasks} <= {LookupStatus.FREE, LookupStatus.FAILED}
+        assert {each.status for each in tasks} <= {LookupStatus.FREE, LookupStatus.FAILED}
         assert loop.time() > GIVE_UP_S
 
     run(main)
@@ -854,7 +854,7 @@ def test_a_paused_check_gives_its_intents_back() -> None:
         assert not made.store.open
         assert made.control.bound_micro == 0
         tasks = await asked
-        assert {each.standing for each in tasks} == {LookupStatus.FREE}
+        assert {each.status for each in tasks} == {LookupStatus.FREE}
 
     run(main)
 
@@ -867,7 +867,7 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         made = bench(loop, caps=caps, checks=(Check.KARMA, Check.ECOSYSTEM))
         first = await ask_all(made, 50)
         assert made.control.stopped_checks == {Check.KARMA: "quota"}
-        left = [task(each.index) for each in first if each.standing is LookupStatus.WAITING]
+        left = [task(each.index) for each in first if each.status is LookupStatus.WAITING]
         made.store.calls = 0
         made.control.renew_quotas(loop.micros())
         assert made.control.stopped_checks
@@ -875,7 +875,7 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         made.control.renew_quotas(loop.micros())
         assert not made.control.stopped_checks
         again = await made.window.ask(left)
-        assert sum(each.standing is LookupStatus.FREE for each in again) == 20
+        assert sum(each.status is LookupStatus.FREE for each in again) == 20
 
     run(main)
 
@@ -895,7 +895,7 @@ def test_the_last_check_to_end_wakes_those_that_wait_for_its_money() -> None:
                 for place, check in enumerate(made.windows)
             )
         )
-        return [each.standing for tasks in asked for each in tasks]
+        return [each.status for tasks in asked for each in tasks]
 
     assert run(main) == [LookupStatus.PAID, LookupStatus.WAITING]
 

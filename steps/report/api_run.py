@@ -1,13 +1,16 @@
-"""The report of a run beside screening as a page for people; no identifiers, as in `report_page`.
+"""The report of a run beside screening, for programs and as a page; no identifiers.
 
-Everything on it comes from the report's dictionary: what each line counts stands in parts of words
-and numbers, which become tables.
+It has the fields of a screening report, for its own calls. What its rows and answers mean each flow
+says itself, as `checks`, `rows`, `changes` and what else it counts; parts of words and numbers
+become tables of the page.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.stops import WHY
 from nightscreen.steps.report.components import Section, Table, Tile
 from nightscreen.steps.report.format import (
@@ -22,10 +25,25 @@ from nightscreen.steps.report.format import (
 )
 from nightscreen.steps.report.money import provenance, service
 from nightscreen.steps.report.page import laid_out
+from nightscreen.steps.report.report_json import balance_report, check_report
+from nightscreen.steps.report.run_end import (
+    cost_of,
+    finish,
+    head_of,
+    notices_of,
+    rows_of_files,
+)
+from nightscreen.steps.report.summary import bullets, markdown_table
 from nightscreen.steps.report.summary_section import RunVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from nightscreen.schemas.checks import Operation
+    from nightscreen.schemas.plan import LookupStatus
+    from nightscreen.steps.calling.lookup_task import LookupTask
+    from nightscreen.steps.report.call_log import CallLog
+    from nightscreen.steps.run import Run
 
 _TITLES = {
     "pull_transactions": "Transactions of customers who consented",
@@ -54,7 +72,85 @@ _PART_TITLES = {
 }
 
 
-def errand_page(report: Mapping[str, Any]) -> str:
+def statuses_of(tasks: Iterable[LookupTask]) -> Counter[LookupStatus]:
+    """Return how many calls came to which end."""
+    return Counter(task.status for task in tasks)
+
+
+def operation_report(
+    call_log: CallLog,
+    operation: Operation,
+    ended: Counter[LookupStatus],
+    *,
+    answers: Mapping[str, int],
+    test_mode: bool,
+) -> dict[str, Any]:
+    """Return one operation's part of the report, in the fields of a check.
+
+    Args:
+        call_log: the run's calls.
+        operation: the operation.
+        ended: how many of its calls came to which end, those not reached as `WAITING`.
+        answers: what they came to, in the flow's own words.
+        test_mode: nothing that was said counts.
+    """
+    wanted = sum(ended.values())
+    return check_report(
+        CheckCounts(lookups=wanted, distinct=wanted),
+        ended,
+        call_log,
+        operation,
+        Counter(answers),
+        asked=Counter(answers),
+        shared_micro=0,
+        test_mode=test_mode,
+    )
+
+
+def api_run_report(
+    run: Run,
+    call_log: CallLog,
+    *,
+    rows: Mapping[str, int],
+    checks: Mapping[str, Any],
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the report of a run.
+
+    Args:
+        run: the run.
+        call_log: its calls.
+        rows: `read`, `screened` and `quarantined`, where read is the sum of the others.
+        checks: the part of each operation.
+        more: what the flow adds, such as `changes`; it may replace a field.
+    """
+    return {
+        **head_of(run),
+        "flow": run.flow,
+        "rows": dict(rows),
+        "checks": dict(checks),
+        "cost": cost_of(run, call_log),
+        "balance": balance_report(call_log.reconciliation.balance(), call_log.cost_micro),
+        "exposure": {},
+        "decisions": {},
+        "changes": {},
+        "notices": notices_of(run),
+        "files": rows_of_files(run),
+        **more,
+    }
+
+
+def finish_api_run(run: Run, report: dict[str, Any]) -> dict[str, Any]:
+    """Write report, page and manifest, and note the run's end in the journal; return the report."""
+    manifest = {
+        "flow": run.flow,
+        "input": {"digest": run.input_digest},
+        "parameters": run.parameters.model_dump(exclude={"output", "run"}),
+    }
+    return finish(run, report, page=api_run_page(report), manifest=manifest)
+
+
+def api_run_page(report: Mapping[str, Any]) -> str:
     """Return the page as HTML; the same bytes for the same report."""
     return laid_out(
         title=_TITLES.get(report["flow"], sentence(report["flow"])),
@@ -65,6 +161,20 @@ def errand_page(report: Mapping[str, Any]) -> str:
         opening=(),
         sections=[_came_to(report), _money(report), service(report), provenance(report)],
     )
+
+
+def api_run_markdown(report: Mapping[str, Any], folder: str) -> str:
+    """Return how the run ended and its figures as Markdown; `folder` is where its files are."""
+    said = _verdict(report)
+    figures = [(tile.label, "; ".join((tile.value, *tile.notes))) for tile in _tiles(report)]
+    parts = [
+        f"# {said.mark} {said.line}",
+        *said.more,
+        f"Run `{report['run_id']}`, {from_to(report)}. Its files are in `{folder}`.",
+        *((bullets(report["notices"]),) if report["notices"] else ()),
+        markdown_table(("Figure", "This run"), figures),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def _verdict(report: Mapping[str, Any]) -> RunVerdict:
@@ -91,8 +201,8 @@ def _tiles(report: Mapping[str, Any]) -> Iterator[Tile]:
     notes += [f"Cap {naira(cost['cap'])}"] if cost["cap"] else []
     yield Tile("Spent by this run", naira(cost["total"]), notes)
     if cost["in_doubt_exposure"] != "0.00":
-        told = ["Answers lost that may have been charged"]
-        yield Tile("In doubt at most", naira(cost["in_doubt_exposure"]), told, "warn")
+        notes = ["Answers lost that may have been charged"]
+        yield Tile("In doubt at most", naira(cost["in_doubt_exposure"]), notes, "warn")
     if balance["closing"] is not None:
         yield Tile("Balance", naira(balance["closing"]), [f"Drift {naira(balance['drift'])}"])
 
