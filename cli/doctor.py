@@ -146,7 +146,9 @@ def lines_of(found: Diagnosis) -> list[str]:
     if remedy is not None and remedy.command:
         lines.append(_line("type", remedy.command))
     if remedy is None:
-        lines.append(_line("type", "nothing: all is well"))
+        warned = any(finding.standing == "warning" for finding in found.findings)
+        well = "nothing now; look after what is marked !" if warned else "nothing: all is well"
+        lines.append(_line("type", well))
     lines.append(f"safe to run again: {'yes' if found.safe else f'no, {found.why_not}'}")
     return lines
 

@@ -293,3 +293,13 @@ def test_a_schedule_of_which_no_run_is_planned_is_reported(
     assert [each.says for each in found] == (
         ["nightly has a schedule that is on, and no run of it is planned"] if reported else []
     )
+
+
+def test_not_all_is_well_while_the_service_cannot_be_reached(tmp_path: Path) -> None:
+    """A run may start and wait it out; what is marked is not passed over in the last line."""
+    with open_journal(tmp_path) as journal:
+        ended(journal, "20260101-000000-000001")
+    said = lines_of(examined(tmp_path, "service.example cannot be reached (Connection refused)"))
+    assert not any("all is well" in line for line in said)
+    assert any("wait until the service answers" in line for line in said)
+    assert any("nothing: all is well" in line for line in lines_of(examined(tmp_path)))
