@@ -122,6 +122,20 @@ def postgresql() -> str:
 
 
 @pytest.fixture
+def database_url(postgresql: str) -> Iterator[str]:
+    """Give the URL of an empty database of its own, for what a whole database is asked about."""
+    url = make_url(postgresql).set(drivername="postgresql+psycopg")
+    name = f"t{secrets.token_hex(6)}"
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    engine.dispose()
+
+
+@pytest.fixture
 def schema_url(postgresql: str) -> Iterator[str]:
     """Give the URL of an empty schema of its own."""
     url = make_url(postgresql).set(drivername="postgresql+psycopg")

@@ -7,6 +7,7 @@ goes with the step. Which version a step leads to is in `migrations`.
 from __future__ import annotations
 
 import json
+import secrets
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +15,9 @@ from sqlalchemy import MetaData, Table, insert, inspect, select
 
 from nightscreen.schemas.bvn import BvnRequest, HeldCustomer
 from nightscreen.schemas.contests import Review
-from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.errors import JournalDamagedError, JournalError
 from nightscreen.schemas.offers import HeldOffer, LoanNews, LoanSnapshot, Offer
+from nightscreen.schemas.records import RecordKind
 from nightscreen.storage.journal.records import make_records, record_row, records
 
 if TYPE_CHECKING:
@@ -35,11 +37,15 @@ class Store(NamedTuple):
     Attributes:
         name: the table's.
         bound_to: what its sealed column is bound to, before the customer.
+        kind: of the records that its rows become.
+        at: its column with the instant at which a row was made.
         record: makes the record of a row and of what was sealed in it.
     """
 
     name: str
     bound_to: bytes
+    kind: RecordKind
+    at: str
     record: Callable[[Mapping[str, Any], Any], JournalRecord]
 
     def move(self, connection: Connection, sealer: Sealer | None) -> None:
@@ -57,10 +63,32 @@ class Store(NamedTuple):
         table.drop(connection)
 
     def _moved(self, row: dict[str, Any], sealer: Sealer) -> dict[str, Any]:
-        context = self.bound_to + bytes(row["customer"])
-        held = json.loads(sealer.open(bytes(row.pop("sealed")), context))
+        sealed = bytes(row.pop("sealed"))
+        try:
+            held = json.loads(sealer.open(sealed, self.bound_to + bytes(row["customer"])))
+        except JournalDamagedError:
+            return self._unopened(row, sealed)
         record = self.record(row, held)
         return record_row(record, sealer, record.at)
+
+    def _unopened(self, row: Mapping[str, Any], sealed: bytes) -> dict[str, Any]:
+        """Return a damaged row as a record that does not open, either.
+
+        `journal verify` names it, and an erasure of its customer removes it.
+        """
+        at = row[self.at]
+        return {
+            "kind": self.kind.value,
+            "key": f"damaged-{self.name}-{at}-{secrets.token_hex(4)}",
+            "customer": bytes(row["customer"]),
+            "subject": None,
+            "batch": row.get("batch", ""),
+            "run_id": row.get("run_id", ""),
+            "state": "",
+            "created_at": at,
+            "updated_at": at,
+            "sealed": sealed,
+        }
 
 
 def _review(row: Mapping[str, Any], held: list[str]) -> Review:
@@ -76,7 +104,7 @@ def _review(row: Mapping[str, Any], held: list[str]) -> Review:
     )
 
 
-REVIEWS = Store("reviews", b"review\x1f", _review)
+REVIEWS = Store("reviews", b"review\x1f", RecordKind.REVIEW, "imported_at", _review)
 
 
 def _offer(row: Mapping[str, Any], held: dict[str, Any]) -> Offer:
@@ -106,8 +134,8 @@ def _snapshot(seen: dict[str, Any] | None) -> LoanSnapshot | None:
     return None if seen is None else LoanSnapshot(**seen)
 
 
-LOAN_OFFERS = Store("loan_offers", b"loan offer\x1f", _offer)
-LOAN_HISTORY = Store("loan_history", b"loan news\x1f", _news)
+LOAN_OFFERS = Store("loan_offers", b"loan offer\x1f", RecordKind.OFFER, "started_at", _offer)
+LOAN_HISTORY = Store("loan_history", b"loan news\x1f", RecordKind.LOAN_NEWS, "seen_at", _news)
 
 
 def _bvn_request(row: Mapping[str, Any], held: dict[str, Any]) -> BvnRequest:
@@ -121,4 +149,6 @@ def _bvn_request(row: Mapping[str, Any], held: dict[str, Any]) -> BvnRequest:
     )
 
 
-BVN_REQUESTS = Store("bvn_requests", b"bvn request\x1f", _bvn_request)
+BVN_REQUESTS = Store(
+    "bvn_requests", b"bvn request\x1f", RecordKind.BVN_REQUEST, "requested_at", _bvn_request
+)

@@ -483,6 +483,12 @@ def sqlite_file(engine: Engine) -> Path | None:
     return Path(engine.url.database).resolve()
 
 
+def holders_folder(engine: Engine) -> Path | None:
+    """Return where the processes of an SQLite journal have their locks."""
+    file = sqlite_file(engine)
+    return None if file is None else file.with_name(f"{file.name}.holders")
+
+
 def look_first(engine: Engine) -> None:
     """Look into an SQLite file without being able to write it, so that damage stays as it is.
 

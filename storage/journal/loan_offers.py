@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from nightscreen.schemas.offers import LinkState, LoanNews, Offer
 from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.records import Records
+from nightscreen.storage.journal.records import Records, records
 from nightscreen.storage.journal.tables import calls
 
 if TYPE_CHECKING:
@@ -132,6 +132,9 @@ class LoanOffers:
 
     def hand_over(self, run_ids: Collection[str], run_id: str) -> int:
         """Let a run report what others saw and did not live to report; return how much that is."""
-        left = [each for dead in run_ids for each in self._news.of_run(dead)]
-        self._news.put([each.model_copy(update={"run_id": run_id}) for each in left], self._clock())
+        now = self._clock()
+        with writing(self._engine) as connection:  # of two that take over, one has each of them
+            left = self._news.read(connection, records.c.run_id.in_(run_ids))
+            for each in left:
+                self._news.update(connection, each.model_copy(update={"run_id": run_id}), now)
         return len(left)

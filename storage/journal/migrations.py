@@ -1,21 +1,23 @@
 """Versions of the journal: made new at the present one, brought up from an earlier one.
 
-A migration is a plain function over a connection, or a store whose rows become records. Each runs
-in one write transaction together with the new version number, so that a crash leaves a whole older
-journal, and of several processes that open at once one migrates. Change `tables` and add a
-migration here, never one without the other.
+A migration is a plain function over a connection, or a store whose rows become records. All that a
+journal lacks run in one write transaction together with the new version number, so that a crash
+leaves a whole older journal, and of several processes that open at once one migrates. Change
+`tables` and add a migration here, never one without the other.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sqlalchemy import inspect, select, text
+from sqlalchemy import inspect, text
 
 from nightscreen.schemas.errors import JournalDamagedError, JournalError, JournalNewerError
 from nightscreen.storage.files import atomic_write
+from nightscreen.storage.holders import SURE_AFTER_S, at_work
 from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.customer_tables import add_marks, erasures, make_customer_tables
 from nightscreen.storage.journal.earlier import (
@@ -25,13 +27,12 @@ from nightscreen.storage.journal.earlier import (
     REVIEWS,
     Store,
 )
-from nightscreen.storage.journal.engine import reading, sqlite_file, writing
+from nightscreen.storage.journal.engine import holders_folder, reading, sqlite_file, writing
 from nightscreen.storage.journal.grant_tables import add_kinds, make_grant_tables
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.records import make_records
-from nightscreen.storage.journal.runs import RUNNING
-from nightscreen.storage.journal.tables import metadata, runs
+from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     Migration = tuple[int, Step]
 
 VERSION = "schema_version"
+_LOOK_AGAIN_S = 0.1
 
 
 def _add_sightings(connection: Connection) -> None:
@@ -73,6 +75,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (13, LOAN_HISTORY),
     (14, BVN_REQUESTS),
     (15, make_customer_tables),
+    (16, make_records),  # two indexes
 )
 """The version each leads to, and the step, in order; one that made what is no more has gone."""
 
@@ -102,8 +105,8 @@ def bring_up(
     Raises:
         JournalKeyError: the data key is missing or is another journal's; nothing was changed.
         OutputError: the copy cannot be written; nothing was changed.
-        JournalError: the journal was written by a newer program, or a run of an earlier one is
-            under way; nothing was changed.
+        JournalError: the journal was written by a newer program, or an earlier one has it open;
+            nothing was changed.
         JournalDamagedError: its version cannot be read.
     """
     with reading(engine) as connection:
@@ -114,42 +117,41 @@ def bring_up(
             f"the journal has schema version {found}, this program knows up to {newest}: use the "
             "program that wrote it, or a newer one"
         )
-    opener = sealer() if found < newest else None
-    for version, step in migrations:
-        if version > found:
-            _migrate(engine, version, step, opener, copied=found)
-
-
-def _migrate(
-    engine: Engine, version: int, step: Step, sealer: Sealer | None, *, copied: int
-) -> None:
-    """Take one step, unless another process has taken it; a journal of version `copied` is kept."""
+    if found == newest:
+        return
+    opener = sealer()
     with writing(engine) as connection:
-        found = _version(connection)
-        if found < version and isinstance(step, Store):
-            _refuse_under_way(engine, connection)
-        if found == copied:
-            _copy(engine, found)
-        if found < version:
+        found = _version(connection)  # another process may have been first
+        steps = [each for each in migrations if each[0] > found]
+        if not steps:
+            return
+        if any(isinstance(step, Store) for _, step in steps):
+            _refuse_at_work(engine, connection)
+        _copy(engine, found)
+        for _, step in steps:
             if isinstance(step, Store):
-                step.move(connection, sealer)
+                step.move(connection, opener)
             else:
                 step(connection)
-            put_meta(connection, VERSION, str(version))
+        put_meta(connection, VERSION, str(newest))
 
 
-def _refuse_under_way(engine: Engine, connection: Connection) -> None:
-    """Refuse to take a table from under a run: it is an earlier program's, and would fail."""
-    from nightscreen.storage.journal.read_only import ReadOnlyJournal  # noqa: PLC0415 - it needs us
+def _refuse_at_work(engine: Engine, connection: Connection) -> None:
+    """Refuse to take a table from under a program of an earlier version.
 
-    look = ReadOnlyJournal(engine)
-    query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
-    for run_id, holder in connection.execute(query).all():
-        if holder and look.alive(holder, connection):
-            raise JournalError(
-                f"run {run_id} is under way with an earlier version of the program: let it end, "
-                "or stop it, and try again; the journal was left as it is"
-            )
+    It would fail, or make the table again, and what it then wrote there would be lost. A process
+    that has just ended may still be seen for a moment.
+    """
+    until = time.monotonic() + SURE_AFTER_S
+    where = holders_folder(engine) or connection
+    while (found := at_work(where)) and time.monotonic() < until:
+        time.sleep(_LOOK_AGAIN_S)
+    if found:
+        raise JournalError(
+            "the journal is to be brought up to this version of the program, and an earlier one "
+            f"has it open ({', '.join(found)}): end runs, nightscreen up, desk, portal and "
+            "workers, and try again; the journal was left as it is"
+        )
 
 
 def _copy(engine: Engine, version: int) -> None:

@@ -26,6 +26,7 @@ from nightscreen.storage.journal.calls import SEAL_KEY, Calls
 from nightscreen.storage.journal.engine import (
     BUSY_TIMEOUT_S,
     be_patient,
+    holders_folder,
     look_first,
     make_engine,
     reading,
@@ -179,9 +180,9 @@ def journal_exists(home: Path, url: str = "") -> bool:
 
 def make_holders(engine: Engine) -> Holders:
     """Take this process's lock where every process of the journal looks for it."""
-    file = sqlite_file(engine)
-    if file is not None:
-        return FileHolders(file.with_name(f"{file.name}.holders"))
+    folder = holders_folder(engine)
+    if folder is not None:
+        return FileHolders(folder)
     with told(engine):
         return AdvisoryHolders(engine, partial(reading, engine))
 

@@ -6,8 +6,6 @@ wrong key, and beside a run. Opening a journal for work is in `opening`.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -16,10 +14,16 @@ from sqlalchemy import BigInteger, func, inspect, select
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError, JournalNewerError, NightscreenError
 from nightscreen.storage.clock import Clock, system_clock
-from nightscreen.storage.holders import holds
+from nightscreen.storage.holders import holds, is_locked
 from nightscreen.storage.journal.approvals import Approvals, approvals
 from nightscreen.storage.journal.calls import SEAL_KEY
-from nightscreen.storage.journal.engine import look_first, make_engine, reading, sqlite_file
+from nightscreen.storage.journal.engine import (
+    holders_folder,
+    look_first,
+    make_engine,
+    reading,
+    sqlite_file,
+)
 from nightscreen.storage.journal.keyring import make_sealer, read_meta
 from nightscreen.storage.journal.migrations import VERSION, newest_version
 from nightscreen.storage.journal.money import Money
@@ -51,7 +55,7 @@ class ReadOnlyJournal:
         """Return whether the process of this name still lives."""
         folder = holders_folder(self._engine)
         if folder is not None:
-            return _locked(folder / f"{holder}.lock")
+            return is_locked(folder / f"{holder}.lock")
         if connection is not None:
             return holds(connection, holder)
         with reading(self._engine) as own:
@@ -73,18 +77,12 @@ class ReadOnlyJournal:
         """Do nothing: there is no lock to give back."""
 
 
-def holders_folder(engine: Engine) -> Path | None:
-    """Return where the processes of an SQLite journal have their locks."""
-    file = sqlite_file(engine)
-    return None if file is None else file.with_name(f"{file.name}.holders")
-
-
 def pids_at_work(home: Path, url: str) -> list[int]:
     """Return the processes of this machine that have an SQLite journal open."""
     folder = holders_folder(make_engine(url or journal_url(home)))
     if folder is None or not folder.is_dir():
         return []
-    locked = [file.stem for file in folder.glob("*.lock") if _locked(file)]
+    locked = [file.stem for file in folder.glob("*.lock") if is_locked(file)]
     return sorted({pid for pid in map(pid_of, locked) if pid is not None})
 
 
@@ -92,21 +90,6 @@ def pid_of(holder: str) -> int | None:
     """Return the process that a lock's name tells of, None where it tells of none."""
     pid = holder.partition("-")[0]
     return int(pid) if pid.isdecimal() else None
-
-
-def _locked(file: Path) -> bool:
-    try:
-        handle = os.open(file, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,8 @@ records = Table(
     Index("records_by_subject", "subject"),
     Index("records_by_batch_and_time", "kind", "batch", "updated_at"),
     Index("records_by_state", "kind", "state"),
+    Index("records_by_number", "kind", "record_id"),
+    Index("records_by_run", "kind", "run_id"),
 )
 _OLD_INDEX = "records_by_batch"
 

@@ -13,8 +13,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.calling import funding_rounds as asking
-from nightscreen.tasks import checks
+from nightscreen.steps.calling import funding_rounds
 from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
 from nightscreen.tasks.open_run import OpenScreening
 
@@ -46,16 +45,16 @@ async def test_reentered_task_joins_and_pays_nothing_twice(
 ) -> None:
     """A fault in the middle of a shard costs nothing: its calls go on and are found again."""
     entries: Counter[str] = Counter()
-    real = asking.ask_shard
+    real = funding_rounds.ask_shard
 
-    async def faulty(run: asking.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
+    async def faulty(run: funding_rounds.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
         entries[name] += 1
         if entries[name] > 1:
             return await real(run, name)
         async with asyncio.timeout(BEFORE_THE_FAULT_S):
             return await real(run, name)
 
-    monkeypatch.setattr(checks, "ask_shard", faulty)
+    monkeypatch.setattr(funding_rounds, "ask_shard", faulty)
     report: Any = await screen_batch(asked(at_home))
     sandbox.wait_until_idle()
     totals = sandbox.totals()["totals"]
@@ -75,11 +74,11 @@ async def test_fault_of_ours_is_not_tried_again(
     """What somebody must mend is reported once, as itself, from whichever task it comes."""
     entries: Counter[str] = Counter()
 
-    async def broken(run: asking.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
+    async def broken(run: funding_rounds.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
         entries[name] += 1
         raise JournalError("the journal's disk is full: make room, then resume the run")
 
-    monkeypatch.setattr(checks, "ask_shard", broken)
+    monkeypatch.setattr(funding_rounds, "ask_shard", broken)
     with pytest.raises(JournalError, match="make room"):
         await screen_batch(asked(at_home))
     assert set(entries.values()) == {1}

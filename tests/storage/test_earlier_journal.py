@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect, select, text
 
 from nightscreen.schemas.bvn import BvnRequest, HeldCustomer
 from nightscreen.schemas.contests import Contest
@@ -22,25 +23,39 @@ from nightscreen.storage.journal.engine import make_engine, reading, writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.storage.journal.keyring import begin_rotation
 from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.migrations import copies_of
+from nightscreen.storage.journal.migrations import (
+    MIGRATIONS,
+    bring_up,
+    copies_of,
+    newest_version,
+)
 from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url, make_holders
 from nightscreen.storage.journal.records import Records, records
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.runs import RUNNING
-from nightscreen.storage.journal.tables import metadata, runs
+from nightscreen.storage.journal.tables import metadata
 from nightscreen.storage.journal.verify import verify_journal
 from nightscreen.storage.sealing import Sealer
-from tests.storage.conftest import subject
+from tests.storage.conftest import Place, subject
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
 
     from nightscreen.storage.journal import Journal
-    from tests.storage.conftest import Place
 
 DUMP = Path(__file__).with_name("journal_v10")
 KEY = base64.b64encode(b"k" * 32).decode()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Give a place on each database; a bring-up asks who else is in the whole of it."""
+    url = "" if request.param == "sqlite" else str(request.getfixturevalue("database_url"))
+    found = Place(tmp_path / "home", url)
+    yield found
+    found.close()
 
 
 def load(engine: Engine) -> None:
@@ -159,21 +174,53 @@ def test_a_journal_without_its_key_is_left_as_it_was(sqlite_place: Place) -> Non
     held_as_before(place.open(data_key=KEY))
 
 
-def test_a_run_of_the_earlier_program_is_not_pulled_the_tables_from_under(place: Place) -> None:
-    """While it lives nothing is brought up; once it has ended everything is."""
+def test_an_earlier_program_is_not_pulled_the_tables_from_under(place: Place) -> None:
+    """While one has the journal open nothing is brought up, be it without a run, as the desk is."""
     make_private_folder(place.home)
     engine = make_engine(place.url or journal_url(place.home))
     load(engine)
     living = make_holders(engine)
-    with writing(engine) as connection:
-        connection.execute(runs.update().values(state=RUNNING, holder=living.name))
-    with pytest.raises(JournalError, match="run run-1 is under way with an earlier version"):
+    with pytest.raises(JournalError, match=f"an earlier one has it open .process {os.getpid()} on"):
         place.open(data_key=KEY)
     with reading(engine) as connection:
         assert inspect(connection).has_table("reviews")
     living.release()
     held_as_before(place.open(data_key=KEY))
     engine.dispose()
+
+
+def test_a_step_that_fails_late_leaves_the_journal_to_the_earlier_program(
+    sqlite_place: Place,
+) -> None:
+    """All steps are one; the copy of what was there stays the only one."""
+    place = sqlite_place
+    make_private_folder(place.home)
+    engine = make_engine(journal_url(place.home))
+    load(engine)
+
+    def fail(_: Connection) -> None:
+        raise MemoryError
+
+    steps = (*MIGRATIONS, (newest_version() + 1, fail))
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            bring_up(engine, steps, sealer=lambda: Sealer(b"k" * 32))
+    engine.dispose()
+    assert [each.name for each in copies_of(place.home / JOURNAL_FILE)] == [f"{JOURNAL_FILE}.v10"]
+    held_as_before(place.open(data_key=KEY))
+
+
+def test_a_damaged_row_holds_up_nothing_else(place: Place) -> None:
+    """It becomes a record that does not open; verifying names it, as it named the row."""
+    make_private_folder(place.home)
+    engine = make_engine(place.url or journal_url(place.home))
+    load(engine)
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE bvn_requests SET customer = :other"), {"other": b"?" * 16})
+    engine.dispose()
+    journal = place.open(data_key=KEY)
+    assert LoanOffers.of(journal).linked()
+    assert any("open" in line for line in verify_journal(journal))
 
 
 def test_what_an_unfinished_rotation_left_under_the_old_key_is_brought_up(place: Place) -> None:
