@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+from importlib.metadata import distribution
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from nightscreen.schemas.errors import OutputError, SettingsError
 from nightscreen.schemas.settings import read_settings, setting_names
@@ -105,16 +111,41 @@ def test_the_units_are_sound(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.skipif(shutil.which("docker") is None, reason="no reader of compose files here")
-def test_the_compose_file_is_read_by_its_own_program() -> None:
-    """Its schema, its anchors and the variables it needs."""
-    given = {"NIGHTSCREEN_BASE_URL": "https://x", "NIGHTSCREEN_DESK_URL": "https://d"}
-    command = ["docker", "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "-q"]
-    if subprocess.run([*command[:2], "version"], capture_output=True, check=False).returncode:
-        pytest.skip("no compose")
-    env = {"PATH": "/usr/bin:/bin:/usr/local/bin", "DESK_HOST": "d", **given}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_the_compose_file_keeps_to_the_schema_of_such_files() -> None:
+    """A misspelt key is refused; a variable without a default is one that the page says to set."""
+    text = (
+        files("check_jsonschema").joinpath("builtin_schemas/vendor/compose-spec.json").read_text()
+    )
+    document = json.loads(text)
+    schema = validator_for(document)(document)
+    assert [each.message for each in schema.iter_errors(compose())] == []
+    misspelt = compose()
+    misspelt["services"]["flows"]["stop_grace"] = "2m"
+    assert not schema.is_valid(misspelt)
+    wanted = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text("utf-8")))
+    page = (ROOT / "docs" / "deploy-compose.md").read_text("utf-8")
+    assert {each for each in wanted if f"`{each}`" in page} == wanted
+
+
+@pytest.mark.parametrize("python", ["3.11.0", "3.12.0", "3.13.0", "3.14.0"])
+def test_what_is_locked_needs_nothing_else_under_any_python(python: str) -> None:
+    """A lock is written with one version of Python; under another its packages may need more."""
+    lock = (ROOT / "requirements.lock").read_text("utf-8").splitlines()[1:]
+    locked = {canonicalize_name(line.split("==")[0]) for line in lock}
+    under = {
+        "python_full_version": python,
+        "python_version": python.rpartition(".")[0],
+        "sys_platform": "linux",
+        "extra": "",
+    }
+    lacking = {
+        f"{needed.name} of {name}"
+        for name in locked
+        for needed in map(Requirement, distribution(name).requires or ())
+        if canonicalize_name(needed.name) not in locked
+        and (needed.marker is None or needed.marker.evaluate(under))
+    }
+    assert lacking == set()
 
 
 def test_daily_copies_are_kept_in_number(tmp_path: Path) -> None:
