@@ -44,6 +44,7 @@ from nightscreen.steps.planning.shared_identifiers import (
     Earlier,
     Shared,
     count_shared,
+    sharing_queries,
 )
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.policy.versions import approval_of, policy_in_force
@@ -61,6 +62,7 @@ from nightscreen.steps.values.customer_ids import CustomerNumbers
 from nightscreen.steps.values.images import ImageJudge
 from nightscreen.steps.values.merge_rows import merge_rows, status_name
 from nightscreen.storage.clock import Clock, system_clock, to_instant
+from nightscreen.storage.frame import Frame
 from nightscreen.storage.journal.identifier_history import Sightings
 from nightscreen.storage.mapping import Mapping, read_mapping
 from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
@@ -377,14 +379,12 @@ def _put_signals(run: ScreeningRun, shared: Shared, chunks: range) -> None:
         rings = find_rings(sightings, run.workspace, whose, most=run.settings.ring_hub)
         run.workspace.put(RINGS, rings.table)
         run.workspace.note(RINGS, {"customers": rings.table.num_rows})
-    for number in chunks:
-        table = shared.table(number)
+    for number, signals in zip(chunks, shared.tables(), strict=False):
         found = (
-            no_rings(table.num_rows) if rings is None else rings.columns(_customers(run, number))
+            no_rings(signals.num_rows) if rings is None else rings.columns(_customers(run, number))
         )
-        for name, column in found.items():
-            table = table.append_column(name, column)
-        run.workspace.put(f"signals-{number:05d}", table)
+        columns = dict(zip(signals.column_names, signals.columns, strict=True))
+        run.workspace.put(f"signals-{number:05d}", pa.table({**columns, **found}))
 
 
 def _customers(run: ScreeningRun, number: int) -> bytes:
@@ -399,17 +399,18 @@ def make_plan(run: ScreeningRun) -> None:
     now = run.freshness.at
     quoted = run.parameters.quote_only
     asked = {slot.kind for slot in slots_of(run.wanted.checks, run.wanted.karma_kinds)}
+    frame = Frame(sharing_queries(), run.workspace.folder / "frame")
+    run.on_close.callback(frame.close)
     shared = count_shared(
         (read_chunk(run, number) for number in range(run.chunks)),
         run.journal.pseudonyms,
         Earlier.of(Sightings.of(run.journal), run_id=run.run_id, batch=run.batch, at=now),
+        frame=frame,
         workspace=None if quoted else run.workspace,
-        aside=run.workspace,
         asked=asked,
         counted=asked.intersection(PLACEHOLDERS) if quoted else COUNTED,
     )
     _put_signals(run, shared, range(0 if quoted else run.chunks))
-    shared_problems, shared = shared.problems(), shared.slimmed()
     planner = Planner(
         run.wanted,
         at=to_instant(now),
@@ -428,12 +429,12 @@ def make_plan(run: ScreeningRun) -> None:
         run.needed.add(piece)
         ranked.append(LookupRanking.of(piece))
     run.needed.seal()
-    shared.forget()
+    frame.close()
     run.ranked = LookupRanking.joined(ranked)
     run.plan = planner.result(now, len(run.ranked))
     if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
         run.chains = planner.chains()
-    problems = [*planner.problems, *shared_problems]
+    problems = [*planner.problems, *shared.problems]
     if problems:
         append_problems(run.folder.path / PROBLEMS, problems)
         run.folder.rows[PROBLEMS] += len(problems)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.enriched import RING, RING_SIZE
-from nightscreen.steps.planning.groups import SIXTEEN
+from nightscreen.schemas.plan import SUBJECT
 from nightscreen.steps.planning.shared_identifiers import kept_pieces
 from nightscreen.steps.policy.engine import locked_connection
 from nightscreen.storage.sealing import pieces_of
@@ -43,7 +43,7 @@ RINGS_SCHEMA: Final = pa.schema(
     ]
 )
 """One row for each customer of a ring that has somebody of the run in it, by pseudonyms alone."""
-_SEEN: Final = pa.schema([("kind", pa.string()), ("identifier", SIXTEEN), ("customer", SIXTEEN)])
+_SEEN: Final = pa.schema([("kind", pa.string()), ("identifier", SUBJECT), ("customer", SUBJECT)])
 
 # Of each identifier that few enough customers share, who has it.
 _TIES: Final = """
@@ -126,7 +126,7 @@ def find_rings(
         for table in chain(known, kept_pieces(workspace, _SEEN)):
             _put(connection, "seen", table)
         for joined in present:
-            column = pa.array(np.frombuffer(joined, "V16").tolist(), SIXTEEN)
+            column = pa.array(np.frombuffer(joined, "V16").tolist(), SUBJECT)
             _put(connection, "present", pa.table({"customer": column}))
         connection.execute(_TIES.format(most=most))
         connection.execute("DROP TABLE seen")

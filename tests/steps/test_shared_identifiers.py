@@ -32,9 +32,13 @@ rows_drawn = st.lists(
 )
 
 
-def table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Return rows in the shape of intake."""
-    return pa.Table.from_pylist([{"flaws": 0, **row} for row in rows], schema=row_schema())
+def table(rows: list[dict[str, Any]], first: int = 0) -> pa.Table:
+    """Return rows in the shape of intake, each of a customer of its own."""
+    whole = [
+        {"flaws": 0, "line": number + 2, "customer_id": f"C{number}", **row}
+        for number, row in enumerate(rows, first)
+    ]
+    return pa.Table.from_pylist(whole, schema=row_schema())
 
 
 def plainly(rows: list[dict[str, Any]]) -> list[dict[str, int | None]]:
@@ -70,17 +74,19 @@ def plainly(rows: list[dict[str, Any]]) -> list[dict[str, int | None]]:
 @given(rows_drawn, st.integers(1, 7))
 def test_sharing_is_counted_as_said_in_any_portions(rows: list[dict[str, Any]], size: int) -> None:
     """Portions of any size give each row what the plain rule over the whole batch gives."""
-    chunks = [table(rows[start : start + size]) for start in range(0, len(rows), size)]
-    shared = count_shared(chunks)
-    found = [row for number in range(len(chunks)) for row in shared.table(number).to_pylist()]
+    chunks = [table(rows[start : start + size], start) for start in range(0, len(rows), size)]
+    tables = list(count_shared(chunks).tables())
+    assert [each.num_rows for each in tables] == [each.num_rows for each in chunks]
+    found = [row for each in tables for row in each.to_pylist()]
     assert found == plainly(rows)
 
 
 def test_an_empty_batch_shares_nothing() -> None:
     """No rows, no signals, and the columns are there all the same."""
-    shared = count_shared([table([])])
-    assert shared.table(0).num_rows == 0
-    assert (*shared.table(0).column_names, *RING_COLUMNS) == SIGNALS
+    (found,) = count_shared([table([])]).tables()
+    assert found.num_rows == 0
+    assert (*found.column_names, *RING_COLUMNS) == SIGNALS
+    assert not list(count_shared([]).tables())
 
 
 def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
@@ -98,7 +104,6 @@ def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
 
 def test_sharing_is_found_across_portions() -> None:
     """Two portions of twenty thousand rows each: every BVN of one is in the other."""
-    chunk = table([{"bvn": f"{22_200_000_000 + number}"} for number in range(20_000)])
-    shared = count_shared([chunk, chunk])
-    assert set(shared.table(0)["batch_same_bvn"].to_pylist()) == {1}
-    assert set(shared.table(1)["batch_same_bvn"].to_pylist()) == {1}
+    rows = [{"bvn": f"{22_200_000_000 + number}"} for number in range(20_000)]
+    for found in count_shared([table(rows), table(rows, 20_000)]).tables():
+        assert set(found["batch_same_bvn"].to_pylist()) == {1}

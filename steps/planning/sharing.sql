@@ -1,0 +1,85 @@
+-- Sharing: which customers have the same BVN, account, phone, email or photograph.
+--
+-- Table `customers`: a line for each row of the batch, with the customer and a keyed pseudonym of
+-- each identifier; null where the row has none, or a malformed one. Pseudonyms of different kinds
+-- are never equal. Customers are counted, not rows and not nights: somebody who comes back, in this
+-- batch name or in another, is the same one.
+
+-- name: begin
+-- `others`: how many other customers have the identifier; `bvns`: with how many BVNs it was seen.
+-- Only of those that are seen more than once: all other numbers follow from the row alone.
+CREATE TABLE shared (kind VARCHAR, identifier UUID, others BIGINT, bvns BIGINT);
+CREATE MACRO no_bvn() AS '00000000-0000-0000-0000-000000000000'::UUID;
+
+-- name: kind
+-- One kind at a time. Only an account is seen with a BVN.
+CREATE OR REPLACE VIEW identifiers AS
+SELECT row, customer, "{kind}" AS identifier, coalesce({bvn}, no_bvn()) AS bvn
+FROM customers
+WHERE "{kind}" IS NOT NULL;
+-- What the journal has of this batch name and wrote in the last week, and all else that it has.
+CREATE OR REPLACE TABLE lately (identifier UUID, customer UUID, bvn UUID);
+CREATE OR REPLACE TABLE earlier (identifier UUID, customer UUID, bvn UUID, elsewhere BOOLEAN);
+
+-- name: identifiers
+SELECT DISTINCT identifier FROM identifiers ORDER BY identifier;
+
+-- name: count
+-- What was written lately and is just what the batch has now says nothing new.
+INSERT INTO earlier
+SELECT identifier, customer, bvn, false
+FROM (FROM lately EXCEPT SELECT identifier, customer, bvn FROM identifiers);
+-- What a customer had in this batch name before is replaced by what the same customer has now: a
+-- corrected BVN does not count twice. What the customer has in another batch name stands beside it.
+INSERT INTO shared
+WITH seen AS (
+    SELECT identifier, customer, bvn FROM identifiers
+    UNION ALL
+    SELECT identifier, customer, bvn FROM earlier WHERE elsewhere
+    UNION ALL
+    SELECT identifier, customer, bvn
+    FROM earlier ANTI JOIN identifiers USING (identifier, customer)
+    WHERE NOT elsewhere
+)
+SELECT '{kind}', identifier, count(DISTINCT customer) - 1, count(DISTINCT nullif(bvn, no_bvn()))
+FROM seen
+WHERE identifier IN (SELECT identifier FROM seen GROUP BY identifier HAVING count(*) > 1)
+GROUP BY identifier;
+
+-- name: unwritten
+-- What the journal lacks, or last wrote a week ago, in the order in which it is stored.
+SELECT identifier, customer, nullif(bvn, no_bvn()) AS bvn
+FROM identifiers ANTI JOIN lately USING (identifier, customer, bvn)
+ORDER BY identifier, row;
+
+-- name: end_of_kind
+DROP TABLE lately;
+DROP TABLE earlier;
+
+-- name: signals
+-- What each row says of itself at no cost; null where it lacks the identifier.
+SELECT
+    CASE WHEN bvn IS NOT NULL THEN coalesce(of_bvn.others, 0) END AS batch_same_bvn,
+    CASE WHEN nuban IS NOT NULL THEN coalesce(of_account.others, 0) END AS batch_same_account,
+    CASE WHEN phone IS NOT NULL THEN coalesce(of_phone.others, 0) END AS batch_same_phone,
+    CASE WHEN image IS NOT NULL THEN coalesce(of_image.others, 0) END AS batch_same_image,
+    CASE
+        WHEN nuban IS NOT NULL THEN coalesce(of_account.bvns, (bvn IS NOT NULL)::BIGINT)
+    END AS batch_account_bvns
+FROM customers
+LEFT JOIN shared AS of_bvn ON of_bvn.identifier = customers.bvn
+LEFT JOIN shared AS of_account ON of_account.identifier = nuban
+LEFT JOIN shared AS of_phone ON of_phone.identifier = phone
+LEFT JOIN shared AS of_image ON of_image.identifier = image
+ORDER BY row;
+
+-- name: placeholders
+-- A phone or email that more than {most} customers have is nobody's own and is not looked up. BVNs,
+-- accounts and photographs are never placeholders: sharing those is a finding.
+SELECT row, line
+FROM customers JOIN shared ON identifier = "{kind}"
+WHERE others + 1 > {most}
+ORDER BY row;
+
+-- name: identifiers_of_rows
+SELECT "{kind}" AS identifier FROM customers WHERE row >= {start} AND row < {end} ORDER BY row;
