@@ -269,6 +269,12 @@ def _read_hyphenated(parts: list[str]) -> list[_Piece]:
 
 
 @lru_cache(maxsize=1)
+def beginnings() -> frozenset[str]:
+    """Return the beginnings that many names share."""
+    return frozenset(prefix.text for prefix in lexicon().prefixes)
+
+
+@lru_cache(maxsize=1)
 def _openings() -> frozenset[str]:
     """Return the words that, before a hyphen, only open a name."""
     words = lexicon()

@@ -15,6 +15,7 @@ from nightscreen.steps.values.name_normalize import (
     Name,
     Similarity,
     alike,
+    beginnings,
     fold,
     lexicon,
     read_name,
@@ -25,6 +26,8 @@ Grade = Literal["strong", "likely", "weak", "none", "business"]
 
 _ENOUGH_NAMES = 2
 _EXPLAINED_WORDS = 6
+_CUT_FROM = 25  # letters and spaces: banks keep names in fields of 25, 30 or 35
+_CUT_LETTERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
     word = _business_word(folded, customer.name.words)
     if word is not None:
         return NameMatch("business", f"a business: {word}")
+    folded = _completed(folded, len(theirs.strip()), customer.name.words)
     holder = read_name(folded, customer.titled)
     if holder is None:
         return None
@@ -94,10 +98,23 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
         pairing = _with_repeats(pairing, fields, folded)
     grade = _grade(pairing)
     if grade == "strong" and (pairing.ours or pairing.theirs):
-        doubt = _first_name_doubt(pairing, customer, words_in_order(fold_in_order(theirs)))
+        held = words_in_order(fold_in_order(theirs))
+        doubt = _first_name_doubt(pairing, customer, held, holder.compounds)
         if doubt:
             return NameMatch("likely", f"{_explain(pairing)}; {doubt}")
     return NameMatch(grade, _explain(pairing))
+
+
+def _completed(folded: list[str], width: int, ours: frozenset[str]) -> list[str]:
+    """Return the words of an account's name, the last made whole where the bank's field cut it.
+
+    A shared beginning such as OLUWA is not made whole: it would fit a brother's name as well.
+    """
+    last = folded[-1] if folded else ""
+    if width < _CUT_FROM or len(last) < _CUT_LETTERS or last in ours or last in beginnings():
+        return folded
+    whole = [word for word in ours if word.startswith(last)]
+    return [*folded[:-1], *whole] if len(whole) == 1 else folded
 
 
 class _Customer(NamedTuple):
@@ -155,11 +172,17 @@ def fold_in_order(text: str) -> list[str]:
     return fold(text).split()
 
 
-def _first_name_doubt(pairing: _Pairing, customer: _Customer, held: Sequence[str]) -> str | None:
+def _first_name_doubt(
+    pairing: _Pairing,
+    customer: _Customer,
+    held: Sequence[str],
+    compounds: Iterable[tuple[str, ...]],
+) -> str | None:
     """Say why two names that agree may be a father's and his child's, or return None.
 
     A child often has the father's name in the middle: an account that leaves the customer's
-    first name out may be the father's, one that puts another name before it the child's.
+    first name out may be the father's, one that puts another name before it the child's. The
+    other half of a double surname is no name before it.
     """
     if pairing.ours:
         if customer.first in pairing.ours:
@@ -173,7 +196,9 @@ def _first_name_doubt(pairing: _Pairing, customer: _Customer, held: Sequence[str
     if len(partners) > _ENOUGH_NAMES or first not in held or surname not in held:
         return None
     at, end = held.index(first), held.index(surname)
-    if (end == len(held) - 1 and at > 0) or (end == 0 and at > 1):
+    double = next((parts for parts in compounds if surname in parts), ())
+    between = [word for word in held[1:at] if word not in double]
+    if (end == len(held) - 1 and at > 0) or (end == 0 and between):
         return f"the account has a name before {first}"
     return None
 
