@@ -18,10 +18,12 @@ from nightscreen.steps.control import COMPLETED, LOW_BALANCE, TEST_MODE, StopRea
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
 from nightscreen.steps.planning.row_plan import read_row_plan
+from nightscreen.steps.policy.columns import unread_values
 from nightscreen.steps.policy.engine import locked_engine
 from nightscreen.steps.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.steps.report.call_log import CallLog, write_call_log
 from nightscreen.steps.report.coverage import Coverage
+from nightscreen.steps.report.format import some
 from nightscreen.steps.report.identities import (
     identities_report,
     of_check,
@@ -122,6 +124,8 @@ def _enriched(run: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterato
         for number in range(run.chunks):
             table = _assembled(run, assembly, tally, number).combine_chunks()
             table = decide(table, policy, purpose=purpose, engine=engine)
+            if policy is not None:
+                tally.unread.update(unread_values(table, policy.carried_kinds))
             if run.shadow is not None:
                 tried = None if policy is None else run.shadow
                 other = decide(table, tried, purpose=purpose, engine=engine)
@@ -187,6 +191,12 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     report["customer_notices"] = _write_notices(run, outputs, report)
     report["files"] = rows_of_files(run)
     report["contests"] = contests_report(run.journal, run.batch)
+    report["notices"] += [
+        f'{some(number, "value")} of the column "{name}" could not be read as a '
+        f"{run.policy.carried_kinds[name].value}, and are empty to the policy's rules: a number is "
+        "written 1,250.50, a date 2026-01-31"
+        for name, number in rows.unread.items()
+    ]
     low = low_balance(report, run.settings.nights_left_notice)
     if low is not None:
         report["notices"].append(low)

@@ -7,6 +7,7 @@ that a policy may name a column before any batch has it. `policy/sql.py` reads c
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
@@ -22,9 +23,10 @@ from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, REQUESTED, row_schema
+from nightscreen.steps.values.validators import is_absent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 PURPOSE = "purpose"
 SENSITIVE = (
@@ -192,6 +194,20 @@ def carried_column(table: pa.Table, name: str, kind: CarriedKind) -> pa.ChunkedA
         for chunk in chunks
     ]
     return pa.chunked_array(found, CARRIED_TYPES[kind])
+
+
+def unread_values(table: pa.Table, kinds: Mapping[str, CarriedKind]) -> Counter[str]:
+    """Return how many values of each carried column are there and no number or date."""
+    found: Counter[str] = Counter()
+    for name, kind in kinds.items():
+        if kind is CarriedKind.TEXT or name not in table.column_names:
+            continue
+        written = fitted(table, name, pa.string())
+        unread = pc.is_null(carried_column(table, name, kind))
+        for counted in pc.value_counts(written.filter(unread)).to_pylist():
+            if counted["values"] is not None and not is_absent(counted["values"]):
+                found[name] += counted["counts"]
+    return found
 
 
 def _number(text: str | None) -> Decimal | None:

@@ -13,7 +13,7 @@ from nightscreen.steps.report.components import Picture, Section, Table, spoken
 from nightscreen.steps.report.format import (
     count,
     decision_titles,
-    naira,
+    naira_at_risk,
     naira_tight,
     sentence,
     share,
@@ -51,9 +51,9 @@ def reasons(report: Mapping[str, Any]) -> Section | None:
                 reason["code"] or "",
                 count(reason["main"]["rows"]),
                 share(reason["main"]["rows"], whole) or "",
-                naira(reason["main"]["exposure"]),
+                naira_at_risk(reason["main"]),
                 count(reason["further"]["rows"]),
-                naira(reason["further"]["exposure"]),
+                naira_at_risk(reason["further"]),
             ]
             for reason in reasons
         ]
@@ -78,9 +78,9 @@ def groups(report: Mapping[str, Any]) -> Section | None:
             [
                 value["name"],
                 count(value["rows"]),
-                naira(value["exposure"]),
+                naira_at_risk(value),
                 *(_cell(value["decisions"][word], value["rows"]) for word in titles),
-                naira(value["decisions"]["decline"]["exposure"]),
+                naira_at_risk(value["decisions"]["decline"]),
             ]
             for value in values
         ]

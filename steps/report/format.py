@@ -110,6 +110,13 @@ def naira(text: str | None) -> str:
     return f"{'-' if amount < 0 else ''}₦{abs(amount):,.2f}"
 
 
+def naira_at_risk(weight: Mapping[str, Any]) -> str:
+    """Return the exposure of some rows; of rows without any it is not known, which is not zero."""
+    if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
+        return "not known"
+    return naira(weight["exposure"])
+
+
 def naira_short(text: str | None) -> str:
     """Return decimal text as naira at a glance: `₦12,345`, `₦2.41 billion`."""
     if text is None:

@@ -26,7 +26,10 @@ _BLOCK_ROWS = 65_536
 
 
 def reason_rows(parts: Iterable[Path]) -> list[dict[str, str]]:
-    """Return decisions by reason as rows of a table, the most frequent of each decision first."""
+    """Return decisions by reason as rows of a table, the most frequent of each decision first.
+
+    Where no customer of a reason has a known exposure, it is not known, which is not zero.
+    """
     rows: Counter[tuple[str, str]] = Counter()
     kobo: Counter[tuple[str, str]] = Counter()
     for part in parts:
@@ -37,12 +40,12 @@ def reason_rows(parts: Iterable[Path]) -> list[dict[str, str]]:
     found = sorted(rows, key=lambda key: (order.get(key[0], len(order)), -rows[key], key[1]))
     return [
         {
-            "Decision": DECISIONS.get(decision, sentence(decision)),
-            "Reason": sentence(reason.casefold()),
-            "Customers": count(rows[decision, reason]),
-            "Exposure": naira(f"{kobo[decision, reason] / 100:.2f}"),
+            "Decision": DECISIONS.get(key[0], sentence(key[0])),
+            "Reason": sentence(key[1].casefold()),
+            "Customers": count(rows[key]),
+            "Exposure": naira(f"{kobo[key] / 100:.2f}") if key in kobo else "not known",
         }
-        for decision, reason in found
+        for key in found
     ]
 
 
@@ -54,7 +57,7 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
     without = pc.equal(pc.list_value_length(reasons), 0)
     unknown = pa.chunked_array([pa.nulls(len(table))])
     amount = table["exposure"] if "exposure" in table.column_names else unknown
-    amount = pc.fill_null(pc.cast(amount, pa.decimal128(20, 2)), pa.scalar(0, pa.decimal128(20, 2)))
+    amount = pc.cast(amount, pa.decimal128(20, 2))
     chunk_table = pa.table(
         {
             "decision": pa.chunked_array(
@@ -78,4 +81,5 @@ def _take(table: pa.Table, rows: Counter[tuple[str, str]], kobo: Counter[tuple[s
     for row in summed.to_pylist():
         key = (row["decision"] or "undecided", row["reason"])
         rows[key] += row["count_all"]
-        kobo[key] += int(row["exposure_sum"] * 100)
+        if row["exposure_sum"] is not None:
+            kobo[key] += int(row["exposure_sum"] * 100)

@@ -66,6 +66,7 @@ class RowTally:
     coverage: Coverage = field(default_factory=Coverage)
     decided: Decided = field(default_factory=Decided)
     shadow: Moves = field(default_factory=Moves)
+    unread: Counter[str] = field(default_factory=Counter)
     asked: dict[Check, Counter[str]] = field(
         default_factory=lambda: {check: Counter() for check in Check}
     )

@@ -20,6 +20,7 @@ from nightscreen.steps.report.format import (
     decision_titles,
     moment,
     naira,
+    naira_at_risk,
     naira_tight,
     plain,
     sentence,
@@ -112,9 +113,9 @@ def decisions(report: Mapping[str, Any]) -> Section | None:
             [
                 title,
                 count(counts["rows"]),
-                naira(counts["exposure"]),
+                naira_at_risk(counts),
                 count(counts["turned"]["rows"]),
-                naira(counts["turned"]["exposure"]),
+                naira_at_risk(counts["turned"]),
                 count(counts["first"]["rows"]),
             ]
         )
@@ -185,7 +186,7 @@ def _cause_table(weight: Mapping[str, Any]) -> Table:
         [
             title,
             count(row_weight["rows"]),
-            naira(row_weight["exposure"]),
+            naira_at_risk(row_weight),
             count(row_weight["unknown_rows"]),
         ]
         for title, row_weight in [*causes, ("Together", weight)]
@@ -216,7 +217,7 @@ def _age_picture(report: Mapping[str, Any], *, by_naira: bool) -> Picture:
 
 def _age_table(report: Mapping[str, Any]) -> Table:
     rows = [
-        [title, count(age["rows"]), naira(age["exposure"])]
+        [title, count(age["rows"]), naira_at_risk(age)]
         for title, age in _ages(report)
         if age["rows"]
     ]

@@ -18,6 +18,7 @@ from nightscreen.steps.report.format import (
     count,
     from_to,
     naira,
+    naira_at_risk,
     plain,
     sentence,
     share,
@@ -133,7 +134,9 @@ def _glance(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(
             (
                 "Exposure not screened in full",
-                f"{naira(missing['exposure'])} of {naira(exposure['total'])}",
+                f"{naira(missing['exposure'])} of {naira(exposure['total'])}"
+                if exposure.get("unknown_rows") != rows.get("customers", rows["screened"])
+                else f"{some(missing['rows'], 'customer')}, their exposure is not known",
             )
         )
     found.append(
@@ -199,7 +202,11 @@ def decision_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
         {
             "Decision": title,
             "Customers": count(report["decisions"].get(word, 0)),
-            "Exposure": naira(exposure.get(f"decision_{word}", "0.00")),
+            "Exposure": (
+                naira_at_risk(news[word])
+                if word in news
+                else naira(exposure.get(f"decision_{word}", "0.00"))
+            ),
             "Decided otherwise before": _weight(news.get(word, {}).get("turned")),
             "First decision": _weight(news.get(word, {}).get("first")),
         }

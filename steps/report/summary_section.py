@@ -169,8 +169,7 @@ def _blind_approvals(report: Mapping[str, Any]) -> list[str]:
     without = without_history(report, "approve")
     if not without["rows"]:
         return []
-    customers = some(without["rows"], "customer")
-    return [f"Approved without credit history: {naira_short(without['exposure'])}, {customers}."]
+    return [f"Approved without credit history: {_weight_and_customers(without)}."]
 
 
 def links(report: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -257,6 +256,14 @@ def weight_words(weight: Mapping[str, Any]) -> str:
     return naira_short(weight["exposure"])
 
 
+def _weight_and_customers(weight: Mapping[str, Any], one: str = "customer") -> str:
+    """Return the naira at risk in some rows and how many they are."""
+    customers = some(weight["rows"], one)
+    if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
+        return f"{customers}, their exposure is not known"
+    return f"{naira_short(weight['exposure'])}, {customers}"
+
+
 def weight_notes(weight: Mapping[str, Any]) -> list[str]:
     """Return how many customers an amount is from, and for how many it is unknown."""
     if not weight["rows"]:
@@ -278,17 +285,14 @@ def _approved(report: Mapping[str, Any]) -> Tile | None:
     without = without_history(report, "approve")
     notes = [f"of {some(rows, 'approved customer')}, none"]
     if without["rows"]:
-        customers = some(without["rows"], "customer")
-        notes = [f"{customers}, {share(without['rows'], rows)} of all approved"]
+        notes = [f"{weight_notes(without)[0]}, {share(without['rows'], rows)} of all approved"]
     notes += [
-        f"{BASES[basis]}: {weight_words(weight)}, {some(weight['rows'], 'customer')}"
+        f"{BASES[basis]}: {_weight_and_customers(weight)}"
         for basis, weight in without["bases"].items()
     ]
     with_it = evidence.get("approve", {}).get(WITH_HISTORY)
     if with_it:
-        notes.append(
-            f"With a history: {weight_words(with_it)}, {some(with_it['rows'], 'customer')}"
-        )
+        notes.append(f"With a history: {_weight_and_customers(with_it)}")
     label = "Approved without credit history"
     return Tile(label, weight_words(without), notes, "warn" if without["rows"] else "")
 
@@ -347,9 +351,7 @@ def _new_listings(report: Mapping[str, Any]) -> Tile | None:
     if Decimal(weight["in_contention"]):
         notes.append(f"Others claim {naira_short(weight['in_contention'])} from them")
     if first["rows"]:
-        notes.append(
-            f"Listed at first sight: {weight_words(first)}, {some(first['rows'], 'new customer')}"
-        )
+        notes.append(f"Listed at first sight: {_weight_and_customers(first, 'new customer')}")
     tone = "bad" if weight["rows"] else ""
     return Tile("New blacklist listings", weight_words(weight), notes, tone)
 
@@ -359,7 +361,7 @@ def _flagged(report: Mapping[str, Any]) -> Tile | None:
     if not news:
         return None
     decline, review = (news["decisions"][word] for word in ("decline", "review"))
-    notes = [f"Review: {weight_words(review)}, {some(review['rows'], 'customer')}"]
+    notes = [f"Review: {_weight_and_customers(review)}"]
     if decline["turned"]["rows"]:
         notes.append(f"New, decided otherwise before: {weight_words(decline['turned'])}")
     if decline["first"]["rows"] == decline["rows"] > 0:
@@ -368,8 +370,8 @@ def _flagged(report: Mapping[str, Any]) -> Tile | None:
         notes.append(f"New, decided for the first time: {weight_words(decline['first'])}")
     value = weight_words(decline)
     label = "No new money until cleared" if report["purpose"] == "portfolio" else "To decline"
-    customers = f"{some(decline['rows'], 'customer')}" if decline["rows"] else "No customer"
-    return Tile(f"Exposure: {label[:1].lower()}{label[1:]}", value, [customers, *notes])
+    notes = [*weight_notes(decline), *notes]
+    return Tile(f"Exposure: {label[:1].lower()}{label[1:]}", value, notes)
 
 
 def _spent(report: Mapping[str, Any]) -> Tile:

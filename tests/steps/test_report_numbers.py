@@ -254,3 +254,32 @@ def test_a_night_that_asks_nothing_knows_the_last_balance(world: World) -> None:
     assert report["balance"]["closing"] is None
     assert report["balance"]["last_known"]["balance"] == closing
     assert report["balance"]["last_known"]["nights_left"] > 0
+
+
+def test_values_that_no_rule_can_read_are_counted(tmp_path: Path) -> None:
+    """A score or date written in another way is empty to the rules; the report says how many."""
+    policy = tmp_path / "mine.toml"
+    policy.write_text(
+        """name = "mine"
+version = "1"
+carried = [{ column = "score", type = "number" }, { column = "opened", type = "date" }, "branch"]
+[[rules]]
+code = "LOW"
+effect = "review"
+when = "coalesce(score < 500, false)"
+team = "Our score is low."
+customer = "We are looking into it."
+""",
+        encoding="utf-8",
+    )
+    scores = ("610", "1,020.5", "six hundred", "N/A", "", "480")
+    days = ("2024-02-29", "31/12/2020", "31/12/2020", "", "2026-01-01", "March")
+    rows = [
+        {**customer(number), "score": score, "opened": day, "branch": "Ikeja"}
+        for number, (score, day) in enumerate(zip(scores, days, strict=True), 60)
+    ]
+    report = World(tmp_path).screen(rows, policy=str(policy), checks=["karma"]).report
+    assert [each.split(",")[0] for each in report["notices"]] == [
+        '1 value of the column "score" could not be read as a number',
+        '3 values of the column "opened" could not be read as a date',
+    ]

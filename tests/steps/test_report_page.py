@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.steps.report.page import report_page
+from nightscreen.steps.report.reason_counts import reason_rows
+from nightscreen.steps.report.summary import decision_rows, summary_markdown
+from tests.screening import CONSENT, World, customer
 from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights, read
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.screening import Night
 
 LATE_PARTS = (
@@ -230,3 +235,24 @@ def test_amounts_on_the_page_are_those_of_the_report(
         for amount in amounts:
             assert f"₦{float(amount):,.2f}" in pages[name]
     assert "₦4,999,999,999,999,999.95" in json.dumps(pages["huge"], ensure_ascii=False)
+
+
+def test_an_exposure_that_nobody_knows_is_no_zero(tmp_path: Path) -> None:
+    """Without an exposure column no figure, table or artifact says 0 naira at risk."""
+    bare = [{**customer(number, **CONSENT), "exposure": ""} for number in range(1, 9)]
+    night = World(tmp_path).screen(bare)
+    text = read(report_page(night.report)).text
+    first = next(each for each in text if each.startswith("Approved without credit history: "))
+    assert first.endswith("their exposure is not known.")
+    assert "not known" in str(decision_rows(night.report))
+    parts = sorted((night.folder / "enriched").glob("part-*.parquet"))
+    shown = [*decision_rows(night.report), *reason_rows(parts)]
+    assert {row["Exposure"] for row in shown if row["Customers"] != "0"} == {"not known"}
+    summary = summary_markdown(night.report, "out")
+    without = night.report["exposure"]["not_screened"]["rows"]
+    assert (
+        f"| Exposure not screened in full | {without} customers, their exposure is not known |"
+        in summary
+    )
+    doubled = [each for each in text if re.search(r"(\d+ customers?), \1", each)]
+    assert not doubled

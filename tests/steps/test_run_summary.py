@@ -78,14 +78,14 @@ def test_reasons_add_up_to_the_customers_who_have_them(night: Night) -> None:
 
 
 def test_reasons_are_counted_where_no_exposure_is_known(night: Night, tmp_path: Path) -> None:
-    """A batch without the column has the same customers behind each reason, and no naira."""
+    """A batch without the column has the same customers behind each reason; not known is not ₦0."""
     parts = sorted((night.folder / "enriched").glob("part-*.parquet"))
     bare = pq.read_table(parts[0]).drop_columns(["exposure"])
     pq.write_table(bare, tmp_path / "part-0.parquet")
     rows = reason_rows([tmp_path / "part-0.parquet"])
     whole = {(row["Decision"], row["Reason"]): row["Customers"] for row in reason_rows(parts[:1])}
     assert {(row["Decision"], row["Reason"]): row["Customers"] for row in rows} == whole
-    assert {row["Exposure"] for row in rows} == {"₦0.00"}
+    assert {row["Exposure"] for row in rows} == {"not known"}
 
 
 def test_the_charts_are_tables_with_bars_in_proportion(night: Night) -> None:
