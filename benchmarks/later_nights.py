@@ -68,7 +68,7 @@ def _why(before: tuple[str, ...], now: tuple[str, ...]) -> str:
     )
 
 
-def main(rows: int, *, daily: bool) -> None:
+def main(rows: int, *, nightly: bool) -> None:
     """Screen the same people on several days and print who is new on the list."""
     print("| day | customers | asked | on the list | newly on it | newly, % | a day, % | after |")
     print("|---|---|---|---|---|---|---|---|")
@@ -79,8 +79,8 @@ def main(rows: int, *, daily: bool) -> None:
         before: dict[str, str] = {}
         known: dict[str, tuple[str, ...]] = {}
         so_far = 0
-        freshness = ["karma.clear=1"] if daily else []
-        for day in DAILY if daily else DAYS:
+        freshness = ["karma.clear=1"] if nightly else []
+        for day in DAILY if nightly else DAYS:
             world.clock = partial(_clock, day)
             world.sandbox.day = day
             night = world.screen(input=str(file), batch="customers", freshness=freshness)
@@ -102,4 +102,4 @@ def main(rows: int, *, daily: bool) -> None:
 
 if __name__ == "__main__":
     given = [each for each in sys.argv[1:] if each != "--daily"]
-    main(int(given[0]) if given else ROWS, daily="--daily" in sys.argv)
+    main(int(given[0]) if given else ROWS, nightly="--daily" in sys.argv)
