@@ -39,6 +39,7 @@ from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.journal import Journal, journal_of
 from nightscreen.storage.outputs import RunFolder
 from nightscreen.storage.publishing import withdraw
+from nightscreen.storage.workspace import sweep_workspaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -122,11 +123,14 @@ class Run:
     def refuse_wrong_address(self) -> None:
         """Say so where nothing of the service was found at its address.
 
+        A run that is resumed ends by its stop, with a report: it is there already.
+
         Raises:
             ServiceAddressError: the address answers, but not as the service does.
         """
         control = self.control
-        if control.stop == ADDRESS and control.answered == 0 and self.came_to_nothing:
+        nothing_came = control.answered == 0 and self.came_to_nothing
+        if self.is_new and control.stop == ADDRESS and nothing_came:
             raise ServiceAddressError(
                 f"{REFUSALS['address']} ({self.settings.base_url}); nothing was spent"
             )
@@ -298,6 +302,7 @@ def begin_run(
         opened.callback(shutil.rmtree, folder.path, ignore_errors=True)
     else:
         folder = RunFolder.at(_output(parameters, earlier), run_id, settings.home)
+    sweep_workspaces(settings.home, journal.holders.alive)
     journal.calls.recover()
     started_at = journal.clock()
     if not only_quotes(parameters):
@@ -312,7 +317,12 @@ def begin_run(
             parameters=lasting(parameters),
         )
         started_at = record.started_at
-    folder.begin()
+    try:
+        folder.begin()
+    except BaseException:
+        if earlier is None:
+            journal.runs.withdraw(run_id)
+        raise
     return Run(
         run_id=run_id,
         flow=flow,

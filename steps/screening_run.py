@@ -70,7 +70,7 @@ from nightscreen.storage.outputs import QUARANTINE
 from nightscreen.storage.quarantine import ProblemsWriter, QuarantineWriter, append_problems
 from nightscreen.storage.sealed_file import input_in_clear
 from nightscreen.storage.tables import file_digest, open_source
-from nightscreen.storage.workspace import Workspace, sweep_workspaces
+from nightscreen.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -205,7 +205,6 @@ def _open(
     )
     shadow = load_policy(Path(parameters.shadow)) if parameters.shadow else None
     source = open_source(path, mapping=mapping)
-    sweep_workspaces(settings.home, journal.holders.alive)
     run = begin_run(
         journal,
         opened,

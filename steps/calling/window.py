@@ -189,6 +189,8 @@ class Window:
             self._wake.set()
             await asyncio.wait([self._runner])
         await self._writer.drain()
+        while self._flights:  # what could not be read is counted after its outcome is committed
+            await asyncio.wait(self._flights)
 
     # --- the loop ---
 

@@ -451,7 +451,8 @@ def _busy(engine: Engine) -> JournalBusyError:
     timeout_s = engine.get_execution_options().get(_TIMEOUT, BUSY_TIMEOUT_S)
     return JournalBusyError(
         f"the journal {_place(engine)} stayed locked by another process for {timeout_s:g} s; "
-        "find and end that process, then run again: nothing is lost"
+        "find and end that process, then run again: nothing is lost (a large journal that a newer "
+        "program brings up is locked for some minutes: wait for that)"
     )
 
 

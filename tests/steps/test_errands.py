@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,11 +15,12 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.calling.call_session import CallSession, open_call_session
+from nightscreen.steps.control import ADDRESS
 from nightscreen.steps.report.api_run import (
     api_run_markdown,
     api_run_report,
@@ -29,6 +31,8 @@ from nightscreen.steps.report.api_run import (
 from nightscreen.steps.report.call_log import write_call_log
 from nightscreen.steps.run import Run, open_api_run
 from nightscreen.steps.screening_run import open_screening
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.outputs import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -229,3 +233,42 @@ def test_the_end_of_a_run_of_any_flow_is_shown_in_figures(tmp_path: Path) -> Non
     assert "| Calls made | 1 |" in shown
     assert "`out/run`" in shown
     run.close()
+
+
+def test_a_resumed_run_at_a_wrong_address_ends_by_its_stop(tmp_path: Path) -> None:
+    """It is there already, and a report says how it ended; a new one is refused in a line."""
+    new = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    new.control.stop_run(ADDRESS)
+    with pytest.raises(ServiceAddressError, match="nothing was spent"):
+        new.refuse_wrong_address()
+    new.close()
+    resumed = opened(tmp_path, Operation.LOAN_PRODUCTS, run=new.run_id)
+    resumed.control.stop_run(ADDRESS)
+    resumed.refuse_wrong_address()
+    report = reported(resumed, [], Operation.LOAN_PRODUCTS)
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    resumed.close()
+
+
+def test_a_run_without_a_folder_is_not_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that takes nothing leaves no run that would count as under way."""
+
+    def refuse(_folder: RunFolder) -> None:
+        raise OutputError("the folder cannot be written: make room")
+
+    monkeypatch.setattr(RunFolder, "begin", refuse)
+    with pytest.raises(OutputError):
+        opened(tmp_path, Operation.LOAN_PRODUCTS)
+    with closing(open_journal(tmp_path / "home")) as journal:
+        assert journal.runs.newest() == []
+
+
+def test_what_a_killed_quote_left_goes_with_the_next_run_of_any_flow(tmp_path: Path) -> None:
+    """Its folder holds rows of customers; the holder's lock says that nobody needs it."""
+    left = tmp_path / "home" / "quotes" / "20260101-000000-abcdef@4000000-abcdef012345"
+    left.mkdir(parents=True)
+    (left / "rows.csv").write_text("C-1\n")
+    opened(tmp_path, Operation.LOAN_PRODUCTS).close()
+    assert not left.exists()
