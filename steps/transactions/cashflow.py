@@ -237,7 +237,7 @@ class CashFlow:
         rules, words = [], []
         for number, rule in enumerate(self.narrations.rule):
             holds = f"regexp_matches(whole, '{rule.pattern}')"
-            if rule.unless:
+            if rule.unless or rule.broad:
                 holds += f" AND NOT regexp_matches(whole, '{rule.exception}')"
             if rule.direction is not Direction.ANY:
                 against = "" if rule.direction is Direction.CREDIT else "NOT "

@@ -25,15 +25,29 @@ SENSITIVE: Final = frozenset(
         *("MINISTRIES", "PASTOR", "CHAPEL", "CATHEDRAL", "GOSPEL", "FELLOWSHIP", "EVANGELICAL"),
         *("MOSQUE", "MASJID", "ZAKAT", "ZAKKAT", "SADAQAH", "SADAKA", "ISLAMIC", "IMAM", "JUMAT"),
         *("SHRINE", "TEMPLE", "RELIGIOUS", "RCCG", "MFM", "WINNERS", "NASFAT", "REDEEMED"),
-        *("HOSPITAL", "CLINIC", "CLINICS", "PHARMACY", "CHEMIST", "MEDICAL", "HEALTH", "DIALYSIS"),
-        *("MATERNITY", "DOCTOR", "DENTAL", "HMO", "NHIS", "LABORATORY", "DIAGNOSTIC", "SURGERY"),
+        *("HOSPITAL", "HOSPITALS", "CLINIC", "CLINICS", "PHARMACY", "CHEMIST", "MEDICAL", "HEALTH"),
+        *(
+            "DIALYSIS",
+            "MATERNITY",
+            "DOCTOR",
+            "DENTAL",
+            "HMO",
+            "NHIS",
+            "LABORATORY",
+            "DIAGNOSTIC",
+            "SURGERY",
+        ),
         *("UNIONS", "NLC", "TUC", "ASUU", "NUT", "NURTW", "NUPENG", "PENGASSAN", "NMA"),
         *("PARTY", "APC", "PDP", "APGA", "ADC", "SDP", "NNPP", "CAMPAIGN", "POLITICAL"),
     }
 )
 """No rule may rest on such words: they tell of faith, health, union or party. A bank is called
 Union: that word is refused beside dues only."""
-_UNION_DUES: Final = re.compile(r"\bUNION (DUE|DUES|FEE|FEES|LEVY|CHECK OFF)\b|\bCHECK OFF DUES\b")
+_DUES: Final = (
+    *("UNION DUE", "UNION DUES", "UNION FEE", "UNION FEES", "UNION LEVY", "UNION CHECK OFF"),
+    "CHECK OFF DUES",
+)
+_UNION_DUES: Final = re.compile(rf"\b({'|'.join(_DUES)})\b")
 _WORD: Final = re.compile(r"[A-Z0-9#]+\*?")
 
 
@@ -58,6 +72,7 @@ class NarrationRule(BaseModel):
     direction: Direction = Direction.ANY
     words: Annotated[Words, Field(min_length=1)]
     unless: Words = ()
+    broad: bool = False
 
     @property
     def pattern(self) -> str:
@@ -67,7 +82,9 @@ class NarrationRule(BaseModel):
     @property
     def exception(self) -> str:
         """Return what finds one of the words that stand against it."""
-        return pattern_of(self.unless)
+        if not self.broad:
+            return pattern_of(self.unless)
+        return pattern_of((*self.unless, *sorted(SENSITIVE), *_DUES))
 
 
 class _Source(BaseModel):

@@ -267,12 +267,22 @@ def test_which_rule_took_which_transaction_is_told_without_names(lender: CashFlo
         ("ELECTRONIC MONEY TRANSFER LEVY", -50, "charge"),
         ("AJO WEEK 3", -5_000, "contribution"),
         ("IKEDC PREPAID 123", -5_000, "utilities"),
+        ("CITY CLINIC BILL PAYMENT", -5_000, ""),
+        ("GENERAL HOSPITAL CHARGES", -5_000, ""),
+        ("APC WARD LEVY", -5_000, ""),
+        ("NLC UNION DUES LEVY", -5_000, ""),
+        ("PARISH HALL RENT", -5_000, ""),
+        ("LIGHT BILL JUNE", -5_000, "utilities"),
+        ("LUNCH WITH LOAN OFFICER", -5_000, ""),
     ],
 )
 def test_narrations_and_their_traps(
     lender: CashFlow, narration: str, amount: int, category: str
 ) -> None:
-    """Whole words decide, by direction: a name, a month or a bank is no salary and no lender."""
+    """Whole words decide, by direction: a name, a month or a bank is no salary and no lender.
+
+    An everyday word such as BILL makes no category of what was paid to a clinic or a party.
+    """
     (found,) = matches(lender, [item("2026-06-01", amount, narration)])
     assert found.category == category
 
