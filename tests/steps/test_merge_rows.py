@@ -15,7 +15,12 @@ from nightscreen.schemas.rows import CUSTOMER, Flaw, SourceBatch
 from nightscreen.steps import screening_run
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.values.customer_ids import CustomerNumbers
-from nightscreen.steps.values.merge_rows import loan_statuses, merge_rows, status_name
+from nightscreen.steps.values.merge_rows import (
+    loan_standings,
+    loan_statuses,
+    merge_rows,
+    status_name,
+)
 from nightscreen.storage.column_mapping import understand
 from nightscreen.storage.headings import fold
 from nightscreen.storage.mapping import read_mapping
@@ -213,3 +218,27 @@ def test_a_malformed_value_gives_way_to_a_sound_one() -> None:
     customers, _ = _merged(rows)
     assert [each["flaws"] & Flaw.BVN for each in customers] == [0, Flaw.BVN]
     assert customers[0]["bvn"] == customer(1)["bvn"]
+
+
+@pytest.mark.parametrize(
+    ("word", "standing", "is_open"),
+    [
+        ("ACTIVE_IN_ARREARS", "past_due", True),
+        ("CLOSED_WRITTEN_OFF", "written_off", False),
+        ("CLOSED_REJECTED", "not_lent", False),
+        ("Closed (obligations met)", "closed", False),
+        ("Closed (rescheduled)", "restructured", False),
+        ("Submitted and pending approval", "not_lent", False),
+        ("Overpaid", "closed", False),
+        ("Past Maturity", "past_due", True),
+        ("Missed Repayment", "past_due", True),
+        ("Not Taken Up", "not_lent", False),
+        ("Special mention", "past_due", True),
+    ],
+)
+def test_status_words_of_usual_loan_systems_are_known(
+    word: str, standing: str, *, is_open: bool
+) -> None:
+    """In the systems' own writing, with underscores or brackets, and alike for both uses."""
+    assert loan_standings()[fold(word)].value == standing
+    assert loan_statuses()[fold(word)] is is_open
