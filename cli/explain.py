@@ -7,6 +7,7 @@ shows it.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -159,7 +160,10 @@ def _age(days: float) -> str:
 
 
 def _shown(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+    """Return a value for a line; amounts, which have six places, with two."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return re.sub(r"^(-?\d+\.\d\d)0{4}$", r"\1", str(value))
 
 
 def _lookup_line(lookup: Mapping[str, Any]) -> str:
@@ -175,7 +179,10 @@ def _lookup_line(lookup: Mapping[str, Any]) -> str:
 
 
 def _change_line(change: Mapping[str, Any]) -> str:
-    what = change["field"] or "customer"
+    if change["field"] is None:
+        whole = {"new": "first seen under this batch name", "gone": "no longer in the file"}
+        return f"  {change['kind']:<12} {whole[change['kind']]}"
+    what = change["field"]
     return f"  {change['kind']:<12} {what}: {change['old'] or '-'} -> {change['new'] or '-'}"
 
 

@@ -67,7 +67,7 @@ def print_quote(document: Mapping[str, Any]) -> None:
     typer.echo(f"  expected   {naira(quoted['expected'])}")
     likely = document["likely"]
     typer.echo(
-        "  likely     not known before a first night"
+        "  likely     not known until 50 answers of each check were seen"
         if likely is None
         else f"  likely     {naira(likely['low'])} to {naira(likely['high'])}, nine nights in ten"
     )

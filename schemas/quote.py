@@ -102,7 +102,7 @@ class Quote:
 
     @property
     def likely_micro(self) -> tuple[int, int] | None:
-        """Return the range that contains nine nights in ten; None before a first night.
+        """Return the range that contains nine nights in ten; None before enough was seen.
 
         Checks differ from what is expected of them independently of each other, so that their
         variances add up.

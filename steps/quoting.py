@@ -82,7 +82,7 @@ def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]
 
 
 def likely_document(quote: Quote) -> dict[str, Any] | None:
-    """Return between which amounts nine nights in ten lie; None before a first night."""
+    """Return between which amounts nine nights in ten lie; None before enough was seen."""
     if quote.likely_micro is None:
         return None
     low, high = quote.likely_micro

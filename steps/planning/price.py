@@ -54,6 +54,9 @@ _ENOUGH_RUNS = 3
 _SURE_OF = 200
 """Answers from which on the rates seen replace the first night's guess altogether."""
 
+_LEAST_SEEN = 50
+"""Answers from which on a quote can say how far it may be wrong: a small lender's first night."""
+
 _SPREAD = 3.3
 """Standard deviations on each side of a quote: one night in a thousand is outside."""
 
@@ -251,14 +254,17 @@ def _calls(
 def _spread(calls: _Calls, rate: float, seen: SeenCharges, price_micro: int) -> int | None:
     """Return the standard deviation of a night's cost from the expected cost.
 
-    Chance among the calls and among the answers seen, customers that differ from those, and how
-    many karma spares; None until enough calls were seen.
+    Chance among the calls and among the answers seen, customers that differ from those, how far
+    the first night's guess still moves the rate, and how many karma spares; None until enough
+    calls were seen.
     """
-    if seen.answers < _SURE_OF:
+    if seen.answers < _LEAST_SEEN:
         return None
     if not calls.likely:
         return 0
-    chance = rate * (1 - rate) * (1 / calls.likely + 1 / seen.answers)
+    share = seen.charged / seen.answers
+    each = max(share * (1 - share), 1 / seen.answers)
+    chance = each * (1 / calls.likely + 1 / seen.answers) + (rate - share) ** 2
     drift = _DRIFT / _SPREAD * rate
     spared = (calls.most - calls.least) / (2 * _SPREAD) * rate
     return round(math.hypot(calls.likely * math.sqrt(chance + drift**2), spared) * price_micro)

@@ -34,6 +34,8 @@ def test_a_decision_is_explained_on_the_terminal() -> None:
         assert secret not in found.output
     assert "list_filter" not in found.output
     assert "0.0 days" not in found.output
+    assert "first seen under this batch name" in found.output
+    assert "0000," not in found.output  # amounts have two places
 
 
 def test_an_explanation_is_one_json_document() -> None:

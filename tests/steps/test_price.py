@@ -119,10 +119,10 @@ def test_a_quote_is_always_low_then_expected_then_high(
     assert found.high_micro <= calls * PRICES["karma"]
 
 
-def likely(answers: int, share: float) -> tuple[int, int] | None:
-    """Return the likely range of a thousand karma lookups, after so many answers."""
+def likely(answers: int, share: float, calls: int = 1000) -> tuple[int, int] | None:
+    """Return the likely range of some karma lookups, after so many answers."""
     seen = {("karma", "bvn"): SeenCharges(answers, round(share * answers))}
-    table = needed([("karma", 0, 1)] * 1000)
+    table = needed([("karma", 0, 1)] * calls)
     found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=MaxInFlight())
     assert found.likely_micro is None or (
         found.low_micro <= found.likely_micro[0] <= found.likely_micro[1] <= found.high_micro
@@ -148,7 +148,20 @@ def test_nine_nights_in_ten_lie_in_the_likely_range() -> None:
 def test_before_a_first_night_no_range_is_likely() -> None:
     """The guess of a first night is no measure of how far it may be wrong."""
     assert likely(0, 0.5) is None
-    assert likely(100, 0.5) is None
+    assert likely(40, 0.5) is None
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.95])
+def test_a_small_lenders_first_night_gives_a_range_too(share: float) -> None:
+    """Eighty customers are seen, eighty are asked next: nine nights in ten lie in it, or more."""
+    generator = np.random.default_rng(11)
+    inside = 0
+    for _ in range(250):
+        ranged = likely(80, float(generator.binomial(80, share) / 80), calls=80)
+        assert ranged is not None
+        cost = int(generator.binomial(80, share)) * PRICES["karma"]
+        inside += ranged[0] <= cost <= ranged[1]
+    assert inside / 250 >= 0.85
 
 
 def test_what_the_money_affords_is_told() -> None:
