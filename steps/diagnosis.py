@@ -224,7 +224,7 @@ class _Tally:
         if self._read == 0 or repeated < self._read * MANY_REPEATED:
             return []
         said = (
-            f"{100 * repeated // self._read} % of the rows repeat a customer_id and would be "
+            f"{100 * repeated / self._read:.0f} % of the rows repeat a customer_id and would be "
             "refused. If the file has a row a loan, give --merge-rows (or write merge_rows = true "
             "in the mapping file): the rows of one customer_id are then one customer, and the "
             "exposure of open loans is summed."

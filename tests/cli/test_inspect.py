@@ -155,6 +155,13 @@ S2,22212345679,L4,Running,400,9
 """
 
 
+def test_the_share_of_repeated_rows_is_rounded(tmp_path: Path) -> None:
+    """Two rows of three are 67 %, not 66."""
+    path = tmp_path / "book.csv"
+    path.write_text("".join(BOOK.splitlines(keepends=True)[:3]) + "S1,22212345678,L5,Running,5,9\n")
+    assert diagnose(path).findings[0].startswith("67 % of the rows repeat a customer_id")
+
+
 def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None:
     """The first finding says what to type; then each customer counts once for every check."""
     path = tmp_path / "book.csv"
