@@ -25,7 +25,7 @@ SHORT_WORD: Final = 3
 SHORT_REST: Final = 2
 LONG_WORD: Final = 8
 MOST_SLIPS: Final = 2
-LEAST_CUT_OFF: Final = 5
+LEAST_CUT_OFF: Final = 4
 LEAST_KEY_SLIP: Final = 6
 LEAST_MOVED: Final = 6
 CACHED_WORDS: Final = 1 << 16
@@ -465,13 +465,16 @@ def _compare_letters(a: Word, b: Word) -> Similarity:
 
 
 def _is_cut_off(a: Word, b: Word) -> bool:
-    """Return whether one of two unknown words may be the other, shortened by habit or by a bank."""
+    """Return whether one of two unknown words may be the other without its end or beginning."""
     short, long = (a, b) if len(a.text) < len(b.text) else (b, a)
-    if len(short.text) < LEAST_CUT_OFF or not long.text.startswith(short.text):
+    if len(short.text) < LEAST_CUT_OFF or a.known or b.known:
         return False
-    if a.known or b.known or long.text.removeprefix(short.text) in _FEMININE:
-        return False
-    return JaroWinkler.normalized_similarity(short.text, long.text) >= LEAST_SIMILARITY
+    if short.text in beginnings() or short.text in dict(lexicon().endings):
+        return False  # what many names share is no short form of one
+    if long.text.endswith(short.text):
+        return True
+    rest = long.text.removeprefix(short.text)
+    return len(rest) < len(long.text) and rest not in _FEMININE
 
 
 def _is_short_of(short: Word, long: Word) -> bool:
@@ -537,7 +540,8 @@ def _is_slip(short: str, long: str, slips: int) -> bool:
     """Return whether two close words differ as spellings or typos do.
 
     One letter in another's place makes another name more often than a slip (Danladi, Danlami):
-    only a letter of the same sound, or in a longer word of the next key, counts as one.
+    only a letter of the same sound, or in a longer word of the next key, counts as one, and not
+    the first.
     """
     if _sounds(short) == _sounds(long):
         return True
@@ -548,7 +552,8 @@ def _is_slip(short: str, long: str, slips: int) -> bool:
     changed = [pair for pair in zip(short, long, strict=True) if pair[0] != pair[1]]
     if len(changed) > 1:  # two letters in each other's place
         return True
-    return len(long) >= LEAST_KEY_SLIP and changed[0] in _NEXT_KEYS
+    first = short[0] != long[0]  # seldom a slip: Ikechukwu and Okechukwu are brothers
+    return len(long) >= LEAST_KEY_SLIP and not first and changed[0] in _NEXT_KEYS
 
 
 def _is_moved(one: str, other: str) -> bool:
