@@ -35,7 +35,7 @@ from nightscreen.sandbox.ledger import PAGE, PRICES, micros_of, naira_text
 from nightscreen.sandbox.lives import KINDS, MONTHS_BEHIND, MOST_MONTHS, truth_of
 from nightscreen.sandbox.loan_book import CANCELLED, Steering
 from nightscreen.sandbox.openapi import document
-from nightscreen.sandbox.people import Account, identity_kind, karma_record
+from nightscreen.sandbox.people import Account, ecosystem_of, identity_kind, karma_record
 from nightscreen.sandbox.state import SCENARIOS, Capacity
 
 if TYPE_CHECKING:
@@ -406,9 +406,12 @@ def make_grant(sandbox: Sandbox, body: GrantBody) -> dict[str, object]:
     return {"code": code, "customer": body.customer, "redirect_uri": body.redirect_uri}
 
 
-def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
-    """Plant a person, an account, a listing, a history or a life under any identifier."""
-    planted, bvn, given = sandbox.planted, body.bvn, body.model_fields_set
+def _check_plan(body: PeopleBody) -> None:
+    """Refuse what cannot be planted, before anything is.
+
+    A field that the simulator's records do not have is a slip: it would leave another made up.
+    """
+    bvn, given = body.bvn, body.model_fields_set
     if not given - {"bvn"}:
         raise ValueError("name what to plant: person, account, listing, history, customer or life")
     needs = [name for name in ("person", "history", "account") if name in given]
@@ -416,6 +419,22 @@ def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
         raise ValueError(f"{needs[0]} needs the bvn of its person")
     if body.life and body.customer is None:
         raise ValueError("life needs the customer, the username of who lives it")
+    records = []
+    if body.listing:
+        identity = body.listing.identity
+        known = karma_record(identity, identity_kind(identity) or "bvn")
+        records.append(("listing.record", body.listing.record, known))
+    if bvn and body.history:
+        records.append(("history", body.history, ecosystem_of(bvn, known=True) or {}))
+    for what, fields, known in records:
+        for name in fields.keys() - known.keys():
+            raise ValueError(f"{what} has no field {name}; it has {', '.join(sorted(known))}")
+
+
+def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
+    """Plant a person, an account, a listing, a history or a life under any identifier."""
+    _check_plan(body)
+    planted, bvn = sandbox.planted, body.bvn
     shown: dict[str, object] = {"bvn": bvn}
     if bvn and body.person:
         fields = body.person.model_dump(exclude_unset=True, exclude_none=True)
@@ -427,7 +446,7 @@ def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
         place = Account(body.account.bank_code, body.account.account_number)
         planted.holders[place] = bvn if body.account.exists else None
         shown["account"] = planted.account(*place, sandbox.day, masked=False)
-    if bvn and "history" in given:
+    if bvn and "history" in body.model_fields_set:
         planted.histories[bvn] = body.history
         shown["history"] = planted.history(bvn, sandbox.day, extras=True)
     if body.listing:

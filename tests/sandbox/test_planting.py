@@ -103,6 +103,8 @@ async def test_a_planted_life_is_pulled_and_its_truth_read(journey: Journey) -> 
         ({"life": {"kind": "monthly"}}, "needs the customer"),
         ({"customer": "a", "life": {"kind": "pirate"}}, "no kind of life"),
         ({"bvn": "123", "history": {}}, "bvn"),
+        ({"bvn": BVN, "person": {}, "history": {"past_due": 2}}, "no field past_due; it has"),
+        ({"bvn": BVN, "listing": {"identity": BVN, "record": {"karma_typ": "x"}}}, "karma_type"),
         ({"bvn": BVN, "person": {"date_of_birth": "yesterday"}}, "date_of_birth"),
     ],
 )
@@ -114,6 +116,8 @@ async def test_what_cannot_be_planted_is_said(
     assert answer.status_code == 400
     assert says in answer.json()["error"]
     assert not journey.sandbox.planted.people
+    assert not journey.sandbox.planted.histories
+    assert not journey.sandbox.planted.listings
 
 
 @pytest.mark.parametrize(
