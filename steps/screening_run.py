@@ -19,17 +19,18 @@ import pyarrow as pa
 
 from nightscreen.client.network import Network
 from nightscreen.client.resolving import Resolver, resolve_host, resolver_for
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.errors import InputError, PolicyError
 from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.rows import CUSTOMER
 from nightscreen.schemas.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.steps.intake import Intake
+from nightscreen.steps.planning.customers import gather_customers, planning_queries
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
-from nightscreen.steps.planning.plan import Planner, Wanted, plan_batch
+from nightscreen.steps.planning.plan import Planner, Wanted
 from nightscreen.steps.planning.price import quote as make_quote
 from nightscreen.steps.planning.price import (
     rank,
@@ -42,9 +43,8 @@ from nightscreen.steps.planning.shared_identifiers import (
     COUNTED,
     PLACEHOLDERS,
     Earlier,
-    Shared,
     count_shared,
-    sharing_queries,
+    signals,
 )
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.policy.versions import approval_of, policy_in_force
@@ -369,20 +369,20 @@ def read_chunk(run: ScreeningRun, number: int) -> pa.Table:
     return run.workspace.get(f"rows-{number:05d}").combine_chunks()
 
 
-def _put_signals(run: ScreeningRun, shared: Shared, chunks: range) -> None:
+def _put_signals(run: ScreeningRun, tables: Iterator[pa.Table]) -> None:
     """Write what rows share with others, and the rings they are in, into the workspace."""
     rings = None
-    if run.settings.rings and chunks:
-        whose = (_customers(run, number) for number in chunks)
+    if run.settings.rings and run.chunks:
+        whose = (_customers(run, number) for number in range(run.chunks))
         sightings = Sightings.of(run.journal)
         rings = find_rings(sightings, run.workspace, whose, most=run.settings.ring_hub)
         run.workspace.put(RINGS, rings.table)
         run.workspace.note(RINGS, {"customers": rings.table.num_rows})
-    for number, signals in zip(chunks, shared.tables(), strict=False):
+    for number, shared in enumerate(tables):
         found = (
-            no_rings(signals.num_rows) if rings is None else rings.columns(_customers(run, number))
+            no_rings(shared.num_rows) if rings is None else rings.columns(_customers(run, number))
         )
-        columns = dict(zip(signals.column_names, signals.columns, strict=True))
+        columns = dict(zip(shared.column_names, shared.columns, strict=True))
         run.workspace.put(f"signals-{number:05d}", pa.table({**columns, **found}))
 
 
@@ -397,43 +397,49 @@ def make_plan(run: ScreeningRun) -> None:
     trim_memory()
     now = run.freshness.at
     quoted = run.parameters.quote_only
-    asked = {slot.kind for slot in slots_of(run.wanted.checks, run.wanted.karma_kinds)}
-    frame = Frame(sharing_queries(), run.workspace.folder / "frame")
-    run.on_close.callback(frame.close)
-    shared = count_shared(
-        (read_chunk(run, number) for number in range(run.chunks)),
-        run.journal.pseudonyms,
-        Earlier.of(Sightings.of(run.journal), run_id=run.run_id, batch=run.batch, at=now),
-        frame=frame,
-        workspace=None if quoted else run.workspace,
-        asked=asked,
-        counted=asked.intersection(PLACEHOLDERS) if quoted else COUNTED,
-    )
-    _put_signals(run, shared, range(0 if quoted else run.chunks))
-    planner = Planner(
-        run.wanted,
-        at=to_instant(now),
-        freshness=run.freshness,
-        pseudonyms=run.journal.pseudonyms,
-        answers=run.journal.answers,
-        workspace=run.workspace,
-        placeholders=shared.placeholders,
-        subjects=shared.subjects,
-        images=_image_judge(run),
-        whole=not quoted,
-    )
-    judge = AccountJudge(Evidence.of(run.journal, run.batch))
-    run.needed, ranked = NeededPieces(run.workspace), []
-    for piece in plan_batch(planner, run.chunks, partial(read_chunk, run), judge):
-        run.needed.add(piece)
-        ranked.append(LookupRanking.of(piece))
-    run.needed.seal()
-    frame.close()
-    run.ranked = LookupRanking.joined(ranked)
-    run.plan = planner.result(now, len(run.ranked))
-    if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
-        run.chains = planner.chains()
-    problems = [*planner.problems, *shared.problems]
+    slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
+    asked = {slot.kind for slot in slots}
+    counted = tuple(asked.intersection(PLACEHOLDERS)) if quoted else COUNTED
+    read = partial(read_chunk, run)
+    with Frame(planning_queries(), run.workspace.folder / "frame") as frame:
+        starts = gather_customers(
+            frame,
+            map(read, range(run.chunks)),
+            run.journal.pseudonyms,
+            kinds=[kind for kind in IdentityKind if kind in asked or kind in counted],
+            slots=slots,
+            at=to_instant(now),
+            whose=bool(counted),
+        )
+        problems = count_shared(
+            frame,
+            Earlier.of(Sightings.of(run.journal), run_id=run.run_id, batch=run.batch, at=now),
+            workspace=None if quoted else run.workspace,
+            counted=counted,
+        )
+        if not quoted:
+            _put_signals(run, signals(frame, starts))
+        planner = Planner(
+            frame,
+            run.wanted,
+            starts,
+            freshness=run.freshness,
+            answers=run.journal.answers,
+            workspace=run.workspace,
+            images=_image_judge(run),
+            whole=not quoted,
+        )
+        planner.settle(read, AccountJudge(Evidence.of(run.journal, run.batch)))
+        run.needed, ranked = NeededPieces(run.workspace), []
+        for piece in planner.needed(read):
+            run.needed.add(piece)
+            ranked.append(LookupRanking.of(piece))
+        run.needed.seal()
+        run.ranked = LookupRanking.joined(ranked)
+        run.plan = planner.result(now, len(run.ranked))
+        if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
+            run.chains = planner.chains(len(run.ranked))
+    problems = [*planner.problems, *problems]
     if problems:
         append_problems(run.folder.path / PROBLEMS, problems)
         run.folder.rows[PROBLEMS] += len(problems)

@@ -2,18 +2,20 @@
 
 One DuckDB connection in memory. What does not fit its limit is written, unsealed, into the run's
 private folder, because DuckDB cannot seal what it writes. So nothing may enter that names a
-person: `put` takes whole numbers, truth values and pseudonyms, and no text at all. Rows in clear
-stay in the sealed workspace and meet the frame's results by their number.
+person: the frame takes whole numbers, truth values and pseudonyms, and no text at all. Rows in
+clear stay in the sealed workspace and meet the frame's results by their number.
 """
 
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import duckdb
 import pyarrow as pa
 
+from nightscreen.schemas.errors import OutputError
 from nightscreen.schemas.plan import SUBJECT
 from nightscreen.storage.sealing import SUBJECT_BYTES
 
@@ -65,9 +67,11 @@ def pseudonym_column(joined: bytes) -> pa.Array:
 
 
 def plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column of pseudonyms as plain texts of sixteen bytes."""
+    """Return a column of a result in one piece: pseudonyms as sixteen bytes, truth as a bit."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return whole.storage
+    if whole.type == PSEUDONYM:
+        return whole.storage
+    return whole.cast(pa.bool_()) if whole.type == pa.bool8() else whole
 
 
 def joined_bytes(column: pa.ChunkedArray | pa.Array) -> bytes:
@@ -117,29 +121,42 @@ class Frame:
         if self._spill is not None:
             shutil.rmtree(self._spill, ignore_errors=True)
 
-    def put(self, name: str, block: pa.Table) -> None:
-        """Add rows to a table, which the first of them make.
+    def make(self, name: str, block: pa.Table) -> None:
+        """Make a table of some rows, in place of one of that name.
 
         Raises:
             TypeError: a column could hold what names a person.
         """
+        self._enter(f"CREATE OR REPLACE TABLE {name} AS FROM block", name, block)
+
+    def add(self, name: str, block: pa.Table) -> None:
+        """Add rows to a table.
+
+        Raises:
+            TypeError: a column could hold what names a person.
+        """
+        self._enter(f"INSERT INTO {name} BY NAME FROM block", name, block)
+
+    def _enter(self, statement: str, name: str, block: pa.Table) -> None:
         for column in block.schema:
             kind = column.type
             if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or kind == PSEUDONYM):
                 raise TypeError(f"{name}.{column.name} is {kind}: the frame takes no such column")
         self._connection.register("block", block)
-        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {name} AS FROM block LIMIT 0")
-        self._connection.execute(f"INSERT INTO {name} BY NAME FROM block")
+        with self._room():
+            self._connection.execute(statement)
         self._connection.unregister("block")
 
     def run(self, section: str, **values: str | int) -> None:
         """Carry out the statements of a section, with values in place of their names in braces."""
         for statement in self._queries[section]:
-            self._connection.execute(statement.format_map(values))
+            with self._room():
+                self._connection.execute(statement.format_map(values))
 
     def table(self, section: str, **values: str | int) -> pa.Table:
         """Return what the only statement of a section selects."""
-        return self._select(section, values).to_arrow_table()
+        with self._room():
+            return self._select(section, values).to_arrow_table()
 
     def blocks(self, section: str, rows: int, **values: str | int) -> Iterator[pa.RecordBatch]:
         """Yield what the only statement of a section selects, at most so many rows at a time."""
@@ -162,6 +179,18 @@ class Frame:
         """Return the only row that the only statement of a section selects."""
         found: dict[str, Any] = self.table(section, **values).to_pylist()[0]
         return found
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        """Say what to do where neither memory nor disk has room for what is worked out."""
+        try:
+            yield
+        except (duckdb.OutOfMemoryException, duckdb.IOException):
+            where = "" if self._spill is None else f" below {self._spill.parent.parent}"
+            raise OutputError(
+                f"there is no room{where} for working out what a batch of this size needs: free "
+                "some disk space, a gigabyte for a million rows, then start the run again"
+            ) from None
 
     def _select(self, section: str, values: Mapping[str, str | int]) -> duckdb.DuckDBPyRelation:
         (statement,) = self._queries[section]

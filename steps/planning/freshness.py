@@ -6,21 +6,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import numpy as np
+import pyarrow as pa
 
 from nightscreen.schemas.checks import Check, Outcome
+from nightscreen.storage.journal.answers import OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 _MICROS = timedelta(microseconds=1)
 VERIFIED = "verified"
 MISMATCH = "mismatch"
 AGES_AS = {VERIFIED: VERIFIED, "unconfirmed": VERIFIED, MISMATCH: MISMATCH}
 """The age limit of an account that exists, by the status it gives a row."""
-NEVER_FRESH = np.iinfo(np.int64).max
+NEVER_FRESH = 2**63 - 1
 """Later than any instant: the limit is nothing, so that no age is young enough."""
 
 
@@ -56,30 +55,28 @@ class Freshness:
         """Return the same for each status of a bank account that exists."""
         return {status: self.oldest(Check.BANK_ACCOUNT, word) for status, word in AGES_AS.items()}
 
-    def fresh(
-        self, check: Check, outcome: str, answered_at: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Return whether answers of one outcome are fresh, whatever the row says to them.
+    def limits(self, check: Check) -> pa.Table:
+        """Return for each outcome how old an answer may be, as `plan.sql` compares it.
 
-        A bank account that exists is fresh for sure only within the shorter of the two ages; see
-        `banded` for those whose age depends on the row.
+        A bank account that exists has two limits, since the row decides which of them counts: it
+        is fresh for sure from `fresh_from` on, and for some rows from `banded_from` on. `age` is
+        the longest that an answer is fresh for sure, in microseconds.
         """
-        return answered_at >= max(self.oldest(check, word) for word in self._words(check, outcome))
-
-    def banded(
-        self, check: Check, outcome: str, answered_at: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Return whether freshness depends on the row: on one limit it is fresh, on another not."""
-        instants = [self.oldest(check, word) for word in self._words(check, outcome)]
-        return (answered_at >= min(instants)) & (answered_at < max(instants))
-
-    def age_share(
-        self, check: Check, outcome: str, answered_at: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return answers' ages as a share of how old they may be; above 1 none is fresh."""
-        limit = self.at - max(self.oldest(check, word) for word in self._words(check, outcome))
-        age = np.maximum(0, self.at - answered_at)
-        return age / limit if limit > 0 else np.where(age > 0, np.inf, 0.0)
+        instants = [
+            [self.oldest(check, word) for word in self._words(check, outcome.value)]
+            for outcome in OUTCOMES
+        ]
+        fresh_from = [max(each) for each in instants]
+        return pa.table(
+            {
+                "outcome": pa.array(range(len(OUTCOMES)), pa.int8()),
+                "fresh_from": fresh_from,
+                "banded_from": [min(each) for each in instants],
+                "age": [max(0, self.at - instant) for instant in fresh_from],
+                "is_read": [outcome is not Outcome.UNREADABLE for outcome in OUTCOMES],
+                "is_listing": [outcome is Outcome.LISTED for outcome in OUTCOMES],
+            }
+        )
 
     def _words(self, check: Check, outcome: str) -> tuple[str, ...]:
         if check is Check.BANK_ACCOUNT and outcome == Outcome.FOUND.value:

@@ -1,61 +1,44 @@
 """Plan: what each row needs, judged by eligibility, consent and freshness, before any money.
 
-Consent is checked here per row, before sharing and reuse: a row without it gets no ecosystem or
-selfie lookup, and is shown no such answer, even a stored one. Prices and order belong to `price`.
+The set work is SQL over pseudonyms (`plan.sql`, which says what is asked and why); here is what it
+cannot see: the journal's answers, what an answer says of a row in clear, images. Consent is checked
+per row, before sharing and reuse: a row without it gets no ecosystem or selfie lookup, and is shown
+no such answer, even a stored one. Prices and order belong to `price`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
-from nightscreen.schemas.plan import (
-    NEEDED,
-    AnswerRefs,
-    CheckCounts,
-    CheckIdentity,
-    Plan,
-    SkipReason,
-)
+from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Purpose
+from nightscreen.schemas.plan import NEEDED, AgeEffect, AnswerRefs, CheckCounts, Plan, SkipReason
 from nightscreen.schemas.rows import Problem
-from nightscreen.steps.planning.consent import consent_column, consent_ends
-from nightscreen.steps.planning.distinct import (
-    UNKNOWN_EXPOSURE,
-    Distinct,
-    make_distinct,
-    number_needed,
-)
-from nightscreen.steps.planning.eligibility import flat, identities, slots_of, why_not
+from nightscreen.steps.planning.consent import consent_ends
+from nightscreen.steps.planning.customers import subject_column
+from nightscreen.steps.planning.eligibility import flat, identities, slots_of
 from nightscreen.steps.planning.freshness import NEVER_FRESH
-from nightscreen.steps.planning.row_plan import (
-    SettledSlot,
-    ToAsk,
-    put_row_plans,
-    put_subjects,
-    read_subjects,
-    take_subjects,
-)
-from nightscreen.steps.planning.short_circuit import Chains, make_chains
+from nightscreen.steps.planning.row_plan import put_row_plan
+from nightscreen.steps.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
+from nightscreen.steps.planning.short_circuit import NOTHING, Chains
 from nightscreen.steps.values.references import references
-from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
+from nightscreen.storage.frame import joined_bytes, plain
+from nightscreen.storage.journal.answers import Latest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.steps.planning.freshness import Freshness
     from nightscreen.steps.values.validators import Finding
-    from nightscreen.storage.sealing import Pseudonyms
+    from nightscreen.storage.frame import Frame
     from nightscreen.storage.workspace import Workspace
-
-_HALF, _TWICE = 0.5, 2.0
 
 
 class AnswerBook(Protocol):
@@ -88,348 +71,248 @@ class Wanted:
 
 
 class Planner:
-    """Makes the plan of one batch in two passes over its chunks.
+    """Makes the plan of one batch, whose rows are in the frame (`customers`).
 
-    `gather` each chunk in order, `settle` once, which leaves the row plans in the workspace, then
-    ask `needed_of` for each chunk. One slot at a time is in memory for the whole batch; the data
-    and results of the others are saved sealed, chunk by chunk.
+    `settle` once, which leaves the row plans in the workspace, then `needed`.
     """
 
     def __init__(
         self,
+        frame: Frame,
         wanted: Wanted,
+        starts: Sequence[int],
         *,
-        at: datetime,
         freshness: Freshness,
-        pseudonyms: Pseudonyms,
         answers: AnswerBook,
         workspace: Workspace,
-        placeholders: Callable[[int, IdentityKind], NDArray[np.bool_]] | None = None,
         images: Callable[[Sequence[str]], Mapping[str, Finding]] | None = None,
-        subjects: Callable[[int, IdentityKind, NDArray[np.int64]], bytes | None] | None = None,
         whole: bool = True,
     ) -> None:
-        self._at_hand = subjects
-        self._is_whole = whole
-        self._placeholders = placeholders
-        self._images = images
+        self._frame = frame
         self._wanted = wanted
-        self._at = at
+        self._starts = starts
         self._freshness = freshness
-        self._pseudonyms = pseudonyms
         self._answers = answers
-        self._slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._space = workspace
-        self._whys: dict[CheckIdentity, list[NDArray[np.int8]]] = {slot: [] for slot in self._slots}
-        self._distinct: dict[CheckIdentity, Distinct] = {}
-        self._to_ask: dict[CheckIdentity, ToAsk] = {}
-        self._stamp = ""
-        self._starts = [0]
-        self._exposures: list[NDArray[np.int64]] = []
-        self._consent_ends: list[NDArray[np.int64]] = []
-        self._is_gated = any(slot.check in CONSENT_GATED for slot in self._slots)
-        self._screened_before: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self._images = images
+        self._is_whole = whole
+        self._slots = slots_of(wanted.checks, wanted.karma_kinds)
+        self._listed = np.zeros(starts[-1], dtype=bool)
         self.counts = {check: CheckCounts() for check in wanted.checks}
         self.slots = {slot: CheckCounts() for slot in self._slots}
         self.problems: list[Problem] = []
-
-    @property
-    def rows(self) -> int:
-        """Return how many rows were gathered."""
-        return self._starts[-1]
-
-    def gather(self, rows: pa.Table) -> None:
-        """Judge eligibility and consent of a chunk, and make pseudonyms of what it asks."""
-        consent = consent_column(rows.combine_chunks().to_batches()[0], at=self._at)
-        allowed = consent.to_numpy(zero_copy_only=False).astype(bool)
-        for slot in self._slots:
-            why = self._without_placeholders(why_not(rows, slot, allowed), slot)
-            asking = np.flatnonzero(why == SkipReason.ASK.value)
-            put_subjects(
-                self._space, slot, len(self._starts) - 1, self._subjects(rows, slot, asking)
-            )
-            self._whys[slot].append(why)
-        self._count_rows()
-        self._exposures.append(_exposure_kobo(rows))
-        if self._is_gated:
-            self._consent_ends.append(consent_ends(rows.combine_chunks().to_batches()[0]))
-        self._starts.append(self.rows + rows.num_rows)
-
-    def _without_placeholders(self, why: NDArray[np.int8], slot: CheckIdentity) -> NDArray[np.int8]:
-        """Ask nothing about an email or phone that is nobody's own: it is taken as absent."""
-        if self._placeholders is not None:
-            nobodys = self._placeholders(len(self._starts) - 1, slot.kind)
-            why[nobodys & (why == SkipReason.ASK.value)] = SkipReason.INELIGIBLE.value
-        return why
-
-    def _subjects(self, rows: pa.Table, slot: CheckIdentity, asking: NDArray[np.int64]) -> bytes:
-        if self._at_hand is not None and slot.check is not Check.SELFIE:
-            found = self._at_hand(len(self._starts) - 1, slot.kind, asking)
-            if found is not None:
-                return found
-        named = identities(rows, slot).take(pa.array(asking)).to_pylist()
-        subject, kind = self._pseudonyms.subject, slot.kind.value
-        if slot.check is Check.SELFIE:
-            images = flat(rows["image_url"]).take(pa.array(asking)).to_pylist()
-            pairs = zip(named, images, strict=True)
-            return b"".join(subject(kind, name, image) for name, image in pairs)
-        return self._pseudonyms.subjects(kind, named)
-
-    def _asking(self, slot: CheckIdentity) -> NDArray[np.int32]:
-        """Return the rows of the batch that ask a slot."""
-        parts = [np.flatnonzero(why == SkipReason.ASK.value) for why in self._whys[slot]]
-        moved = [
-            (part + start).astype(np.int32)
-            for part, start in zip(parts, self._starts[:-1], strict=True)
-        ]
-        return np.concatenate([np.zeros(0, np.int32), *moved])
-
-    def _count_rows(self) -> None:
-        """Count the rows of the chunk just gathered that a check leaves out whole."""
-        for check, counts in self.counts.items():
-            whys = [self._whys[slot][-1] for slot in self._slots if slot.check is check]
-            _count_why(counts, row_why(whys))
-        for slot, counts in self.slots.items():
-            _count_why(counts, self._whys[slot][-1])
 
     def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
         """Find the distinct lookups and which of them have a fresh answer.
 
         Args:
-            read_chunk: gives a chunk again, for the few answers whose age depends on the row.
+            read_chunk: gives a chunk, for the few answers whose age depends on the row.
             judge: returns the status that a stored bank account answer gives a row.
         """
-        self._stamp = self._answers.stamp()
-        exposure = np.concatenate([np.zeros(0, np.int64), *self._exposures])
-        until = np.concatenate([np.zeros(0, np.int64), *self._consent_ends])
-        self._exposures.clear()
-        self._consent_ends.clear()
-        self._screened_before = np.zeros(self.rows, dtype=bool)
-        for slot in self._slots:
-            subjects = take_subjects(self._space, slot, len(self._starts) - 1)
-            allowed_until = until if slot.check in CONSENT_GATED else None
-            distinct = make_distinct(subjects, self._asking(slot), exposure, allowed_until)
-            latest = self._match_stored(slot, distinct)
-            if distinct.banded.any():
-                self._judge_banded(slot, distinct, latest, read_chunk, judge)
+        frame, stamp = self._frame, self._answers.stamp()
+        first = self._wanted.purpose is Purpose.ORIGINATION
+        frame.run("begin_plan")
+        frame.make("limits", self._limits())
+        for number, slot in enumerate(self._slots):
+            names = _names(slot)
+            if slot.kind in PLACEHOLDERS:
+                frame.run("placeholder", most=MOST_CUSTOMERS, **names)
+            until = "consent_until" if slot.check in CONSENT_GATED else "0"
+            frame.run("lookups", until=until, **names)
+            has_answers = self._put_answers(slot)
+            frame.run("judge", number=number)
+            if has_answers and slot.check is Check.BANK_ACCOUNT:
+                self._judge_banded(slot, read_chunk, judge)
             if slot.check is Check.SELFIE and self._images is not None:
-                distinct, latest = self._without_unreachable(slot, distinct, latest, read_chunk)
-            settled = SettledSlot(slot, distinct, latest, self._stamp)
-            self._to_ask[slot] = ToAsk.of(distinct, self._starts)
-            chunks = range(len(self._starts) - 1) if self._is_whole else self._to_ask[slot].chunks()
-            put_row_plans(self._space, settled, self._whys[slot], self._starts, chunks)
-            if self._wanted.stop_at_first:
-                self._distinct[slot] = distinct
-            counts = self.slots[slot]
-            counts.lookups += len(distinct.asking)
-            counts.distinct += len(distinct)
-            self.counts[slot.check].add_lookups(counts)
+                self._refuse_unreachable(slot, self._images, read_chunk)
+            if self._is_whole:
+                sizes = np.diff(self._starts).tolist()
+                for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
+                    put_row_plan(self._space, slot, chunk, found, stamp)
+            frame.run("need", number=number)
+            if has_answers:
+                self._count_answers(slot)
+                frame.run("screened", **names)
+                if self._wanted.stop_at_first and slot.check is Check.KARMA:
+                    self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
+        self._count_rows()
+        frame.run("rank", are_applicants=str(first))
 
-    def _without_unreachable(
-        self,
-        slot: CheckIdentity,
-        distinct: Distinct,
-        latest: Latest,
-        read_chunk: Callable[[int], pa.Table],
-    ) -> tuple[Distinct, Latest]:
-        """Leave out lookups about an image that the service cannot fetch; its rows are invalid.
+    def _limits(self) -> pa.Table:
+        """Return how old an answer of each slot and outcome may be."""
+        limits = [self._freshness.limits(slot.check) for slot in self._slots]
+        numbers = np.repeat(np.arange(len(limits), dtype=np.int8), [len(each) for each in limits])
+        return pa.concat_tables(limits).append_column("slot", pa.array(numbers))
 
-        Stored answers stay: nothing has to be fetched for them.
-        """
-        asked = distinct.needed[distinct.inverse]
-        urls: list[str] = []
-        for _, rows, positions in self._chunks_of(distinct.asking, asked, read_chunk):
-            urls += flat(rows["image_url"]).take(pa.array(positions)).to_pylist()
-        findings = {} if self._images is None else self._images(urls)
-        indices = np.flatnonzero(asked)
-        bad = [index for index, url in zip(indices, urls, strict=True) if url in findings]
-        dropped = np.zeros(len(distinct), dtype=bool)
-        dropped[distinct.inverse[bad]] = True
-        marked = np.zeros(len(distinct.asking), dtype=bool)
-        marked[bad] = True
-        reasons = iter(findings[url] for url in urls if url in findings)
-        for number, rows, positions in self._chunks_of(distinct.asking, marked, read_chunk):
-            self._whys[slot][number][positions] = SkipReason.INVALID.value
-            lines = flat(rows["line"]).take(pa.array(positions)).to_pylist()
-            for line, finding in zip(lines, reasons, strict=False):
-                self.problems.append(
-                    Problem(line, "image_url", finding.code, finding.hint, finding.action)
-                )
-        self.counts[slot.check].rows_invalid += len(bad)
-        self.slots[slot].rows_invalid += len(bad)
-        return distinct.without(dropped), latest.take(~dropped)
-
-    def _chunks_of(
-        self,
-        rows: NDArray[np.int32],
-        wanted: NDArray[np.bool_],
-        read_chunk: Callable[[int], pa.Table],
-    ) -> Iterator[tuple[int, pa.Table, NDArray[np.int64]]]:
-        """Yield each chunk that has some of these rows: its number, itself, and which they are."""
-        for number in range(len(self._starts) - 1):
-            part = self._here(rows, number)
-            positions = rows[part][wanted[part]].astype(np.int64) - self._starts[number]
-            if len(positions):
-                yield number, read_chunk(number), positions
-
-    def _match_stored(self, slot: CheckIdentity, distinct: Distinct) -> Latest:
-        """Compare each distinct lookup with the journal's latest answer; return those answers."""
-        run_id, since = self._wanted.run_id, self._freshness.since
-        latest = self._answers.latest_columns(slot.check.value, distinct.subjects, run_id, since)
-        unread = OUTCOMES.index(Outcome.UNREADABLE)
-        screened = (latest.outcome != NONE) & (latest.outcome != unread)
-        for number, outcome in enumerate(OUTCOMES):
-            positions = np.flatnonzero(latest.outcome == number)
-            if len(positions):
-                self._judge_stored(slot, distinct, outcome, positions, latest.take(positions))
-        self._screened_before[distinct.asking[screened[distinct.inverse]]] = True
-        return latest
-
-    def _judge_stored(
-        self,
-        slot: CheckIdentity,
-        distinct: Distinct,
-        outcome: Outcome,
-        positions: NDArray[np.int64],
-        latest: Latest,
-    ) -> None:
-        """Judge the answers of one outcome: this run's own, new, fresh, or of middle age."""
-        check, counts, at = slot.check, self.slots[slot], latest.answered_at
-        self._weigh_age(counts, check, outcome, latest)
-        own = latest.own_run
-        fresh = latest.current | self._freshness.fresh(check, outcome.value, at)
-        if outcome is Outcome.UNREADABLE:
-            counts.unreadable += int((own | fresh).sum())
-        else:
-            free = own & (latest.cost_micro == 0)
-            counts.free += int(free.sum())
-            counts.paid += int((own & ~free).sum())
-            self._count_reuse(counts, latest.take(fresh & ~own))
-        distinct.needed[positions] = ~fresh
-        distinct.banded[positions] = ~fresh & self._freshness.banded(check, outcome.value, at)
-        distinct.listed[positions] = ~distinct.needed[positions] & (outcome is Outcome.LISTED)
-
-    def _weigh_age(
-        self, counts: CheckCounts, check: Check, outcome: Outcome, latest: Latest
-    ) -> None:
-        """Note whether half or twice the age limit would change what is asked."""
-        share = self._freshness.age_share(check, outcome.value, latest.answered_at)
-        cost_micro = np.maximum(latest.cost_micro, 0)
-        stricter, looser = (share > _HALF) & (share <= 1), (share > 1) & (share <= _TWICE)
-        counts.stricter.add(int(cost_micro[stricter].sum()), int(stricter.sum()))
-        counts.looser.add(int(cost_micro[looser].sum()), int(looser.sum()))
-
-    def _count_reuse(self, counts: CheckCounts, latest: Latest) -> None:
-        if not len(latest.outcome):
-            return
-        counts.reused += len(latest.outcome)
-        counts.saved_by_reuse_micro += int(np.maximum(latest.cost_micro, 0).sum())
-        first_at = int(latest.answered_at.min())
-        counts.oldest_reused_at = min(counts.oldest_reused_at or first_at, first_at)
+    def _put_answers(self, slot: CheckIdentity) -> bool:
+        """Put the journal's latest answers to a slot's lookups into the frame, if it has any."""
+        subjects = self._frame.table("subjects")["subject"].combine_chunks()
+        joined, run_id = joined_bytes(subjects), self._wanted.run_id
+        since = self._freshness.since
+        latest = self._answers.latest_columns(slot.check.value, joined, run_id, since)
+        there = latest.call_id != 0
+        columns = {name: getattr(latest, name)[there] for name in Latest.names()}
+        found = {"subject": subjects.filter(pa.array(there)), **columns}
+        self._frame.make("answers", pa.table(found))
+        self.slots[slot].distinct = len(subjects)
+        return bool(there.any())
 
     def _judge_banded(
-        self,
-        slot: CheckIdentity,
-        distinct: Distinct,
-        latest: Latest,
-        read_chunk: Callable[[int], pa.Table],
-        judge: RowJudge,
+        self, slot: CheckIdentity, read_chunk: Callable[[int], pa.Table], judge: RowJudge
     ) -> None:
         """Reuse an answer of middle age unless it is too old for one of the rows that need it.
 
         Rows may share it and yet differ: it may verify the one and contradict the other.
         """
-        too_old = np.zeros(len(distinct), dtype=bool)
+        found = self._frame.table("banded", **_names(slot)).combine_chunks()
+        answered_at, call_id = found["answered_at"].to_numpy(), found["call_id"].to_numpy()
+        too_old = np.zeros(found.num_rows, dtype=bool)
         oldest = self._freshness.oldest_accounts()
-        asked = distinct.banded[distinct.inverse]
-        for number, rows, positions in self._chunks_of(distinct.asking, asked, read_chunk):
-            part = self._here(distinct.asking, number)
-            lookups = distinct.inverse[part][asked[part]].astype(np.int64)
-            subjects = np.frombuffer(distinct.subjects, "V16")[lookups].tobytes()
-            middling = latest.take(lookups)
-            refs = AnswerRefs(positions, subjects, middling.answered_at, middling.call_id)
-            limits = [
-                oldest.get(status or "", NEVER_FRESH) for status in judge.statuses(rows, refs)
-            ]
-            too_old[lookups[middling.answered_at < np.array(limits, np.int64)]] = True
-        reused = distinct.banded & ~too_old
-        distinct.needed[reused] = False
-        self._count_reuse(self.slots[slot], latest.take(reused))
-
-    def _here(self, sorted_rows: NDArray[np.int32], number: int) -> slice:
-        """Return which of some ascending row numbers fall into a chunk."""
-        bounds = np.searchsorted(sorted_rows, self._starts[number : number + 2])
-        return slice(int(bounds[0]), int(bounds[1]))
-
-    def needed_of(self, number: int, read_chunk: Callable[[int], pa.Table]) -> pa.Table:
-        """Return the lookups to be asked in the name of a chunk's rows (`schemas.plan.NEEDED`).
-
-        The chunk is read only where there are any: on a warm night it mostly stays sealed.
-        """
-        found = {slot: to_ask.of_chunk(number) for slot, to_ask in self._to_ask.items()}
-        if not any(len(needed.row) for needed in found.values()):
-            return NEEDED.empty_table()
-        rows = read_chunk(number)
-        return pa.concat_tables(
-            self._needed_rows(slot, needed, number, rows)
-            for slot, needed in found.items()
-            if len(needed.row)
+        for number, part, positions in self._by_chunk(found["row"].to_numpy()):
+            subjects = joined_bytes(found["subject"][part])
+            refs = AnswerRefs(positions, subjects, answered_at[part], call_id[part])
+            statuses = judge.statuses(read_chunk(number), refs)
+            limits = [oldest.get(status or "", NEVER_FRESH) for status in statuses]
+            too_old[part] = answered_at[part] < np.array(limits, np.int64)
+        self._frame.make(
+            "too_old", pa.table({"subject": found["subject"].filter(pa.array(too_old))})
         )
+        self._frame.run("reuse_banded")
+
+    def _refuse_unreachable(
+        self,
+        slot: CheckIdentity,
+        images: Callable[[Sequence[str]], Mapping[str, Finding]],
+        read_chunk: Callable[[int], pa.Table],
+    ) -> None:
+        """Leave out lookups about an image that the service cannot fetch; its rows are invalid.
+
+        Stored answers stay: nothing has to be fetched for them.
+        """
+        rows = self._frame.table("with_image", **_names(slot))["row"].to_numpy()
+        urls: list[str] = []
+        lines: list[int] = []
+        for number, _, positions in self._by_chunk(rows):
+            chunk = read_chunk(number).take(pa.array(positions))
+            urls += flat(chunk["image_url"]).to_pylist()
+            lines += flat(chunk["line"]).to_pylist()
+        findings = images(urls)
+        for line, url in zip(lines, urls, strict=True):
+            if found := findings.get(url):
+                problem = Problem(line, "image_url", found.code, found.hint, found.action)
+                self.problems.append(problem)
+        unreachable = rows[np.array([url in findings for url in urls], bool)]
+        self._frame.make("unreachable", pa.table({"row": unreachable}))
+        self._frame.run("unreachable", **_names(slot))
+        self.slots[slot].distinct = self._frame.row("how_many")["lookups"]
+
+    def _by_chunk(self, rows: NDArray[np.int32]) -> Iterator[tuple[int, slice, NDArray[np.int64]]]:
+        """Yield for each chunk that has some of these rows, which ascend: its number and theirs."""
+        ends = np.searchsorted(rows, self._starts)
+        for number, (first, end) in enumerate(pairwise(ends.tolist())):
+            if first < end:
+                part = slice(first, end)
+                yield number, part, rows[part].astype(np.int64) - self._starts[number]
+
+    def _count_answers(self, slot: CheckIdentity) -> None:
+        counts = self.slots[slot]
+        found = self._frame.row("counts", at=self._freshness.at)
+        counts.stricter = AgeEffect(found.pop("stricter"), found.pop("stricter_micro"))
+        counts.looser = AgeEffect(found.pop("looser"), found.pop("looser_micro"))
+        for name, value in found.items():
+            setattr(counts, name, value)
+
+    def _count_rows(self) -> None:
+        """Count the rows that each slot asks, and those that it and a whole check leave out.
+
+        A check of several identities leaves a row out only where none of them is asked. Of several
+        reasons it is the one that can be mended: no consent, then malformed, then absent.
+        """
+        columns = ", ".join(f'"{slot.column}"' for slot in self._slots)
+        *whys, rows = (column.to_numpy() for column in self._frame.table("reasons", slots=columns))
+        for slot, why in zip(self._slots, whys, strict=True):
+            _count_left_out(self.slots[slot], why, rows)
+            self.slots[slot].lookups = int(rows[why == SkipReason.ASK].sum())
+            self.counts[slot.check].add_lookups(self.slots[slot])
+        for check, counts in self.counts.items():
+            pairs = zip(self._slots, whys, strict=True)
+            of_check = np.vstack([why for slot, why in pairs if slot.check is check])
+            asked = (of_check == SkipReason.ASK).any(axis=0)
+            _count_left_out(counts, np.where(asked, SkipReason.ASK, of_check.max(axis=0)), rows)
+
+    def needed(self, read_chunk: Callable[[int], pa.Table]) -> Iterator[pa.Table]:
+        """Yield the lookups to be asked in the name of each chunk's rows (`schemas.plan.NEEDED`).
+
+        A chunk is read only where there are any: on a warm night it mostly stays sealed.
+        """
+        for number, (start, end) in enumerate(pairwise(self._starts)):
+            found = self._frame.table("needed_of_chunk", start=start, end=end)
+            if not found.num_rows:
+                yield NEEDED.empty_table()
+                continue
+            rows, slot_of = read_chunk(number), found["slot"].to_numpy()
+            yield pa.concat_tables(
+                self._needed_rows(slot, found.filter(pa.array(slot_of == place)), start, rows)
+                for place, slot in enumerate(self._slots)
+                if (slot_of == place).any()
+            )
 
     def _needed_rows(
-        self, slot: CheckIdentity, to_ask: ToAsk, number: int, rows: pa.Table
+        self, slot: CheckIdentity, found: pa.Table, start: int, rows: pa.Table
     ) -> pa.Table:
-        size = len(to_ask.row)
-        positions = pa.array(to_ask.row - self._starts[number])
-        owners = rows.take(positions)
+        size = found.num_rows
+        row = found["row"].to_numpy().astype(np.int64)
+        owners = rows.take(pa.array(row - start))
         gated = slot.check in CONSENT_GATED
         nothing = pa.nulls(size, pa.string())
-        first = self._wanted.purpose is Purpose.ORIGINATION
-        seen = self._screened_before[to_ask.row] & (not first)
         return pa.table(
             {
                 "check": pa.array([slot.check.value] * size),
                 "kind": pa.array([slot.kind.value] * size),
-                "subject": read_subjects(self._space, slot, number).take(positions),
+                "subject": plain(found["subject"]),
                 "identity": identities(owners, slot),
                 "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
                 "consent_reference": references(owners) if gated else nothing,
                 "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
-                "tier": pa.array(seen.astype(np.int8)),
-                "exposure_kobo": pa.array(to_ask.exposure),
-                "row": pa.array(to_ask.row.astype(np.int64)),
+                "tier": found["tier"],
+                "exposure_kobo": found["exposure"],
+                "row": pa.array(row),
             },
             schema=NEEDED,
         )
 
-    def chains(self) -> Chains:
+    def chains(self, needed: int) -> Chains:
         """Return which needed lookups karma asks about each row, in the order of its identities.
 
-        Only where the run stops at the first listing; else nothing is kept for it.
+        Args:
+            needed: needed lookups over all checks.
         """
-        slots = [self._distinct[slot] for slot in self._slots]
-        numbers = number_needed(slots, self._starts)
-        each = zip(self._slots, slots, numbers, strict=True)
-        return make_chains(
-            [
-                (slot.kind.value, slot_column, at)
-                for slot, slot_column, at in each
-                if slot.check is Check.KARMA
-            ],
-            self.rows,
-            needed=sum(int(counts.needed.sum()) for counts in slots),
-        )
+        self._frame.make("chunks", pa.table({"first_row": pa.array(self._starts[:-1], pa.int32())}))
+        self._frame.run("number")
+        karma = [pair for pair in enumerate(self._slots) if pair[1].check is Check.KARMA]
+        lookups = np.full((self._starts[-1], len(karma)), NOTHING, dtype=np.int32)
+        for column, (number, slot) in enumerate(karma):
+            found = self._frame.table("chain", number=number, **_names(slot))
+            lookups[found["row"].to_numpy(), column] = found["number"].to_numpy()
+        asking = (lookups >= 0).any(axis=1)
+        kinds = tuple(slot.kind.value for _, slot in karma)
+        return Chains(lookups[asking], self._listed[asking], kinds, needed)
 
     def result(self, planned_at: int, needed: int) -> Plan:
         """Return the plan's numbers."""
         return Plan(
             chunks=len(self._starts) - 1,
-            rows=self.rows,
+            rows=self._starts[-1],
             planned_at=planned_at,
             checks=self.counts,
             slots=self.slots,
             needed=needed,
         )
+
+
+def _names(slot: CheckIdentity) -> dict[str, str]:
+    """Return the columns of `customers` that a slot has."""
+    return {"slot": slot.column, "subject": subject_column(slot)}
 
 
 class RowJudge(Protocol):
@@ -439,54 +322,13 @@ class RowJudge(Protocol):
         """Return the status of each answer at hand; None if it is no longer there."""
 
 
-def row_why(whys: Sequence[NDArray[np.int8]]) -> NDArray[np.int8]:
-    """Return why a check of several slots leaves a row out: asked where any slot is asked.
-
-    If no lookup is made, a malformed identifier is reported before an absent one: it can be
-    corrected.
-    """
-    stacked = np.vstack(whys)
-    asked = (stacked == SkipReason.ASK.value).any(axis=0)
-    refused = (stacked == SkipReason.REFUSED.value).any(axis=0)
-    invalid = (stacked == SkipReason.INVALID.value).any(axis=0)
-    return np.select(
-        [asked, refused, invalid],
-        [SkipReason.ASK.value, SkipReason.REFUSED.value, SkipReason.INVALID.value],
-        SkipReason.INELIGIBLE.value,
-    ).astype(np.int8)
-
-
-def _count_why(counts: CheckCounts, whys: NDArray[np.int8]) -> None:
-    counts.rows_ineligible += int((whys == SkipReason.INELIGIBLE.value).sum())
-    counts.rows_invalid += int((whys == SkipReason.INVALID.value).sum())
-    counts.rows_refused += int((whys == SkipReason.REFUSED.value).sum())
+def _count_left_out(
+    counts: CheckCounts, why: NDArray[np.integer[Any]], rows: NDArray[np.int64]
+) -> None:
+    counts.rows_ineligible = int(rows[why == SkipReason.INELIGIBLE].sum())
+    counts.rows_invalid = int(rows[why == SkipReason.INVALID].sum())
+    counts.rows_refused = int(rows[why == SkipReason.REFUSED].sum())
 
 
 def _ends(rows: pa.Table) -> pa.Array:
     return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))
-
-
-def _exposure_kobo(rows: pa.Table) -> NDArray[np.int64]:
-    """Return naira at risk in kobo; an unknown exposure is -1, since it is not zero.
-
-    A decimal of two places is stored as a 128-bit number of kobo, whose low half is read.
-    """
-    column = flat(rows["exposure"])
-    halves = np.frombuffer(column.buffers()[1] or b"", dtype=np.int64).reshape(-1, 2)
-    kobo = halves[column.offset : column.offset + len(column), 0]
-    known = pc.is_valid(column).to_numpy(zero_copy_only=False)
-    return np.where(known, np.maximum(kobo, 0), UNKNOWN_EXPOSURE)
-
-
-def plan_batch(
-    planner: Planner,
-    chunks: int,
-    read_chunk: Callable[[int], pa.Table],
-    judge: RowJudge,
-) -> Iterator[pa.Table]:
-    """Plan a whole batch; yield each chunk's needed lookups, in order."""
-    for number in range(chunks):
-        planner.gather(read_chunk(number))
-    planner.settle(read_chunk, judge)
-    for number in range(chunks):
-        yield planner.needed_of(number, read_chunk)

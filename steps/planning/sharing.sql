@@ -5,10 +5,13 @@
 -- are never equal. Customers are counted, not rows and not nights: somebody who comes back, in this
 -- batch name or in another, is the same one.
 
--- name: begin
+-- name: begin_sharing
 -- `others`: how many other customers have the identifier; `bvns`: with how many BVNs it was seen.
 -- Only of those that are seen more than once: all other numbers follow from the row alone.
-CREATE TABLE shared (kind VARCHAR, identifier UUID, others BIGINT, bvns BIGINT);
+CREATE TABLE shared (identifier UUID, others BIGINT, bvns BIGINT);
+-- What the journal has of this batch name and wrote in the last week, and all else that it has.
+CREATE TABLE lately (identifier UUID, customer UUID, bvn UUID);
+CREATE TABLE earlier (identifier UUID, customer UUID, bvn UUID, elsewhere BOOLEAN);
 CREATE MACRO no_bvn() AS '00000000-0000-0000-0000-000000000000'::UUID;
 
 -- name: kind
@@ -17,31 +20,32 @@ CREATE OR REPLACE VIEW identifiers AS
 SELECT row, customer, "{kind}" AS identifier, coalesce({bvn}, no_bvn()) AS bvn
 FROM customers
 WHERE "{kind}" IS NOT NULL;
--- What the journal has of this batch name and wrote in the last week, and all else that it has.
-CREATE OR REPLACE TABLE lately (identifier UUID, customer UUID, bvn UUID);
-CREATE OR REPLACE TABLE earlier (identifier UUID, customer UUID, bvn UUID, elsewhere BOOLEAN);
 
 -- name: identifiers
 SELECT DISTINCT identifier FROM identifiers ORDER BY identifier;
 
--- name: count
+-- name: earlier
 -- What was written lately and is just what the batch has now says nothing new.
 INSERT INTO earlier
 SELECT identifier, customer, bvn, false
 FROM (FROM lately EXCEPT SELECT identifier, customer, bvn FROM identifiers);
 -- What a customer had in this batch name before is replaced by what the same customer has now: a
 -- corrected BVN does not count twice. What the customer has in another batch name stands beside it.
+DELETE FROM earlier
+WHERE NOT elsewhere
+    AND EXISTS (
+        FROM identifiers AS own
+        WHERE own.identifier = earlier.identifier AND own.customer = earlier.customer
+    );
+
+-- name: count
 INSERT INTO shared
 WITH seen AS (
     SELECT identifier, customer, bvn FROM identifiers
     UNION ALL
-    SELECT identifier, customer, bvn FROM earlier WHERE elsewhere
-    UNION ALL
-    SELECT identifier, customer, bvn
-    FROM earlier ANTI JOIN identifiers USING (identifier, customer)
-    WHERE NOT elsewhere
+    SELECT identifier, customer, bvn FROM earlier
 )
-SELECT '{kind}', identifier, count(DISTINCT customer) - 1, count(DISTINCT nullif(bvn, no_bvn()))
+SELECT identifier, count(DISTINCT customer) - 1, count(DISTINCT nullif(bvn, no_bvn()))
 FROM seen
 WHERE identifier IN (SELECT identifier FROM seen GROUP BY identifier HAVING count(*) > 1)
 GROUP BY identifier;
@@ -53,8 +57,8 @@ FROM identifiers ANTI JOIN lately USING (identifier, customer, bvn)
 ORDER BY identifier, row;
 
 -- name: end_of_kind
-DROP TABLE lately;
-DROP TABLE earlier;
+TRUNCATE lately;
+TRUNCATE earlier;
 
 -- name: signals
 -- What each row says of itself at no cost; null where it lacks the identifier.
@@ -76,10 +80,7 @@ ORDER BY row;
 -- name: placeholders
 -- A phone or email that more than {most} customers have is nobody's own and is not looked up. BVNs,
 -- accounts and photographs are never placeholders: sharing those is a finding.
-SELECT row, line
+SELECT line
 FROM customers JOIN shared ON identifier = "{kind}"
 WHERE others + 1 > {most}
 ORDER BY row;
-
--- name: identifiers_of_rows
-SELECT "{kind}" AS identifier FROM customers WHERE row >= {start} AND row < {end} ORDER BY row;

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.steps.planning.distinct import Distinct
-
 NOTHING = -1
 """In a chain: the row is not asked by this identity, or the answer is at hand."""
 
@@ -100,27 +98,6 @@ class Chains:
         known = np.zeros(self.needed, dtype=bool)
         known[self.lookups[self.lookups >= 0]] = True
         return np.where(known, 1 - missed, 1.0)
-
-
-def make_chains(
-    slots: Sequence[tuple[str, Distinct, NDArray[np.int32]]], rows: int, *, needed: int
-) -> Chains:
-    """Return what karma is still to ask about each row.
-
-    Args:
-        slots: for each identity in the order of asking its kind, its distinct lookups, and the
-            number of each among the needed ones (`NOTHING` where its answer is at hand).
-        rows: rows of the batch.
-        needed: needed lookups over all checks.
-    """
-    lookups = np.full((rows, len(slots)), NOTHING, dtype=np.int32)
-    listed = np.zeros(rows, dtype=bool)
-    for column, (_, distinct, numbers) in enumerate(slots):
-        lookups[distinct.asking, column] = numbers[distinct.inverse]
-        listed[distinct.asking[distinct.listed[distinct.inverse]]] = True
-    asking = (lookups >= 0).any(axis=1)
-    kinds = tuple(kind for kind, _, _ in slots)
-    return Chains(lookups[asking], listed[asking], kinds, needed)
 
 
 @dataclass(slots=True)

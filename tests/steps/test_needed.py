@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nightscreen.schemas.plan import NEEDED
 from nightscreen.steps.planning import lookup_table
-from nightscreen.steps.planning.distinct import ascending, make_distinct
 from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
 from nightscreen.storage.sealing import Sealer
 from nightscreen.storage.workspace import Workspace
@@ -108,33 +105,3 @@ def test_what_ranks_lookups_is_told_by_number() -> None:
     assert ranked.slots() == [("bank_account", "nuban"), ("ecosystem", "bvn"), ("karma", "bvn")]
     assert len(LookupRanking.joined([])) == 0
     assert LookupRanking.joined([]).slots() == []
-
-
-SUBJECTS = st.lists(
-    st.sampled_from([bytes(8) + b"a" * 8, bytes(8) + b"b" * 8, b"\xff" * 16, b"\x01" * 16]),
-    max_size=20,
-)
-
-
-@given(SUBJECTS)
-def test_pseudonyms_stand_in_the_order_of_their_bytes(subjects: list[bytes]) -> None:
-    """Also where first halves are equal; equal ones keep their order."""
-    order = ascending(np.frombuffer(b"".join(subjects), dtype=">u8").reshape(-1, 2)).tolist()
-    assert order == sorted(range(len(subjects)), key=lambda place: (subjects[place], place))
-
-
-@given(SUBJECTS)
-def test_a_lookup_belongs_to_the_first_row_and_has_the_greatest_exposure(
-    subjects: list[bytes],
-) -> None:
-    """Rows of one pseudonym share a lookup."""
-    rows = np.arange(len(subjects), dtype=np.int32) * 2
-    exposure = (np.arange(2 * len(subjects), dtype=np.int64) * 7) % 11 - 1
-    distinct = make_distinct(b"".join(subjects), rows, exposure)
-    different = sorted(set(subjects))
-    assert distinct.subjects == b"".join(different)
-    for place, subject in enumerate(different):
-        mine = [int(row) for row, each in zip(rows, subjects, strict=True) if each == subject]
-        assert distinct.row[place] == mine[0]
-        assert distinct.exposure[place] == max(exposure[mine])
-        assert [int(rows[at]) for at in np.flatnonzero(distinct.inverse == place)] == mine

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.enriched import RING_COLUMNS, SIGNALS
 from nightscreen.schemas.rows import Flaw, row_schema
-from nightscreen.steps.planning.shared_identifiers import count_shared
+from nightscreen.steps.planning.customers import gather_customers, planning_queries
+from nightscreen.steps.planning.shared_identifiers import COUNTED, count_shared, signals
+from nightscreen.storage.frame import Frame
+from nightscreen.storage.sealing import Pseudonyms
 from tests.how_many import examples
 
 some = st.sampled_from([None, "1", "2", "3"])
@@ -70,12 +71,25 @@ def plainly(rows: list[dict[str, Any]]) -> list[dict[str, int | None]]:
     return found
 
 
+def gathered(frame: Frame, chunks: list[pa.Table]) -> tuple[int, ...]:
+    """Put chunks of rows into a frame, with every kind of identifier."""
+    return gather_customers(frame, chunks, Pseudonyms(b"k" * 32), kinds=COUNTED)
+
+
+def shared(chunks: list[pa.Table]) -> list[pa.Table]:
+    """Return the signals of each chunk of a batch."""
+    with Frame(planning_queries()) as frame:
+        starts = gathered(frame, chunks)
+        count_shared(frame)
+        return list(signals(frame, starts))
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(rows_drawn, st.integers(1, 7))
 def test_sharing_is_counted_as_said_in_any_portions(rows: list[dict[str, Any]], size: int) -> None:
     """Portions of any size give each row what the plain rule over the whole batch gives."""
     chunks = [table(rows[start : start + size], start) for start in range(0, len(rows), size)]
-    tables = list(count_shared(chunks).tables())
+    tables = shared(chunks)
     assert [each.num_rows for each in tables] == [each.num_rows for each in chunks]
     found = [row for each in tables for row in each.to_pylist()]
     assert found == plainly(rows)
@@ -83,27 +97,29 @@ def test_sharing_is_counted_as_said_in_any_portions(rows: list[dict[str, Any]], 
 
 def test_an_empty_batch_shares_nothing() -> None:
     """No rows, no signals, and the columns are there all the same."""
-    (found,) = count_shared([table([])]).tables()
+    (found,) = shared([table([])])
     assert found.num_rows == 0
     assert (*found.column_names, *RING_COLUMNS) == SIGNALS
-    assert not list(count_shared([]).tables())
+    assert shared([]) == []
 
 
 def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
     """Twenty customers may share one, twenty-one cannot; a BVN is never a placeholder."""
     rows = [{"phone": "+2340000000000", "email": "a@b.ng", "bvn": "1"} for _ in range(20)]
-    for more, expected in ((0, False), (1, True)):
+    for more in (0, 1):
         batch = [*rows, *rows[:more], {"phone": "+2348031234567"}]
-        shared = count_shared([table(batch)])
-        for kind in (IdentityKind.PHONE, IdentityKind.EMAIL):
-            found = shared.placeholders(0, kind)
-            assert found[:-1].tolist() == [expected] * (20 + more)
-            assert not found[-1]
-        assert not np.any(shared.placeholders(0, IdentityKind.BVN))
+        with Frame(planning_queries()) as frame:
+            gathered(frame, [table(batch)])
+            problems = count_shared(frame)
+        lines = range(2, 2 + 21 * more)
+        assert [(problem.column, problem.line) for problem in problems] == [
+            *(("phone", line) for line in lines),
+            *(("email", line) for line in lines),
+        ]
 
 
 def test_sharing_is_found_across_portions() -> None:
     """Two portions of twenty thousand rows each: every BVN of one is in the other."""
     rows = [{"bvn": f"{22_200_000_000 + number}"} for number in range(20_000)]
-    for found in count_shared([table(rows), table(rows, 20_000)]).tables():
+    for found in shared([table(rows), table(rows, 20_000)]):
         assert set(found["batch_same_bvn"].to_pylist()) == {1}

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nightscreen.schemas.errors import OutputError
 from nightscreen.storage.frame import Frame, joined_bytes, pseudonym_column, read_queries
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def test_pseudonyms_come_in_the_order_of_their_bytes(queries: dict[str, list[str
     """As the journal has them, whatever their first bit."""
     seen = [bytes([first]) + bytes(15) for first in (255, 0, 128, 127, 255, 128)]
     with Frame(queries) as frame:
-        for half in (seen[:3], seen[3:]):
-            frame.put("seen", pa.table({"id": pseudonym_column(b"".join(half))}))
+        frame.make("seen", pa.table({"id": pseudonym_column(b"".join(seen[:3]))}))
+        frame.add("seen", pa.table({"id": pseudonym_column(b"".join(seen[3:]))}))
         frame.run("count", least=1)
         found = frame.table("ascending")
         assert joined_bytes(found["id"]) == b"".join(sorted(set(seen)))
@@ -75,7 +76,7 @@ def test_results_come_in_portions_of_any_size(queries: dict[str, list[str]]) -> 
     """Chunks of rows have different sizes; what is left over is the next portion's."""
     sizes = [3, 0, 1, 40_000, 9_996]
     with Frame(queries) as frame:
-        frame.put("seen", pa.table({"number": np.arange(50_000)}))
+        frame.make("seen", pa.table({"number": np.arange(50_000)}))
         portions = [each["number"].to_pylist() for each in frame.pieces("all", sizes)]
     assert [len(portion) for portion in portions] == sizes
     assert [number for portion in portions for number in portion] == list(range(50_000))
@@ -96,23 +97,23 @@ def test_nothing_enters_that_could_name_a_person(
 ) -> None:
     """No text, and no bytes but pseudonyms; the refusal does not show the value."""
     with Frame(queries) as frame, pytest.raises(TypeError, match=r"seen\.bvn") as refused:
-        frame.put("seen", pa.table({"bvn": column}))
+        frame.make("seen", pa.table({"bvn": column}))
     assert "22212345678" not in str(refused.value)
 
 
 def test_what_does_not_fit_is_written_to_its_folder_and_removed(
     tmp_path: Path, queries: dict[str, list[str]]
 ) -> None:
-    """Only where there is a folder; without one the limit holds."""
+    """Only where there is a folder; without one the limit holds, and the error says what to do."""
     block = pa.table(ids(20_000))
     with Frame(queries, tmp_path / "spilled", memory="20MB") as frame:
-        frame.put("seen", block)
+        frame.make("seen", block)
         frame.run("twice")
         assert list((tmp_path / "spilled").iterdir())
     assert not (tmp_path / "spilled").exists()
     with Frame(queries, memory="20MB") as frame:
-        frame.put("seen", block)
-        with pytest.raises(duckdb.OutOfMemoryException):
+        frame.make("seen", block)
+        with pytest.raises(OutputError, match="disk space"):
             frame.run("twice")
 
 

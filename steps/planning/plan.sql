@@ -1,0 +1,172 @@
+-- Plan: what a night asks, and why. One check and identity at a time (a slot, such as karma by
+-- phone), so that one of them is in memory.
+--
+-- Table `customers`, a line for each row of the batch, comes in with
+--   * a keyed pseudonym of each identifier, null where the row has none or a malformed one;
+--   * for each slot why the row is not asked: 0 it is asked, 1 the identifier is absent, 2 it is
+--     malformed, 3 there is no consent at this instant (`eligibility.py`, `consent.py`);
+--   * `exposure`, naira at risk in kobo, -1 where it is not known, and `consent_until`.
+-- Tables of what the journal answers to it are described where they are used.
+
+-- name: begin_plan
+-- The lookups to be made, over all slots, and the rows about which any answer was ever read.
+CREATE TABLE needed (slot TINYINT, subject UUID, row INTEGER, exposure BIGINT);
+CREATE TABLE screened (row INTEGER);
+
+-- name: placeholder
+-- A phone or email that is nobody's own (`sharing.sql`) is taken as absent.
+UPDATE customers SET "{slot}" = 1
+WHERE "{slot}" = 0
+    AND "{subject}" IN (SELECT identifier FROM shared WHERE others + 1 > {most});
+
+-- name: lookups
+-- Rows that name the same identifier share one lookup. It is made in the name of the first row;
+-- where consent is needed ({until}), in the name of the first of those whose consent lasts longest:
+-- once that has ended, the consent of every other row has ended too.
+CREATE OR REPLACE TABLE lookups AS
+SELECT
+    "{subject}" AS subject,
+    arg_max(row, {until}::HUGEINT * 4294967296 - row) AS owner,
+    max(exposure) AS exposure
+FROM customers
+WHERE "{slot}" = 0
+GROUP BY "{subject}";
+
+-- name: subjects
+-- In the order of the journal's index.
+SELECT subject FROM lookups ORDER BY subject;
+
+-- name: judge
+-- `answers`: the journal's latest answer to each lookup that has one. `limits`: how old an answer of
+-- each outcome may be. An answer to the run's own call, or one that came since the run began, is
+-- `current` and counts at any age. The age of a bank account's answer depends on what it says of the
+-- row: between the two limits (`is_banded`) its rows decide.
+CREATE OR REPLACE TABLE judged AS
+SELECT
+    lookups.*, answers.* EXCLUDE (subject), limits.age, limits.is_read, limits.is_listing,
+    coalesce("current" OR answered_at >= fresh_from, false) AS is_fresh,
+    coalesce(NOT "current" AND answered_at >= banded_from AND answered_at < fresh_from, false)
+        AS is_banded
+FROM lookups
+LEFT JOIN answers USING (subject)
+LEFT JOIN limits ON limits.outcome = answers.outcome AND slot = {number};
+DROP TABLE lookups;
+DROP TABLE answers;
+
+-- name: banded
+SELECT row, subject, answered_at, call_id
+FROM customers JOIN judged ON subject = "{subject}"
+WHERE "{slot}" = 0 AND is_banded
+ORDER BY row;
+
+-- name: reuse_banded
+-- Such an answer is used again unless it is too old for one of the rows that need it.
+UPDATE judged SET is_fresh = true
+WHERE is_banded AND subject NOT IN (SELECT subject FROM too_old);
+
+-- name: with_image
+SELECT customers.row
+FROM customers JOIN judged ON subject = "{subject}"
+WHERE "{slot}" = 0 AND NOT is_fresh
+ORDER BY row;
+
+-- name: unreachable
+-- An image that the service cannot fetch is malformed. A stored answer about it stays in use.
+UPDATE customers SET "{slot}" = 2 WHERE row IN (SELECT row FROM unreachable);
+DELETE FROM judged
+WHERE subject NOT IN (SELECT "{subject}" FROM customers WHERE "{slot}" = 0);
+
+-- name: how_many
+SELECT count(*) AS lookups FROM judged;
+
+-- name: counts
+-- Of lookups with an answer. `stricter`: what half the age limit would ask again; `looser`: what
+-- twice the limit would still use. An answer that could not be read is used again like any other,
+-- and counted apart.
+SELECT
+    count(*) FILTER (is_read AND own_run AND cost_micro <> 0) AS paid,
+    count(*) FILTER (is_read AND own_run AND cost_micro = 0) AS free,
+    count(*) FILTER (NOT is_read AND is_fresh) AS unreadable,
+    count(*) FILTER (is_reused) AS reused,
+    coalesce(sum(cost) FILTER (is_reused), 0)::BIGINT AS saved_by_reuse_micro,
+    min(answered_at) FILTER (is_reused) AS oldest_reused_at,
+    count(*) FILTER (is_older_than_half) AS stricter,
+    coalesce(sum(cost) FILTER (is_older_than_half), 0)::BIGINT AS stricter_micro,
+    count(*) FILTER (is_younger_than_twice) AS looser,
+    coalesce(sum(cost) FILTER (is_younger_than_twice), 0)::BIGINT AS looser_micro
+FROM (
+    SELECT
+        *,
+        greatest(cost_micro, 0) AS cost,
+        greatest({at} - answered_at, 0) AS old,
+        is_read AND is_fresh AND NOT own_run AS is_reused,
+        2 * old > age AND old <= age AS is_older_than_half,
+        old > age AND old <= 2 * age AS is_younger_than_twice
+    FROM judged
+);
+
+-- name: row_plan
+-- What the end of the run needs of each row: why it is not asked, or by which pseudonym, whether
+-- the call is made in its name, and the latest answer. -1 stands for no answer and no cost.
+SELECT
+    "{slot}" AS why,
+    CASE WHEN "{slot}" = 0 THEN "{subject}" END AS subject,
+    coalesce(owner = row, false) AS own,
+    coalesce(outcome, -1)::TINYINT AS outcome,
+    coalesce(answered_at, 0) AS answered_at,
+    coalesce(call_id, 0) AS call_id,
+    coalesce(own_run, false) AS own_run,
+    coalesce(cost_micro, -1) AS cost_micro,
+    coalesce("current", false) AS "current"
+FROM customers LEFT JOIN judged ON subject = "{subject}" AND "{slot}" = 0
+ORDER BY row;
+
+-- name: need
+-- Needed is what has no answer, or one that is too old.
+INSERT INTO needed
+SELECT {number}, subject, owner, exposure FROM judged WHERE NOT is_fresh;
+
+-- name: screened
+INSERT INTO screened
+SELECT customers.row
+FROM customers JOIN judged ON subject = "{subject}"
+WHERE "{slot}" = 0 AND is_read;
+
+-- name: listings
+-- Rows that an answer at hand already lists: karma may stop there (`short_circuit.py`).
+SELECT customers.row
+FROM customers JOIN judged ON subject = "{subject}"
+WHERE "{slot}" = 0 AND is_fresh AND is_listing;
+
+-- name: reasons
+-- How many rows have which reasons, slot by slot.
+SELECT {slots}, count(*) AS rows FROM customers GROUP BY ALL;
+
+-- name: rank
+-- `tier`: customers who were never screened, and applicants, come before those whose evidence is only
+-- old (`price.py` ranks by tier, then by exposure).
+CREATE TABLE ranked AS
+SELECT *, (NOT {are_applicants} AND row IN (SELECT row FROM screened))::TINYINT AS tier
+FROM needed;
+DROP TABLE needed;
+DROP TABLE screened;
+
+-- name: needed_of_chunk
+SELECT slot, subject, row, exposure, tier
+FROM ranked
+WHERE row >= {start} AND row < {end}
+ORDER BY slot, subject;
+
+-- name: number
+-- A lookup is known by its number: chunk after chunk, in each by slot and pseudonym.
+CREATE TABLE numbered AS
+SELECT
+    slot, subject,
+    row_number() OVER (ORDER BY first_row, slot, subject) - 1 AS number
+FROM ranked ASOF JOIN chunks ON ranked.row >= first_row;
+
+-- name: chain
+-- Which lookup of one slot each row waits for.
+SELECT customers.row, number
+FROM customers JOIN numbered ON subject = "{subject}" AND slot = {number}
+WHERE "{slot}" = 0;

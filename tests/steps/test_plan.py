@@ -1,0 +1,446 @@
+"""The plan of any batch is what the plain rule says of it, row by row and lookup by lookup."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.plan import AnswerRefs, CheckCounts, SkipReason
+from nightscreen.schemas.rows import Flaw, row_schema
+from nightscreen.steps.planning.customers import gather_customers, planning_queries
+from nightscreen.steps.planning.eligibility import slots_of
+from nightscreen.steps.planning.freshness import AGES_AS, Freshness
+from nightscreen.steps.planning.plan import Planner, Wanted
+from nightscreen.steps.planning.row_plan import read_row_plan
+from nightscreen.steps.planning.shared_identifiers import count_shared
+from nightscreen.storage.clock import MICROS
+from nightscreen.storage.frame import Frame
+from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
+from nightscreen.storage.sealing import Pseudonyms, Sealer, pieces_of
+from nightscreen.storage.workspace import Workspace
+from tests.how_many import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nightscreen.schemas.plan import CheckIdentity
+
+AT = datetime(2026, 6, 1, tzinfo=UTC)
+NOW = int(AT.timestamp()) * MICROS
+DAY = 24 * 3600 * MICROS
+AGES = {
+    (Check.KARMA, "clear"): timedelta(days=4),
+    (Check.KARMA, "listed"): timedelta(days=40),
+    (Check.BANK_ACCOUNT, "verified"): timedelta(days=20),
+    (Check.BANK_ACCOUNT, "mismatch"): timedelta(days=6),
+    (Check.BANK_ACCOUNT, "not_found"): timedelta(0),
+    (Check.ECOSYSTEM, "found"): timedelta(days=8),
+    (Check.ECOSYSTEM, "not_found"): timedelta(days=2),
+    (Check.ECOSYSTEM, "unreadable"): timedelta(days=3),
+    (Check.KARMA, "unreadable"): timedelta(days=3),
+}
+OF_CHECK = {
+    Check.KARMA: (Outcome.CLEAR, Outcome.LISTED, Outcome.UNREADABLE),
+    Check.BANK_ACCOUNT: (Outcome.FOUND, Outcome.NOT_FOUND),
+    Check.ECOSYSTEM: (Outcome.FOUND, Outcome.NOT_FOUND, Outcome.UNREADABLE),
+}
+KINDS = (IdentityKind.BVN, IdentityKind.PHONE, IdentityKind.NUBAN, IdentityKind.EMAIL)
+KEY = Pseudonyms(b"k" * 32)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An answer that the journal has."""
+
+    outcome: Outcome
+    age: int
+    call_id: int
+    cost_micro: int
+    own_run: bool
+    current: bool
+
+    @property
+    def answered_at(self) -> int:
+        """Return when it was given."""
+        return NOW - self.age
+
+
+@dataclass(frozen=True)
+class Book:
+    """A journal of some answers, by check and pseudonym."""
+
+    stored: Mapping[tuple[str, bytes], Stored]
+
+    def stamp(self) -> str:
+        """Return a text that stays the same."""
+        return "1.0"
+
+    def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
+        """Return the latest answers, in the order of subjects, which ascend."""
+        assert (run_id, since) == ("run", 7)
+        pieces = pieces_of(subjects)
+        assert pieces == sorted(set(pieces))
+        found = Latest.nothing(len(pieces))
+        for place, subject in enumerate(pieces):
+            if answer := self.stored.get((check, subject)):
+                found.outcome[place] = OUTCOMES.index(answer.outcome)
+                for name in ("answered_at", "call_id", "cost_micro", "own_run", "current"):
+                    getattr(found, name)[place] = getattr(answer, name)
+        return found
+
+
+class Judge:
+    """Says of a bank account that it is the customer's where the row's line is even."""
+
+    def statuses(self, rows: pa.Table, refs: AnswerRefs) -> list[str | None]:
+        """Return the status of each answer at hand."""
+        lines = rows["line"].take(pa.array(refs.rows)).to_pylist()
+        return [status_of(line) for line in lines]
+
+
+def status_of(line: int) -> str:
+    """Return the status that a found account gives a row."""
+    return "verified" if line % 2 == 0 else "mismatch"
+
+
+few = st.sampled_from(["1", "2", "3", "4", None])
+row = st.fixed_dictionaries(
+    {
+        "bvn": few,
+        "phone": few,
+        "email": few,
+        "bank_code": st.sampled_from(["058", "044"]),
+        "account_number": few,
+        "exposure": st.sampled_from([None, Decimal("0.00"), Decimal("7.50"), Decimal("900.00")]),
+        "consent_reference": st.sampled_from([None, "ref"]),
+        "consented_at": st.sampled_from([AT - timedelta(days=9), AT - timedelta(days=400)]),
+        "consent_expires_at": st.sampled_from(
+            [None, *(AT + timedelta(days=n) for n in (-1, 1, 2))]
+        ),
+        "flaws": st.sampled_from([0, 0, 0, *map(int, (Flaw.BVN, Flaw.ACCOUNT, Flaw.CONSENT))]),
+    }
+)
+answer = st.tuples(
+    st.integers(0, 2),
+    st.one_of(st.integers(0, 45 * DAY), st.integers(0, 45).map(lambda days: days * DAY)),
+    st.sampled_from([NONE, 0, 10 * MICROS]),
+    st.sampled_from([(False, False), (False, False), (False, True), (True, True)]),
+)
+
+
+@dataclass(frozen=True)
+class Night:
+    """A batch, what is asked of it, and what the journal has."""
+
+    rows: Sequence[Mapping[str, Any]]
+    starts: tuple[int, ...]
+    wanted: Wanted
+    stored: Mapping[tuple[str, bytes], Stored]
+
+    @property
+    def slots(self) -> tuple[CheckIdentity, ...]:
+        """Return what may be asked of a row."""
+        return slots_of(self.wanted.checks, self.wanted.karma_kinds)
+
+    def chunk(self, number: int) -> pa.Table:
+        """Return some of the rows as intake leaves them."""
+        start, end = self.starts[number : number + 2]
+        return pa.Table.from_pylist(list(self.rows[start:end]), schema=row_schema())
+
+
+def identity(row: Mapping[str, Any], kind: IdentityKind) -> str | None:
+    """Return a row's identifier of a kind."""
+    if kind is IdentityKind.NUBAN:
+        return row["account_number"] and f"{row['bank_code']}-{row['account_number']}"
+    found: str | None = row[kind.value]
+    return found
+
+
+@st.composite
+def nights(draw: st.DrawFn) -> Night:
+    """Return nights of every kind."""
+    rows = [
+        {**each, "line": line, "customer_id": f"C{line}"}
+        for line, each in enumerate(draw(st.lists(row, max_size=18)), 2)
+    ]
+    cuts = draw(st.sets(st.integers(1, max(1, len(rows) - 1)), max_size=3))
+    starts = tuple(sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))}))
+    karma = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3, unique=True))
+    checks = draw(st.lists(st.sampled_from(list(OF_CHECK)), min_size=1, unique=True))
+    wanted = Wanted(
+        tuple(checks), tuple(karma), draw(st.sampled_from(Purpose)), "run", draw(st.booleans())
+    )
+    stored = {}
+    for slot in slots_of(wanted.checks, wanted.karma_kinds):
+        for value in sorted({identity(each, slot.kind) or "" for each in rows}):
+            if draw(st.booleans()):
+                outcome, age, cost, (own, current) = draw(answer)
+                outcomes = OF_CHECK[slot.check]
+                found = outcomes[outcome % len(outcomes)]
+                of_answer = Stored(found, age, len(stored) + 1, cost, own, current)
+                stored[slot.check.value, KEY.subject(slot.kind.value, value)] = of_answer
+    return Night(rows, starts if rows else (0,), wanted, stored)
+
+
+@dataclass
+class Lookup:
+    """One distinct lookup by the plain rule."""
+
+    slot: CheckIdentity
+    subject: bytes
+    rows: list[int]
+    owner: int
+    exposure: int
+    stored: Stored | None
+    needed: bool
+
+
+def ends(row: Mapping[str, Any]) -> datetime:
+    """Return when a consent ends; without an expiry it lasts twelve months."""
+    found: datetime = row["consent_expires_at"] or row["consented_at"] + timedelta(days=365)
+    return found
+
+
+def why(row: Mapping[str, Any], slot: CheckIdentity) -> SkipReason:
+    """Return why a row is not asked."""
+    flaws = {IdentityKind.BVN: Flaw.BVN, IdentityKind.NUBAN: Flaw.ACCOUNT}
+    if identity(row, slot.kind) is None:
+        return SkipReason.INELIGIBLE
+    if row["flaws"] & int(flaws.get(slot.kind, 0)):
+        return SkipReason.INVALID
+    consents = row["consent_reference"] and not row["flaws"] & Flaw.CONSENT and ends(row) > AT
+    return SkipReason.REFUSED if slot.check in CONSENT_GATED and not consents else SkipReason.ASK
+
+
+def limits_of(found: Stored, check: Check, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return how old an answer may be, for each of some rows."""
+    if check is Check.BANK_ACCOUNT and found.outcome is Outcome.FOUND:
+        words = [AGES_AS[status_of(each["line"])] for each in rows]
+    else:
+        words = [found.outcome.value for _ in rows]
+    return [AGES.get((check, word), timedelta(0)) // timedelta(microseconds=1) for word in words]
+
+
+def fresh(found: Stored | None, check: Check, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether an answer may be used again for all of some rows."""
+    if found is None:
+        return False
+    limits = limits_of(found, check, rows)
+    return found.current or all(limit and found.age <= limit for limit in limits)
+
+
+def lookups_of(night: Night) -> dict[CheckIdentity, list[Lookup]]:
+    """Return the distinct lookups of a night by the plain rule, in the order of pseudonyms."""
+    found: dict[CheckIdentity, list[Lookup]] = {}
+    for slot in night.slots:
+        groups: dict[bytes, list[int]] = defaultdict(list)
+        for number, each in enumerate(night.rows):
+            if why(each, slot) is SkipReason.ASK:
+                groups[KEY.subject(slot.kind.value, identity(each, slot.kind) or "")].append(number)
+        found[slot] = []
+        for subject, rows in sorted(groups.items()):
+            of_rows = [night.rows[number] for number in rows]
+            owner = rows[0]
+            if slot.check in CONSENT_GATED:
+                owner = max(rows, key=lambda number: (ends(night.rows[number]), -number))
+            kobo = [-1 if (at := each["exposure"]) is None else int(100 * at) for each in of_rows]
+            stored = night.stored.get((slot.check.value, subject))
+            needed = not fresh(stored, slot.check, of_rows)
+            found[slot].append(Lookup(slot, subject, rows, owner, max(kobo), stored, needed))
+    return found
+
+
+def counts_of(night: Night, slot: CheckIdentity, lookups: Sequence[Lookup]) -> CheckCounts:
+    """Return a slot's numbers by the plain rule."""
+    whys = [why(each, slot) for each in night.rows]
+    found = CheckCounts(
+        rows_refused=whys.count(SkipReason.REFUSED),
+        rows_ineligible=whys.count(SkipReason.INELIGIBLE),
+        rows_invalid=whys.count(SkipReason.INVALID),
+        lookups=sum(len(lookup.rows) for lookup in lookups),
+        distinct=len(lookups),
+    )
+    for lookup in lookups:
+        stored = lookup.stored
+        if stored is None:
+            continue
+        cost = max(0, stored.cost_micro)
+        both = [{"line": 2}, {"line": 3}]  # that verifies the one and contradicts the other
+        limit = min(limits_of(stored, slot.check, both))
+        found.stricter.add(*((cost, 1) if limit / 2 < stored.age <= limit else (0, 0)))
+        found.looser.add(*((cost, 1) if limit < stored.age <= 2 * limit else (0, 0)))
+        if stored.outcome is Outcome.UNREADABLE:
+            found.unreadable += not lookup.needed
+        elif stored.own_run:
+            found.free += stored.cost_micro == 0
+            found.paid += stored.cost_micro != 0
+        elif not lookup.needed:
+            found.reused += 1
+            found.saved_by_reuse_micro += cost
+            found.oldest_reused_at = min(
+                found.oldest_reused_at or stored.answered_at, stored.answered_at
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Made:
+    """The plan that was made."""
+
+    planner: Planner
+    needed: list[dict[str, Any]]
+    row_plans: dict[str, list[Any]]
+    chains: list[list[int]] | None
+    listed: list[bool]
+
+
+def plan(night: Night, folder: Path) -> Made:
+    """Make a plan as a run does."""
+    space = Workspace.of(folder, "run", Sealer(b"s" * 32))
+    chunks = range(len(night.starts) - 1)
+    freshness = Freshness(AGES, NOW, since=7)
+    with Frame(planning_queries(), space.folder / "frame") as frame:
+        starts = gather_customers(
+            frame, map(night.chunk, chunks), KEY, kinds=KINDS, slots=night.slots, at=AT
+        )
+        assert starts == night.starts
+        count_shared(frame, counted=KINDS)
+        planner = Planner(
+            frame,
+            night.wanted,
+            starts,
+            freshness=freshness,
+            answers=Book(night.stored),
+            workspace=space,
+        )
+        planner.settle(night.chunk, Judge())
+        tables = list(planner.needed(night.chunk))
+        needed = [each for table in tables for each in table.to_pylist()]
+        assert [table.num_rows for table in tables] == [
+            sum(start <= each["row"] < end for each in needed) for start, end in pairwise(starts)
+        ]
+        chains, listed = None, []
+        if night.wanted.stop_at_first and Check.KARMA in night.wanted.checks:
+            made = planner.chains(len(needed))
+            chains, listed = made.lookups.tolist(), made.listed.tolist()
+    parts = [read_row_plan(space, night.slots, number).to_pydict() for number in chunks]
+    row_plans: dict[str, list[Any]] = defaultdict(list)
+    for part in parts:
+        for name, values in part.items():
+            row_plans[name] += values
+    return Made(planner, needed, row_plans, chains, listed)
+
+
+def row_plan_of(slot: CheckIdentity, number: int, why: SkipReason, lookup: Lookup | None) -> Any:  # noqa: ANN401 - a row of several types
+    """Return what the end of the run needs of a row."""
+    found: dict[str, Any] = {
+        "why": why.value,
+        "subject": None,
+        "own": False,
+        "outcome": NONE,
+        "answered_at": 0,
+        "call_id": 0,
+        "own_run": False,
+        "cost_micro": NONE,
+        "current": False,
+    }
+    if lookup is not None:
+        found |= {"subject": lookup.subject, "own": lookup.owner == number}
+        if stored := lookup.stored:
+            names = ("answered_at", "call_id", "own_run", "cost_micro", "current")
+            found |= {name: getattr(stored, name) for name in names}
+            found["outcome"] = OUTCOMES.index(stored.outcome)
+    return {f"{slot.column}.{name}": value for name, value in found.items()}
+
+
+def needed_of(night: Night, lookups: Sequence[Lookup]) -> list[dict[str, Any]]:
+    """Return what is asked, in the order of chunks, in each by slot and pseudonym."""
+    screened = {
+        number
+        for lookup in lookups
+        if lookup.stored is not None and lookup.stored.outcome is not Outcome.UNREADABLE
+        for number in lookup.rows
+    }
+    first = night.wanted.purpose is Purpose.ORIGINATION
+    chunk_of = [
+        number
+        for number, (start, end) in enumerate(pairwise(night.starts))
+        for _ in range(start, end)
+    ]
+    ordered = sorted(
+        (lookup for lookup in lookups if lookup.needed),
+        key=lambda lookup: (
+            chunk_of[lookup.owner],
+            night.slots.index(lookup.slot),
+            lookup.subject,
+        ),
+    )
+    return [
+        {
+            "check": lookup.slot.check.value,
+            "kind": lookup.slot.kind.value,
+            "subject": lookup.subject,
+            "identity": identity(night.rows[lookup.owner], lookup.slot.kind),
+            "tier": int(lookup.owner in screened and not first),
+            "exposure_kobo": lookup.exposure,
+            "row": lookup.owner,
+        }
+        for lookup in ordered
+    ]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(nights())
+def test_a_plan_is_what_the_plain_rule_says(night: Night) -> None:
+    """Owner, order, freshness, need, tier, exposure, counts, row plans and chains of any batch."""
+    lookups = lookups_of(night)
+    every = [lookup for of_slot in lookups.values() for lookup in of_slot]
+    with tempfile.TemporaryDirectory() as folder:
+        made = plan(night, Path(folder))
+        assert not list(Path(folder).rglob("frame"))
+    needed = needed_of(night, every)
+    names = needed[0] if needed else ()
+    assert [{name: each[name] for name in names} for each in made.needed] == needed
+    for slot, of_slot in lookups.items():
+        assert made.planner.slots[slot] == counts_of(night, slot, of_slot)
+        asked = {number: lookup for lookup in of_slot for number in lookup.rows}
+        for number, each in enumerate(night.rows):
+            expected = row_plan_of(slot, number, why(each, slot), asked.get(number))
+            assert {name: made.row_plans[name][number] for name in expected} == expected
+    if made.chains is not None:
+        assert chains_of(night, lookups, needed) == (made.chains, made.listed)
+
+
+def chains_of(
+    night: Night,
+    lookups: Mapping[CheckIdentity, Sequence[Lookup]],
+    needed: Sequence[Mapping[str, Any]],
+) -> tuple[list[list[int]], list[bool]]:
+    """Return the lookups that karma may still ask of each row, and which rows are listed."""
+    keys = ("check", "kind", "subject")
+    number_of = {tuple(each[key] for key in keys): at for at, each in enumerate(needed)}
+    chains, listed = [], []
+    for number in range(len(night.rows)):
+        chain, is_listed = [], False
+        for slot, of_slot in lookups.items():
+            if slot.check is Check.KARMA:
+                (lookup,) = [each for each in of_slot if number in each.rows] or [None]
+                key = (*map(str, slot), lookup.subject if lookup else b"")
+                chain.append(number_of.get(key, -1))
+                stored = lookup.stored if lookup and not lookup.needed else None
+                is_listed |= stored is not None and stored.outcome is Outcome.LISTED
+        if max(chain) >= 0:
+            chains.append(chain)
+            listed.append(is_listed)
+    return chains, listed
