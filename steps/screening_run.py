@@ -400,13 +400,14 @@ def make_plan(run: ScreeningRun) -> None:
     slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
     asked = {slot.kind for slot in slots}
     counted = tuple(asked.intersection(PLACEHOLDERS)) if quoted else COUNTED
+    kinds = [kind for kind in IdentityKind if kind in asked or kind in counted]
     read = partial(read_chunk, run)
     with Frame(planning_queries(), run.workspace.folder / "frame") as frame:
         starts = gather_customers(
             frame,
             map(read, range(run.chunks)),
             run.journal.pseudonyms,
-            kinds=[kind for kind in IdentityKind if kind in asked or kind in counted],
+            kinds=kinds,
             slots=slots,
             at=to_instant(now),
             whose=bool(counted),
@@ -419,6 +420,8 @@ def make_plan(run: ScreeningRun) -> None:
         )
         if not quoted:
             _put_signals(run, signals(frame, starts))
+        for column in ("line", "customer", *(kind for kind in kinds if kind not in asked)):
+            frame.run("forget", column=column)
         planner = Planner(
             frame,
             run.wanted,

@@ -13,6 +13,10 @@
 CREATE TABLE needed (slot TINYINT, subject UUID, row INTEGER, exposure BIGINT);
 CREATE TABLE screened (row INTEGER);
 
+-- name: forget
+-- What only sharing needed.
+ALTER TABLE customers DROP COLUMN "{column}";
+
 -- name: placeholder
 -- A phone or email that is nobody's own (`sharing.sql`) is taken as absent.
 UPDATE customers SET "{slot}" = 1
