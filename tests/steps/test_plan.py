@@ -181,7 +181,7 @@ def nights(draw: st.DrawFn) -> Night:
     wanted = Wanted(
         tuple(checks), tuple(karma), draw(st.sampled_from(Purpose)), "run", draw(st.booleans())
     )
-    stored = {}
+    stored: dict[tuple[str, bytes], Stored] = {}
     for slot in slots_of(wanted.checks, wanted.karma_kinds):
         for value in sorted({identity(each, slot.kind) or "" for each in rows}):
             if draw(st.booleans()):
@@ -435,7 +435,7 @@ def chains_of(
         chain, is_listed = [], False
         for slot, of_slot in lookups.items():
             if slot.check is Check.KARMA:
-                (lookup,) = [each for each in of_slot if number in each.rows] or [None]
+                lookup = next((each for each in of_slot if number in each.rows), None)
                 key = (*map(str, slot), lookup.subject if lookup else b"")
                 chain.append(number_of.get(key, -1))
                 stored = lookup.stored if lookup and not lookup.needed else None
