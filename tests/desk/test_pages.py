@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
-from nightscreen.desk import customer
+from nightscreen.desk import customer, tonight
 from nightscreen.desk.work_list import WorkList
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from nightscreen.steps.privacy.contests import list_contests
@@ -72,6 +72,23 @@ def test_tonight_says_how_the_night_went_and_what_waits(bank: Office) -> None:
     assert f"/runs/{newest(bank)}/decisions?decision=decline" in page
     assert "Wallet lasts" in page
     assert "Spend" in page
+
+
+def test_tonight_names_no_exposure_where_none_is_known(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch without exposures has customers to review, and not 0 naira at risk."""
+    browser = bank.browser("analyst")
+    assert re.search(r"₦[^<]+ exposure, screened", browser.get("/").text)
+    to_work_on = tonight._to_work_on
+    monkeypatch.setattr(
+        tonight,
+        "_to_work_on",
+        lambda visit, run: {**to_work_on(visit, run), "exposure": Decimal(0)},
+    )
+    page = browser.get("/").text
+    assert "<span>screened" in page
+    assert "₦0 exposure, screened" not in page
 
 
 def test_page_names_its_entry_in_the_navigation(bank: Office) -> None:
