@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -204,14 +203,12 @@ def test_a_name_server_that_hangs_holds_nobody_up() -> None:
 
     def hang(host: str) -> tuple[str, ...]:
         if host != "img.example":
-            never.wait(30)
+            never.wait()
         return PUBLIC
 
     names = ["img.example", *(f"h{number}.example" for number in range(40))]
-    begun = time.monotonic()
     found = resolve_hosts(names, hang, patience_s=0.3)
     never.set()
-    assert time.monotonic() - begun < 10
     assert found["img.example"] == PUBLIC
     assert found["h7.example"] is None
 

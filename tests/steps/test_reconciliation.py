@@ -319,11 +319,17 @@ def test_exact_is_said_only_where_both_ends_are_the_wallets(
         assert (balance.opening_micro, balance.closing_micro) == (opening, service.wallet)
 
 
-def test_a_hundred_thousand_doubts_at_three_odd_prices_take_less_than_a_second() -> None:
-    """Whatever the prices and however much was lost: the time grows with the number of calls."""
+def test_the_time_grows_with_the_number_of_doubts_at_three_odd_prices() -> None:
+    """Whatever the prices and however much was lost: eight times the calls, not 64 times."""
+    few, many = balanced(4_000), balanced(32_000)
+    assert many < 25 * few
+
+
+def balanced(each: int) -> float:
+    """Return seconds of CPU that a balance of so many doubts at each price takes."""
     service, rng = Service(wallet=10**15), random.Random(5)
     service.call()
-    for price in [10_010_000, 25_030_000, 30_070_001] * 33_334:
+    for price in [10_010_000, 25_030_000, 30_070_001] * each:
         service.call(price if rng.random() < 0.6 else 0, lost=True, told=False)
         if rng.random() < 0.1:
             service.wallet -= rng.randrange(2) * 3_000_001
@@ -335,10 +341,11 @@ def test_a_hundred_thousand_doubts_at_three_odd_prices_take_less_than_a_second()
     found = service.reconciled(1 << 17)
     start = time.process_time()
     balance = found.balance()
-    assert time.process_time() - start < 1
+    took_s = time.process_time() - start
     assert holds(balance, service.calls)
     assert balance.explained_in_doubt_micro > 0
     assert balance.drift_micro == 5 * PRICE
+    return took_s
 
 
 @given(st.integers(0, 10_000), st.integers(0, 60), st.integers(64, 90), st.booleans())

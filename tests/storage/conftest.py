@@ -73,6 +73,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     found.close()
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def lone_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Give a place on each database, in which no other test is at work."""
+    url = "" if request.param == "sqlite" else str(request.getfixturevalue("database_url"))
+    found = Place(tmp_path / "home", url)
+    yield found
+    found.close()
+
+
 @pytest.fixture
 def sqlite_place(tmp_path: Path) -> Iterator[Place]:
     """Give a place for a journal on SQLite."""

@@ -39,8 +39,6 @@ from nightscreen.storage.sealing import Sealer
 from tests.storage.conftest import Place, subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sqlalchemy import Connection, Engine
 
     from nightscreen.storage.journal import Journal
@@ -49,13 +47,10 @@ DUMP = Path(__file__).with_name("journal_v10")
 KEY = base64.b64encode(b"k" * 32).decode()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture
+def place(lone_place: Place) -> Place:
     """Give a place on each database; a bring-up asks who else is in the whole of it."""
-    url = "" if request.param == "sqlite" else str(request.getfixturevalue("database_url"))
-    found = Place(tmp_path / "home", url)
-    yield found
-    found.close()
+    return lone_place
 
 
 def load(engine: Engine) -> None:

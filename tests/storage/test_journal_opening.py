@@ -151,8 +151,9 @@ def shape(engine: Engine) -> dict[str, object]:
     }
 
 
-def test_the_frozen_first_version_is_what_this_program_makes(place: Place) -> None:
+def test_the_frozen_first_version_is_what_this_program_makes(lone_place: Place) -> None:
     """A change of `tables` without a migration is noticed: old journals would lack it."""
+    place = lone_place
     old = make_engine(place.url or f"sqlite:///{place.home.parent / 'frozen.sqlite'}")
     frozen = FirstVersion()
     with writing(old) as connection:
