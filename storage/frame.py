@@ -27,8 +27,8 @@ MEMORY: Final = "200MB"
 """With it the plan of a million rows peaks at 550 MB of the whole process: three checks, two
 identities of karma, a first night. That is what it took before by hand."""
 PSEUDONYM: Final = pa.uuid()
-"""Sixteen bytes. DuckDB has them as one whole number that sorts as the bytes do: groups and joins of
-a million take 0.7 of the CPU that texts of sixteen bytes take."""
+"""Sixteen bytes. DuckDB has them as one whole number that sorts as the bytes do: groups and joins
+of a million take 0.7 of the CPU that texts of sixteen bytes take."""
 _SECTION = "-- name: "
 _PORTION = 16_384
 
