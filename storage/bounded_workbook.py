@@ -15,6 +15,7 @@ from xml.parsers import expat
 from openpyxl.xml.constants import SHEET_MAIN_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 LONGEST_CELL = 32_767
@@ -28,6 +29,16 @@ _ROW_BYTES = 4 << 20
 """Two thousand columns of 2 kB each; the parser holds about forty times as much."""
 _WHOLE_BYTES = 64 << 20
 """Limit of a part that is read whole: styles, names of sheets, relations."""
+_WHOLE_TAGS = 100_000
+"""Limit of its tags, which become objects: twenty thousand formats of cells have as many."""
+_ROWS_READ = 4 * LAST_ROW
+"""Rows of all sheets that are read of an archive in one go: one sheet whole, the others' first."""
+_RATIO = 200
+"""What is read of an archive, to its size.
+
+Sheets unpack to 9 to 12 times their size, to 110 where every row is the same but for its number and
+no cell says where it stands. Bytes of texts that are left out do not count.
+"""
 _STRINGS_BYTES = 512 << 20
 """Limit of the table of texts, which the parser keeps in memory.
 
@@ -40,6 +51,8 @@ _FEW_STRINGS_BYTES = 16 << 20
 
 Takes some seconds at most.
 """
+_SMALL_BYTES = 2 << 20
+"""So much is read of any archive."""
 _STRINGS = "sharedStrings"
 _ROW = re.compile(rb"</?(?:\w+:)?(?:row|si)[\s>/]")
 _LONGEST_ENTITY = 16
@@ -52,7 +65,14 @@ class SwollenWorkbookError(Exception):
 
 
 class BoundedArchive(zipfile.ZipFile):
-    """A workbook's archive whose parts are read with bounds."""
+    """A workbook's archive whose parts are read with bounds.
+
+    A part may be read several times, and one sheet may stand under many names: the bounds of what
+    is read hold over all of it.
+    """
+
+    _bytes_read = 0
+    _rows_read = 0
 
     def open(
         self,
@@ -66,16 +86,27 @@ class BoundedArchive(zipfile.ZipFile):
         info = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
         if _STRINGS in info.filename and _crowded(info.file_size, info):
             raise SwollenWorkbookError(info.filename)  # the archive says so itself
-        part: Any = _BoundedPart(super().open(info, mode, pwd, force_zip64=force_zip64), info)
+        raw = super().open(info, mode, pwd, force_zip64=force_zip64)
+        part: Any = _BoundedPart(raw, info, self._count)
         opened: IO[bytes] = part
         return opened
+
+    def _count(self, block: bytes) -> bool:
+        """Count what is read; return whether it is more than any honest workbook has."""
+        self._bytes_read += len(block)
+        self._rows_read += block.count(b"<row") + block.count(b":row")
+        allowed = max(_SMALL_BYTES, _RATIO * self.start_dir)
+        return self._rows_read > _ROWS_READ or self._bytes_read > allowed
 
 
 class _BoundedPart:
     """One part as a stream: what a text has beyond the bound is left out, the rest refused."""
 
-    def __init__(self, raw: IO[bytes], info: zipfile.ZipInfo) -> None:
+    def __init__(
+        self, raw: IO[bytes], info: zipfile.ZipInfo, count: Callable[[bytes], bool]
+    ) -> None:
         self._raw = raw
+        self._crowds_archive = count
         self._name = info.filename
         self._info = info
         self._strings = _STRINGS in info.filename
@@ -105,7 +136,7 @@ class _BoundedPart:
         """Return the next bytes; all of them only of a part of moderate size."""
         if size is None or size < 0:
             whole = self._raw.read(_WHOLE_BYTES + 1)
-            if len(whole) > _WHOLE_BYTES:
+            if len(whole) > _WHOLE_BYTES or whole.count(b"<") > _WHOLE_TAGS:
                 raise self._swollen()
             return whole
         while block := self._raw.read(min(size, _TEXT_BYTES // 2)):
@@ -149,7 +180,11 @@ class _BoundedPart:
     def _count(self, block: bytes) -> None:
         self._total += len(block)
         self._since_row = 0 if _ROW.search(block) else self._since_row + len(block)
-        if self._since_row > _ROW_BYTES or (self._strings and _crowded(self._total, self._info)):
+        if (
+            self._since_row > _ROW_BYTES
+            or (self._strings and _crowded(self._total, self._info))
+            or self._crowds_archive(block)
+        ):
             raise self._swollen()
 
     def _swollen(self) -> SwollenWorkbookError:

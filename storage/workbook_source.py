@@ -33,10 +33,10 @@ from nightscreen.storage.bounded_workbook import (
 )
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS, ID_WEIGHT
 from nightscreen.storage.mapping import Mapping, nearest
-from nightscreen.storage.raw_table import BROKEN, RawTable, regroup, text_batch
+from nightscreen.storage.raw_table import BROKEN, MOST_COLUMNS, RawTable, regroup, text_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from openpyxl.workbook import Workbook
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from nightscreen.storage.headings import Vocabulary
 
 PIECE_ROWS = 2048
+MOST_SHEETS = 500
+"""Sheets of a workbook: one for each branch, and room; openpyxl compares each name with all."""
 FULL_DIGITS = 15
 """How many digits a spreadsheet keeps of a number."""
 ALL_ZEROS = re.compile(r"0{2,}")
@@ -79,12 +81,7 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
     """
     _require_workbook(path)
     with _open(path) as workbook:
-        filled = [
-            name for name in _visible(workbook) if _first_rows(workbook, name, 1, skip_blank=True)
-        ]
-        sheet, findings = _choose(path, workbook, filled, vocabulary, mapping)
-        first = _first_rows(workbook, sheet, HEADER_SEARCH_ROWS)
-    rows = [[cell or "" for cell in row] for row in first]
+        rows, findings, sheet = _choose(path, workbook, vocabulary, mapping)
     at, score = vocabulary.header_row(rows)
     if score and any(any(row) for row in rows[:at]):
         findings.append(
@@ -153,6 +150,11 @@ def _open(path: Path) -> Iterator[Workbook]:
 class _Reader(ExcelReader):
     """Openpyxl's reader, with a quick one for the table of texts."""
 
+    def read_worksheets(self) -> None:
+        if len(self.parser.sheets) > MOST_SHEETS:
+            raise SwollenWorkbookError(self.parser.workbook_part_name)
+        super().read_worksheets()  # type: ignore[no-untyped-call]  # the stubs have no types here
+
     def read_strings(self) -> None:
         part = self.package.find(SHARED_STRINGS)  # type: ignore[no-untyped-call]  # the stubs have no types here
         if part is not None:
@@ -160,18 +162,10 @@ class _Reader(ExcelReader):
                 self.shared_strings = read_strings(opened)
 
 
-def _visible(workbook: Workbook) -> list[str]:
-    return [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
-
-
 def _choose(
-    path: Path,
-    workbook: Workbook,
-    filled: list[str],
-    vocabulary: Vocabulary,
-    mapping: Mapping | None,
-) -> tuple[str, list[str]]:
-    """Return the sheet to read, and the findings about the others.
+    path: Path, workbook: Workbook, vocabulary: Vocabulary, mapping: Mapping | None
+) -> tuple[list[list[str]], list[str], str]:
+    """Return the first rows of the sheet to read, the findings about the others, and its name.
 
     It is the first that has a heading for `customer_id`, so that a cover sheet before the data is
     passed over; where none has, the one with most known headings, so that the user is asked which
@@ -183,12 +177,19 @@ def _choose(
         if wanted.casefold() not in titles:
             hint = nearest(wanted, tuple(titles)) or f"; it has {', '.join(titles.values())}"
             raise InputError(f'{mapping.path}: sheet: no sheet "{wanted}" in {path}{hint}')
-        return titles[wanted.casefold()], []
+        name = titles[wanted.casefold()]
+        return _first_rows(workbook, name), [], name
+    visible = [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+    first = {name: _first_rows(workbook, name) for name in visible}
+    filled = [name for name in visible if any(any(row) for row in first[name])]
     if not filled:
-        raise InputError(f"{path}: no visible sheet holds anything; export it again")
+        raise InputError(
+            f"{path}: no visible sheet holds anything in its first {HEADER_SEARCH_ROWS} rows; "
+            "export it again"
+        )
     if len(filled) == 1:
-        return filled[0], []
-    scores = {name: _header_score(workbook, name, vocabulary) for name in filled}
+        return first[filled[0]], [], filled[0]
+    scores = {name: vocabulary.header_row(first[name])[1] for name in filled}
     chosen = next((name for name in filled if scores[name] >= ID_WEIGHT), None)
     chosen = chosen or max(filled, key=scores.__getitem__)
     others = ", ".join(name for name in filled if name != chosen)
@@ -196,21 +197,16 @@ def _choose(
         f'The sheet "{chosen}" is read; {others} also hold rows. '
         'Name another in a mapping file: sheet = "...".'
     )
-    return chosen, [finding]
+    return first[chosen], [finding], chosen
 
 
-def _header_score(workbook: Workbook, sheet: str, vocabulary: Vocabulary) -> int:
-    rows = _first_rows(workbook, sheet, HEADER_SEARCH_ROWS)
-    return vocabulary.header_row([[cell or "" for cell in row] for row in rows])[1]
-
-
-def _first_rows(
-    workbook: Workbook, sheet: str, count: int, *, skip_blank: bool = False
-) -> list[list[str | None]]:
-    rows: Iterable[list[str | None]] = _texts(workbook, sheet)
-    if skip_blank:
-        rows = (row for row in rows if any(row))
-    return list(islice(rows, count))
+def _first_rows(workbook: Workbook, sheet: str) -> list[list[str]]:
+    """Return the rows among which headings are looked for, one column more than a file may have."""
+    texts = islice(_texts(workbook, sheet, MOST_COLUMNS + 1), HEADER_SEARCH_ROWS)
+    rows = ([cell or "" for cell in row] for row in texts)
+    return [
+        row[: max((at for at, cell in enumerate(row, start=1) if cell), default=0)] for row in rows
+    ]
 
 
 def _trimmed(rows: list[list[str]], at: int) -> list[str]:
@@ -228,8 +224,7 @@ def _pieces(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceBat
         rows: list[list[str | None]] = []
         lines: list[int] = []
         broken: list[RefusedRow] = []
-        blank: list[str | None] = [None] * width
-        for line, row in enumerate(_texts(workbook, sheet), start=1):
+        for line, row in enumerate(_texts(workbook, sheet, width), start=1):
             if line > LAST_ROW:
                 raise InputError(
                     f"{path}: a row beyond the last that a sheet can have; open it in a "
@@ -238,9 +233,9 @@ def _pieces(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceBat
             if line <= skip or not any(row):
                 continue
             if any(cell and len(cell) > LONGEST_CELL for cell in row):
-                broken.append(_swollen_row(line, [*row, *blank][:width]))
+                broken.append(_swollen_row(line, row))
                 continue
-            rows.append([*row, *blank][:width])
+            rows.append(row)
             lines.append(line)
             if len(rows) == PIECE_ROWS:
                 yield text_batch(rows, lines, width, broken)
@@ -255,11 +250,11 @@ def _swollen_row(line: int, row: list[str | None]) -> RefusedRow:
     return RefusedRow(line=line, column="", code=BROKEN, hint=hint, values=values)
 
 
-def _texts(workbook: Workbook, sheet: str) -> Iterator[list[str | None]]:
-    """Yield every row of a sheet as text, from row 1 and column 1."""
+def _texts(workbook: Workbook, sheet: str, width: int) -> Iterator[list[str | None]]:
+    """Yield every row of a sheet as text, from row 1 and column 1, so many columns of it."""
     worksheet = workbook[sheet]
     worksheet.reset_dimensions()  # what the file says of its size is often wrong
-    for row in worksheet.iter_rows(min_row=1, min_col=1):
+    for row in worksheet.iter_rows(min_row=1, min_col=1, max_col=max(1, width)):
         yield [
             cell.value if isinstance(cell.value, str) else _cell_text(cell.value, cell)
             for cell in row

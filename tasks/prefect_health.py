@@ -9,6 +9,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from httpx import Timeout
 from prefect import get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
     from prefect.client.schemas.responses import DeploymentResponse
 
-TIMEOUT_S = 8.0
+TIMEOUT_S = 25.0
+"""On SQLite a server that has a lot to do answers after ten seconds; a run waits for a minute."""
 TAG = "nightscreen"
 _LATE = "Late"
 _PLANNED_WITHIN = timedelta(minutes=2)
@@ -65,12 +67,13 @@ def _unreachable(url: str, why: str) -> HealthFinding:
 
 def _without_database(url: str, how: str) -> HealthFinding:
     says = f"the Prefect server {url} lives, but asked about deployments it {how}"
-    first = "look at the server's log: its database is away, or of another version"
+    first = "look at the server's log: its database is away or overloaded, or of another version"
     return HealthFinding("engine", WRONG, says, Remedy(first, ""))
 
 
 async def _look(url: str) -> tuple[HealthFinding, ...]:
-    async with asyncio.timeout(3 * TIMEOUT_S), get_client(httpx_settings={"timeout": 5}) as client:
+    settings = {"timeout": Timeout(TIMEOUT_S, connect=5)}
+    async with asyncio.timeout(2 * TIMEOUT_S), get_client(httpx_settings=settings) as client:
         trouble = await client.api_healthcheck()
         if trouble is not None:
             return (_unreachable(url, type(trouble).__name__),)

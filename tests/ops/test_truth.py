@@ -192,7 +192,10 @@ class _Engine(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer that the server is well, and that it wants no token against forgery."""
-        self._answer(422 if "csrf" in self.path else 200, b"true")
+        if "csrf" in self.path:
+            self._answer(422, b'{"detail": "CSRF protection is disabled."}')
+        else:
+            self._answer(200, b"true")
 
     def do_POST(self) -> None:
         """Fail at whatever needs the database."""
@@ -224,6 +227,7 @@ def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine
         found = examined(tmp_path, more=look_at_engine())
     assert found.remedy is not None
     assert found.remedy.first.startswith("look at the server's log: its database is away")
+    assert "answers with 500" in "\n".join(lines_of(found))
     assert (found.exit_status, found.safe) == (2, False)
     assert found.why_not == "no run can start: engine must be fixed"
 

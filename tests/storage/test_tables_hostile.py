@@ -34,6 +34,13 @@ STRINGS_TYPE = (
     b'officedocument.spreadsheetml.sharedStrings+xml"/>'
 )
 
+REPEATED = {
+    "rows": ("xl/worksheets/sheet1.xml", b"<sheetData>", b'<row r="1"/>'),
+    "formats": ("xl/styles.xml", b'<cellXfs count="1">', b'<xf numFmtId="0"/>'),
+    "names of sheets": ("xl/workbook.xml", b"<sheets>", b'<sheet name="a" sheetId="9"/>'),
+}
+"""The part that swells, after what, and by what again and again."""
+
 
 def rows(source: TableSource) -> tuple[list[str], list[tuple[int, str]]]:
     """Return the customer ids that go on, and line and hint of each row that does not."""
@@ -73,6 +80,10 @@ def swollen_workbook(path: Path, *, megabytes: int, into: str) -> None:
             elif into == "one row" and b"<sheetData>" in content:
                 before, _, after = content.partition(b"</row>")
                 filling, after = b"<c/>" * 9000, b"</row>" + after
+            elif into in REPEATED and part.filename == REPEATED[into][0]:
+                _, after_this, filling = REPEATED[into]
+                before, mark, after = content.partition(after_this)
+                before, filling = before + mark, filling * 4000
             elif into == "a tag" and b"<sheetData>" in content:
                 before, _, after = content.partition(b"<sheetData>")
                 before, filling, after = before + b'<sheetData a="', b"a" * 40_000, b'">' + after
@@ -101,11 +112,19 @@ def test_a_swollen_cell_takes_no_memory_and_refuses_its_row_only(tmp_path: Path)
     assert peak < 40 * MB
 
 
-@pytest.mark.parametrize("into", ["the strings", "one row", "a tag"])
-def test_a_workbook_that_swells_elsewhere_is_refused_in_one_line(tmp_path: Path, into: str) -> None:
-    """What has no row to give way for ends the reading before memory fills."""
+@pytest.mark.parametrize(
+    ("into", "megabytes"),
+    [
+        *(("the strings", 70), ("one row", 70), ("a tag", 70)),
+        *(("rows", 8), ("formats", 3), ("names of sheets", 1)),
+    ],
+)
+def test_a_workbook_that_swells_elsewhere_is_refused_in_one_line(
+    tmp_path: Path, into: str, megabytes: int
+) -> None:
+    """What has no row to give way for ends the reading before memory fills, or hours go by."""
     path = tmp_path / "swollen.xlsx"
-    swollen_workbook(path, megabytes=70, into=into)
+    swollen_workbook(path, megabytes=megabytes, into=into)
     with pytest.raises(InputError, match="unpacks to far more than a sheet holds") as caught:
         rows(open_source(path))
     assert "\n" not in str(caught.value)
