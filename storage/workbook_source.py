@@ -153,7 +153,7 @@ class _Reader(ExcelReader):
     def read_worksheets(self) -> None:
         if len(self.parser.sheets) > MOST_SHEETS:
             raise SwollenWorkbookError(self.parser.workbook_part_name)
-        super().read_worksheets()  # type: ignore[no-untyped-call]  # the stubs have no types here
+        super().read_worksheets()
 
     def read_strings(self) -> None:
         part = self.package.find(SHARED_STRINGS)  # type: ignore[no-untyped-call]  # the stubs have no types here
