@@ -9,7 +9,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from httpx import Timeout
 from prefect import get_client
 from prefect.client.schemas.filters import (
     DeploymentFilter,
@@ -72,7 +71,7 @@ def _without_database(url: str, how: str) -> HealthFinding:
 
 
 async def _look(url: str) -> tuple[HealthFinding, ...]:
-    settings = {"timeout": Timeout(TIMEOUT_S, connect=5)}
+    settings = {"timeout": TIMEOUT_S}
     async with asyncio.timeout(2 * TIMEOUT_S), get_client(httpx_settings=settings) as client:
         trouble = await client.api_healthcheck()
         if trouble is not None:
