@@ -4,7 +4,7 @@
 only processors limit: those of the workers, of the journal (PostgreSQL) and of the simulator, all
 on this machine. So the bound is told beside each figure: as many workers as there are, or what
 other programs left of all cores, at the CPU seconds that all of them took. No engine: parts are
-plain processes, slots are given out by hand. Counted is while all processes ask, without the start
+plain processes, Counted is while all processes ask, without the start
 and the end of each.
 """
 
@@ -167,8 +167,6 @@ async def run_part(place: dict[str, str]) -> None:
     if part is None:
         return
     open_ = part.open_rounds()
-    for cap in open_.session.leased.values():
-        cap.allotted = CAP // int(place["workers"])
 
     async def ask(_check: Check, name: str) -> None:
         await asking.ask_shard(open_, name)

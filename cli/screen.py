@@ -84,7 +84,7 @@ def require_engine() -> None:
         SettingsError: no server is configured.
     """
     set_engine_defaults()
-    from nightscreen.tasks.concurrency_leases import require_server
+    from nightscreen.tasks.workers import require_server
 
     require_server("--workers")
 

@@ -7,27 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.checks import FAMILIES, Operation
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 N = TypeVar("N", bound=float)
-
-FAMILIES: Mapping[str, tuple[Operation, ...]] = {
-    word: tuple(operation for operation in Operation if operation.value.startswith(prefix))
-    for word, prefix in (("bvn", "bvn_"), ("aggregator", "aggregator_"), ("loans", "loan_"))
-}
-"""Settings name the operations of one family by one word."""
-
-
-def family_of(operation: str) -> str:
-    """Return the word by which settings name an operation: its family's, or its own."""
-    return next(
-        (word for word, members in FAMILIES.items() if operation in members), str(operation)
-    )
-
 
 _TIMEOUT_S: Mapping[str, float] = {
     "bank_account": 45.0,

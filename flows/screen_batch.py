@@ -100,7 +100,6 @@ def _open_rounds(run: OpenScreening) -> CallSession:
     rounds = run.rounds = open_rounds(
         run.run,
         layout=None if gathering is None else gathering.layout(),
-        shared_caps=run.run.settings.share_caps or run.run.parameters.workers > 1,
     )
     if gathering is not None:
         gathering.rounds = rounds

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nightscreen.schemas.checks import family_of
+
 
 class CallState(StrEnum):
     """The state of a call in the journal."""
@@ -38,6 +40,8 @@ class ReservationStatus(StrEnum):
     """Its worst cost does not fit under a spending cap at this moment."""
     QUOTA = "quota"
     """The day's number of lookups of this check is used up."""
+    BUSY = "busy"
+    """Those who share the cap on calls under way have all of it, or their part is next."""
     LATER = "later"
     """It fits once calls under way have settled, whose price is not confirmed in this run yet."""
 
@@ -68,7 +72,8 @@ class Reservation:
     """The journal's answer to an `ReserveRequest`; `call_id` is set where it was granted.
 
     Attributes:
-        holder: who makes the call, in words, where another one holds it.
+        holder: who makes the call, in words, where another one holds it; who has the calls under
+            way, where those are all there may be and none is its own.
     """
 
     kind: ReservationStatus
@@ -124,6 +129,8 @@ class Caps:
         month_micro: naira of the month over all runs.
         day_calls: number of calls a day, by check.
         price_limits: the highest cost that is believed to be a price, by check.
+        in_flight: calls under way over all processes that share them, by check or family of
+            operations; empty where a run shares them with nobody.
     """
 
     run_micro: int | None = None
@@ -131,6 +138,7 @@ class Caps:
     month_micro: int | None = None
     day_calls: tuple[tuple[str, int], ...] = ()
     price_limits: tuple[tuple[str, int], ...] = ()
+    in_flight: tuple[tuple[str, int], ...] = ()
 
     @property
     def bind(self) -> bool:
@@ -140,3 +148,7 @@ class Caps:
     def calls_today(self, check: str) -> int | None:
         """Return the day's limit for a check."""
         return dict(self.day_calls).get(check)
+
+    def under_way(self, check: str) -> int | None:
+        """Return how many calls of a check may be under way over all who share them."""
+        return dict(self.in_flight).get(family_of(check)) if self.in_flight else None

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Check(StrEnum):
@@ -54,6 +58,20 @@ class Operation(StrEnum):
     LOAN_PRODUCTS = "loan_products"
     LOAN_START = "loan_start"
     LOAN_VIEW = "loan_view"
+
+
+FAMILIES: Mapping[str, tuple[Operation, ...]] = {
+    word: tuple(operation for operation in Operation if operation.value.startswith(prefix))
+    for word, prefix in (("bvn", "bvn_"), ("aggregator", "aggregator_"), ("loans", "loan_"))
+}
+"""Settings name the operations of one family by one word."""
+
+
+def family_of(operation: str) -> str:
+    """Return the word by which settings name an operation: its family's, or its own."""
+    return next(
+        (word for word, members in FAMILIES.items() if operation in members), str(operation)
+    )
 
 
 Asked = Check | Operation

@@ -425,12 +425,14 @@ def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None
 def caps_of(parameters: ScreenBatch | ApiRunParameters, settings: Settings) -> Caps:
     """Return every limit on money and calls that binds a run."""
     per_day, listed = settings.max_per_day.model_dump(), listed_prices(settings)
+    shares = settings.share_caps or getattr(parameters, "workers", 1) > 1
     return Caps(
         run_micro=_optional_micro(parameters.cap),
         day_micro=_optional_micro(settings.daily_spend_cap),
         month_micro=_optional_micro(settings.monthly_spend_cap),
         day_calls=tuple((check, most) for check, most in per_day.items() if most is not None),
         price_limits=tuple((name, price_limit(price)) for name, price in listed.items()),
+        in_flight=tuple(settings.max_in_flight.model_dump().items()) if shares else (),
     )
 
 

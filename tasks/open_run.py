@@ -26,7 +26,6 @@ from nightscreen.steps.run import Run
 from nightscreen.steps.screening_run import ScreeningRun
 from nightscreen.tasks.artifacts import ending_tags, show_report, tag_run
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
-from nightscreen.tasks.concurrency_leases import sharing_caps
 from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report, set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts, watching
@@ -242,21 +241,16 @@ async def opened(
 async def calling(
     run: OpenRun[Any], open_session: Callable[[], CallSession] | None = None
 ) -> AsyncIterator[None]:
-    """Open what a run's calls need for the body; what is in flight settles while caps are held."""
+    """Open what a run's calls need for the body; what is in flight settles at its end."""
     if open_session is None:
-        shared_caps = run.run.settings.share_caps
-        open_session = partial(open_call_session, run.run, shared_caps=shared_caps)
+        open_session = partial(open_call_session, run.run)
     run.called = True
-    session = run.session = open_session()
+    run.session = open_session()
     try:
-        async with sharing_caps(session):
-            try:
-                yield
-            except asyncio.CancelledError:
-                run.control.stop_run(StopReason.CANCELLED)
-                raise
-            finally:
-                await shield_until_done(run.settle())
+        yield
+    except asyncio.CancelledError:
+        run.control.stop_run(StopReason.CANCELLED)
+        raise
     finally:
         await shield_until_done(run.settle())
 

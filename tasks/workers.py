@@ -16,6 +16,7 @@ from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
 from prefect.context import FlowRunContext
 from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled
 
 from nightscreen.schemas.errors import SettingsError
@@ -25,7 +26,6 @@ from nightscreen.steps.calling import worker
 from nightscreen.steps.control import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
 from nightscreen.tasks.checks import BY_CHECK
-from nightscreen.tasks.concurrency_leases import require_server, sharing_caps
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.open_run import OpenScreening
 
@@ -104,6 +104,18 @@ async def _tried(asked: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - what
         logging.getLogger(__name__).warning("the Prefect server could not be asked about parts")
         return None
     return task.result()
+
+
+def require_server(wish: str) -> None:
+    """Refuse what needs a server that other processes see.
+
+    Raises:
+        SettingsError: there is only a temporary one.
+    """
+    if not PREFECT_API_URL.value():
+        raise SettingsError(
+            f"{wish} needs a Prefect server that runs: set PREFECT_API_URL, see docs/deploy.md"
+        )
 
 
 async def require_worker_available(parameters: ScreenBatch, settings: Settings) -> None:
@@ -216,12 +228,11 @@ async def part_opened(
         rounds = run.rounds = part.open_rounds()
         run.session = rounds.session
         with handle_sigterm(run):
-            async with sharing_caps(rounds.session):
-                try:
-                    async with _heeding(part, run):
-                        yield part, run
-                finally:
-                    await shield_until_done(run.settle())
+            try:
+                async with _heeding(part, run):
+                    yield part, run
+            finally:
+                await shield_until_done(run.settle())
     finally:
         part.leaves = part.leaves or run.signalled
         await asyncio.to_thread(part.close)

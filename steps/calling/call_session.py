@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nightscreen.client.api import Client
-from nightscreen.client.limiter import AdaptiveCap, Cap, LeasedCap
-from nightscreen.client.limits import family_of
+from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.network import Network
 from nightscreen.client.wire import lookup_request
+from nightscreen.schemas.checks import family_of
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.lookup_task import ApiCall, LookupTask
@@ -50,7 +50,6 @@ class CallSession:
 
     Attributes:
         windows: one for each check, or one for the run's family of operations.
-        leased: the caps that are shared with other processes; empty where they are our own.
         max_cost_micro: the most a call may cost, by operation.
         short: a call was left that nothing but a cap kept from being made.
         concludes: its end decides about refusals that nothing could confirm; a process that asks
@@ -62,7 +61,6 @@ class CallSession:
     writer: JournalWriter
     max_cost_micro: Mapping[str, int]
     windows: dict[Asked, Window] = field(default_factory=dict)
-    leased: dict[Asked, LeasedCap] = field(default_factory=dict)
     short: bool = False
     concludes: bool = True
 
@@ -143,7 +141,6 @@ def open_call_session(
     run: Run,
     *,
     transport: Transport | None = None,
-    shared_caps: bool = False,
     since: int = NEVER,
     note: Callable[[LookupTask], None] | None = None,
     sparing: Spares | None = None,
@@ -154,7 +151,6 @@ def open_call_session(
     Args:
         run: the run.
         transport: carries calls in place of sockets.
-        shared_caps: nothing is sent before the caps were leased, since others share them.
         since: place in the journal after which an answer is not asked for again.
         note: called with each call that came to an end, whoever waits for it.
         sparing: which lookups wait for others, and which are not needed any more.
@@ -187,16 +183,12 @@ def open_call_session(
         return await client.send(lookup_request(question))
 
     for operation in run.operations:
-        cap: Cap = AdaptiveCap(
-            in_flight[family[operation]], paused_until=control.paused_until.get(operation, 0.0)
-        )
-        if shared_caps:
-            cap = session.leased[operation] = LeasedCap(cap)
+        paused_until = control.paused_until.get(operation, 0.0)
         session.windows[operation] = Window(
             operation,
             send=send,
             writer=writer,
-            cap=cap,
+            cap=AdaptiveCap(in_flight[family[operation]], paused_until=paused_until),
             control=control,
             pace=pace,
             clock=run.clock,
@@ -206,7 +198,7 @@ def open_call_session(
             unreadable_run=partial(
                 run.journal.answers.unreadable_run, operation.value, UNREADABLE_AFTER
             )
-            if shared_caps
+            if run.caps.in_flight
             else None,
         )
     return session

@@ -103,7 +103,6 @@ def open_rounds(
     transport: Transport | None = None,
     layout: ShardLayout | None = None,
     sparing: Spares | None = None,
-    shared_caps: bool = False,
 ) -> FundingRounds:
     """Open the calls of a screening run.
 
@@ -112,7 +111,6 @@ def open_rounds(
         transport: carries calls in place of sockets.
         layout: where shards lie; None is the run's own workspace.
         sparing: what waits for what; None is what the run's chains say.
-        shared_caps: nothing is sent before the caps were leased, since others share them.
     """
     layout = layout or ShardLayout(run.workspace, run.settings.shard_rows)
     attempts = np.zeros(len(run.status), np.int16)
@@ -125,7 +123,6 @@ def open_rounds(
     rounds.session = open_call_session(
         run,
         transport=transport,
-        shared_caps=shared_caps,
         since=run.freshness.since,
         note=rounds.note,
         sparing=rounds.sparing,

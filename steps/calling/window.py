@@ -47,6 +47,8 @@ __all__ = ["LookupTask", "RetryBudget", "Sender", "Window"]
 
 _MICROS = 1_000_000
 _HELD_POLL_S = 0.5
+_BUSY_POLL_S = 0.1
+"""Until calls are asked for again that others left no room for, unless one of our own settles."""
 _UNCONFIRMED_POLL_S = 0.1
 """Until a call under way has confirmed the price, or came to nothing."""
 _LEAST_WAIT_S = 0.001
@@ -124,16 +126,14 @@ class Window:
         self._later: list[tuple[float, int, LookupTask]] = []
         self._open: dict[bytes, LookupTask] = {}
         self._flights: set[asyncio.Task[None]] = set()
+        self._intents = 0  # granted calls whose outcome is not committed yet
+        self._share: int | None = None  # calls the others leave to this process; None: all it wants
+        self._busy_until, self._busy_with = 0.0, ""
         self._intending: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._order = itertools.count()
         self._runner: asyncio.Task[None] | None = None
         control.on_stop(self._wake.set)
-
-    @property
-    def in_flight(self) -> int:
-        """Return how many calls are on the wire."""
-        return len(self._flights)
 
     @property
     def is_stranded(self) -> bool:
@@ -146,7 +146,7 @@ class Window:
         return len(self._open)
 
     def nudge(self) -> None:
-        """Look again at what may be sent: the cap was changed from outside."""
+        """Look again at what may be sent: something changed outside."""
         self._wake.set()
 
     async def ask(self, tasks: Iterable[LookupTask]) -> list[LookupTask]:
@@ -210,7 +210,8 @@ class Window:
                     self._intend()
                     self._leave_stranded()
                     self._say_why()
-                self._progress.cap = self._cap.cap
+                share = self._cap.cap if self._share is None else self._share
+                self._progress.cap = min(self._cap.cap, share)
                 if self._open:
                     await self._wait(None if halted else self._until_due())
         except Exception as error:  # noqa: BLE001 - callers would wait for ever: each is told of it
@@ -248,7 +249,7 @@ class Window:
         now = asyncio.get_running_loop().time()
         due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
         control = self._control
-        ends = (self._cap.paused_until, self._evidence.not_before)
+        ends = (self._cap.paused_until, self._evidence.not_before, self._busy_until)
         due += [end - now for end in ends if end > now]
         later = (control.resume_at(now), control.silence.gives_up_at)
         due += [at - now for at in later if at is not None]
@@ -283,12 +284,21 @@ class Window:
             return
         if self._is_used_up() or self._is_paused():
             return
-        limit = self._limit()
-        if len(self._ready) >= max(1, limit // 2):
-            return
-        block = self._block(min(len(self._queue), limit))
+        block = self._block(min(len(self._queue), self._wanted()))
         if block:
             self._intending = asyncio.get_running_loop().create_task(self._commit(block))
+
+    def _wanted(self) -> int:
+        """Return how many calls to reserve now.
+
+        A block is reserved ahead, so that no call waits for the disk. Where other processes share
+        the cap, what is reserved is theirs no more: only what can be sent at once.
+        """
+        limit = self._limit()
+        if self._writer.caps.under_way(self._check) is None:
+            return 0 if len(self._ready) >= max(1, limit // 2) else limit
+        is_early = asyncio.get_running_loop().time() < self._busy_until
+        return 0 if is_early else max(0, limit - self._intents)
 
     def _block(self, size: int) -> list[LookupTask]:
         """Take the next lookups, at the highest price seen so far, as far as the floor allows."""
@@ -359,6 +369,16 @@ class Window:
         self._intending = None
         for task, grant in zip(block, grants, strict=True):
             self._take(task, grant, asked_at)
+        busy = [grant for grant in grants if grant.kind is ReservationStatus.BUSY]
+        self._queue.extendleft(
+            task
+            for task, grant in zip(reversed(block), reversed(grants), strict=True)
+            if grant.kind is ReservationStatus.BUSY
+        )
+        self._share = self._intents if busy else None
+        if busy:
+            self._busy_until = asyncio.get_running_loop().time() + _BUSY_POLL_S
+            self._busy_with = busy[0].holder
         self._wake.set()
 
     def _take(self, task: LookupTask, grant: Reservation, asked_at: int) -> None:
@@ -366,6 +386,7 @@ class Window:
             self._control.unbind(task.bound_micro)
         match grant.kind:
             case ReservationStatus.GRANTED:
+                self._intents += 1
                 self._ready.append((task, grant))
             case ReservationStatus.ANSWERED:
                 self._control.silence.ends()
@@ -373,6 +394,8 @@ class Window:
             case ReservationStatus.HELD:
                 self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
                 self._put_off(task, _HELD_POLL_S)
+            case ReservationStatus.BUSY:
+                pass  # it goes back to where it stood in the queue
             case ReservationStatus.LATER:
                 self._waits_for("a call under way that will confirm the price of others")
                 self._put_off(task, _UNCONFIRMED_POLL_S)
@@ -393,7 +416,7 @@ class Window:
     def _limit(self) -> int:
         """Return how many calls may be in flight; one where the next decides whether to go on."""
         if self._evidence.is_open or self._control.breaker.opened_at is not None:
-            return min(1, self._cap.cap)
+            return 1
         return self._cap.cap
 
     def _unreserve(self) -> None:
@@ -410,8 +433,9 @@ class Window:
             self._waits_for("the service, which asked to be left alone (Retry-After)")
         elif self._control.breaker.opened_at is not None:
             self._waits_for("the service, which gives no answers")
-        elif self._cap.cap < 1:
-            self._waits_for("calls in flight that other runs have of MAX_IN_FLIGHT")
+        elif self._busy_until > at:
+            who = self._busy_with or "other processes"
+            self._waits_for(f"calls under way of {who}, which have all of MAX_IN_FLIGHT")
 
     def _waits_for(self, reason: str) -> None:
         at = asyncio.get_running_loop().time()
@@ -538,8 +562,7 @@ class Window:
         reading: CallOutcome,
     ) -> None:
         """Go on with a lookup once its outcome is committed."""
-        self._control.unbind(task.bound_micro)
-        self._wake.set()
+        self._freed(task)
         if self._unreadable_run is not None and reading.verdict is ChargeStatus.UNREADABLE:
             self._flights.add(counting := asyncio.create_task(self._count(self._unreadable_run)))
             counting.add_done_callback(self._landed)
@@ -568,10 +591,16 @@ class Window:
         due = asyncio.get_running_loop().time() + delay_s
         heapq.heappush(self._later, (due, next(self._order), task))
 
-    def _requeue(self, task: LookupTask) -> None:
+    def _freed(self, task: LookupTask) -> None:
+        """Take note that a call is not under way any more."""
+        self._intents -= 1
+        self._busy_until = 0.0
         self._control.unbind(task.bound_micro)
-        self._put_off(task, 0.0)
         self._wake.set()
+
+    def _requeue(self, task: LookupTask) -> None:
+        self._freed(task)
+        self._put_off(task, 0.0)
 
     def _end(self, task: LookupTask, status: LookupStatus, cost_micro: int) -> None:
         task.status = status
@@ -603,6 +632,5 @@ class Window:
         self._writer.settle(released(task, grant, self._clock()), lambda: then(task))
 
     def _released(self, task: LookupTask) -> None:
-        self._control.unbind(task.bound_micro)
+        self._freed(task)
         self._end(task, LookupStatus.WAITING, 0)
-        self._wake.set()

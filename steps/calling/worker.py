@@ -31,7 +31,13 @@ from nightscreen.steps.detectors import Silence
 from nightscreen.steps.planning.freshness import Freshness
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.run import note_unreadable, open_journal, price_list_of, require_service
+from nightscreen.steps.run import (
+    caps_of,
+    note_unreadable,
+    open_journal,
+    price_list_of,
+    require_service,
+)
 from nightscreen.steps.screening_run import ScreeningRun
 from nightscreen.storage.clock import Clock, system_clock
 from nightscreen.storage.journal.work_queue import WHOLE_RUN, SharedWork
@@ -115,7 +121,6 @@ class WorkerPart:
             transport=transport,
             layout=ShardLayout(self.space, self.run.settings.shard_rows),
             sparing=SparingOfShards(),
-            shared_caps=True,
         )
         return self.rounds
 
@@ -203,7 +208,7 @@ def _run_of_part(
         freshness=Freshness(
             max_ages(purpose, settings.freshness), terms["fresh_at"], terms["since"]
         ),
-        caps=Caps(),
+        caps=caps_of(parameters, settings),
         policy=load_policy(None),
         response_rules=load_response_rules(settings.own_table("manners")),
         is_new=False,
@@ -220,7 +225,7 @@ def caps_document(caps: Caps) -> dict[str, Any]:
 
 def caps_of_document(document: Mapping[str, Any]) -> Caps:
     """Return the caps of a document."""
-    names = ("day_calls", "price_limits")
+    names = ("day_calls", "price_limits", "in_flight")
     pairs = {name: tuple((check, most) for check, most in document[name]) for name in names}
     return Caps(**{**document, **pairs})
 

@@ -57,6 +57,7 @@ from nightscreen.storage.journal.money import (
     read_scopes,
     scopes_of,
 )
+from nightscreen.storage.journal.shared_caps import CAP_USERS, SharedCaps, cap_users_of
 from nightscreen.storage.journal.statements import (
     Many,
     adding_up,
@@ -105,12 +106,14 @@ class _Spending:
         price: what was charged for the check so far.
         open_calls: what is reserved for calls under way and their number, by run and check; read
             only where a cap on money binds.
+        rows: all that was read, by key: also who shares a cap, where that is asked for.
     """
 
     counters: dict[str, Spent]
     next_id: int
     price: SeenPrice | None
     open_calls: dict[tuple[str, str], Spent]
+    rows: dict[str, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,10 @@ class Calls:
     _prices: dict[str, SeenPrice] = field(default_factory=dict, init=False, repr=False)
     _limits: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _confirmed: dict[str, Confirmed] = field(default_factory=dict, init=False, repr=False)
+    _shared: SharedCaps = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_shared", SharedCaps(self._holders))
 
     def reserve(
         self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
@@ -134,7 +141,7 @@ class Calls:
         of late for the check where that is more: a price that rose in another process counts at
         once. Until a price was charged in this session, calls under way together must fit under the
         caps at the highest price that is believed; where they do not, there is one at a time, over
-        all processes.
+        all processes. Of a cap on calls under way that processes share, each gets its part.
 
         Args:
             run_id: the run that asks.
@@ -155,6 +162,8 @@ class Calls:
         unsure: list[Reservation] = []
 
         def try_once() -> list[Reservation]:
+            if caps.under_way(asks[0].check) is not None:
+                self._shared.prepare(self._engine)
             return self._reserve(run_id, purpose, asks, caps, since=since, unsure=unsure)
 
         return outlast(self._engine, try_once)
@@ -192,7 +201,9 @@ class Calls:
             self._limits.update(limits)
             held: dict[bytes, str] = {}
             session = self._session(connection, run_id, scopes) if caps.bind and limits else None
-            standing = _read_spending(connection, scopes, check, session, now)
+            cap = caps.under_way(check)
+            shares = cap is not None
+            standing = _read_spending(connection, scopes, check, session, now, shares=shares)
             taken = self._taken(connection, check, [ask.subject for ask in asks], since, held)
             room = headroom(standing.counters, caps, scopes, check)
             if session is not None:
@@ -201,7 +212,15 @@ class Calls:
                 max_cost(ask.worst_micro, standing.price, limit_micro=limits.get(check), now=now)
                 for ask in asks
             ]
+            if cap is not None:
+                part = self._shared.part(check, cap, standing.rows, now, standing.next_id)
+                wanted = sum(ask.subject not in taken for ask in asks)
+                room.slots, dead = part.slots(wanted, connection)
+                room.slots_with = "" if room.slots else part.who(connection)
+                self._doubt(connection, dead)
             grants = _grant(asks, worst, taken, room, standing.next_id, now, held)
+            if cap is not None:
+                part.note(grants, now, connection)
             if any(grant.kind is ReservationStatus.LATER for grant in grants):
                 self._doubt(connection, self._dead(connection))  # nobody waits for their calls
             rows = [
@@ -474,9 +493,7 @@ _COUNTERS: tuple[Select[Any], ...] = (
         prices.c.seen_at,
     ).where(prices.c.check == bindparam("check")),
 )
-_STANDING = union_all(*_COUNTERS)
-_STANDING_UNDER_CAPS = union_all(
-    *_COUNTERS,
+_OPEN_BY_RUN = (
     select(
         literal_column(f"'{_OPEN_CALLS}'").concat(calls.c.check).concat(":").concat(calls.c.run_id),
         _NOTHING,
@@ -484,8 +501,15 @@ _STANDING_UNDER_CAPS = union_all(
         func.count(),
     )
     .where(_IS_INTENT, UNSETTLED, calls.c.intent_at > bindparam("after"))
-    .group_by(calls.c.check, calls.c.run_id),
+    .group_by(calls.c.check, calls.c.run_id)
 )
+_STANDING = {
+    (False, False): union_all(*_COUNTERS),
+    (True, False): union_all(*_COUNTERS, _OPEN_BY_RUN),
+    (False, True): union_all(*_COUNTERS, *CAP_USERS),
+    (True, True): union_all(*_COUNTERS, _OPEN_BY_RUN, *CAP_USERS),
+}
+"""What a block is granted against: whether a cap on money binds, and calls under way are shared."""
 _FIRST_OPEN = select(
     func.coalesce(
         select(func.min(calls.c.call_id)).where(_IS_INTENT, UNSETTLED).scalar_subquery(),
@@ -585,17 +609,25 @@ _REFRESH_MICROS = RECENT_MICROS // 100
 
 
 def _read_spending(
-    connection: Connection, scopes: Sequence[str], check: str, session: Confirmed | None, now: int
+    connection: Connection,
+    scopes: Sequence[str],
+    check: str,
+    session: Confirmed | None,
+    now: int,
+    *,
+    shares: bool,
 ) -> _Spending:
-    """Read what a block is granted against; calls under way only where a cap on money binds."""
+    """Read what a block is granted against; calls under way only where a cap rests on them."""
     wanted = list(scopes)
     given: dict[str, Any] = {"check": check}
     if session is not None:
         others = session.met - session.checks - {check}
         wanted += [f"{scopes[1]}:{name}" for name in others]
         given["after"] = now - _STALE_MICROS
+    if shares:
+        given |= cap_users_of(check)
     given["scopes"] = wanted
-    rows = connection.execute(_STANDING_UNDER_CAPS if session else _STANDING, given).all()
+    rows = connection.execute(_STANDING[session is not None, shares], given).all()
     found = {scope: numbers for scope, *numbers in rows}
     return _Spending(
         counters={scope: Spent(*found.get(scope, ())) for scope in wanted},
@@ -607,6 +639,7 @@ def _read_spending(
             if scope.startswith(_OPEN_CALLS)
             for _, name, run_id in [scope.split(":", 2)]
         },
+        rows=found,
     )
 
 
@@ -665,7 +698,8 @@ def _grant(
         if refused is None:
             full = refused = full or room.refusal(worst)
         if refused is not None:
-            grants.append(Reservation(refused, holder=held.get(ask.subject, "")))
+            others = room.slots_with if refused is ReservationStatus.BUSY else ""
+            grants.append(Reservation(refused, holder=held.get(ask.subject, others)))
             continue
         room.take(worst)
         taken[ask.subject] = ReservationStatus.HELD

@@ -92,12 +92,16 @@ class Room:
         limit_micro: what a call may cost while its price is not confirmed; None where it is.
         risk_micro: what calls under way whose price is not confirmed may cost beyond their
             reservation.
+        slots: calls that may be added to those under way, None where they are shared with nobody.
+        slots_with: who has calls under way where none may be added, in words.
     """
 
     micro: int | None
     calls: int | None
     limit_micro: int | None = None
     risk_micro: int = 0
+    slots: int | None = None
+    slots_with: str = ""
 
     def refusal(self, worst_micro: int) -> ReservationStatus | None:
         """Return why one more call does not fit, or None.
@@ -108,13 +112,14 @@ class Room:
         """
         if self.calls is not None and self.calls < 1:
             return ReservationStatus.QUOTA
+        busy = ReservationStatus.BUSY if self.slots is not None and self.slots < 1 else None
         if self.micro is None:
-            return None
+            return busy
         if self.micro < worst_micro:
             return ReservationStatus.UNAFFORDABLE
         alone = self.limit_micro is not None and not self.risk_micro
         if alone or self.micro - self.risk_micro >= max(worst_micro, self.limit_micro or 0):
-            return None
+            return busy
         return ReservationStatus.LATER
 
     def take(self, worst_micro: int) -> None:
@@ -123,6 +128,8 @@ class Room:
             self.micro -= worst_micro
         if self.calls is not None:
             self.calls -= 1
+        if self.slots is not None:
+            self.slots -= 1
         if self.limit_micro is not None:
             self.risk_micro += max(0, self.limit_micro - worst_micro)
 

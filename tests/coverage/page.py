@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, get_args, get_type_hints
 
 from nightscreen.client.aggregator import SCOPE_OF
 from nightscreen.client.classify import Break, Classifier, Exchange
-from nightscreen.client.limits import FAMILIES
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.wire import Request
-from nightscreen.schemas.checks import HITS, Check, Operation
+from nightscreen.schemas.checks import HITS, Check, Operation, family_of
 from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS
 from nightscreen.schemas.money import from_micro
 from tests.coverage.references import ROOT, routes, rules, shown, switches
@@ -170,8 +169,7 @@ def _answer(examples: Sequence[Example]) -> str:
 
 
 def _family(operation: Operation) -> str:
-    word = next((word for word, members in FAMILIES.items() if operation in members), operation)
-    return word.upper()
+    return family_of(operation).upper()
 
 
 def _scopes() -> str:

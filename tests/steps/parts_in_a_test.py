@@ -1,6 +1,6 @@
 """Parts of a run as tasks of one test: each with a journal, a holder and windows of its own.
 
-No engine: slots are given out by hand. How parts are started on a work pool is in `tests/flows`.
+No engine. How parts are started on a work pool is in `tests/flows`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from nightscreen.steps.calling.worker import WorkerPart
     from nightscreen.steps.screening_run import ScreeningRun
     from tests.screening import World
-
-SLOTS = 4
 
 
 @dataclass(repr=False)  # asyncio writes a result down whenever it takes its signals back
@@ -70,8 +68,6 @@ class TaskCrew:
         transport = httpx.ASGITransport(application(self.world.sandbox))
         open_ = part.open_rounds(transport=transport)
         self.books[number] = open_.session.writer
-        for cap in open_.session.leased.values():
-            cap.allotted = SLOTS
 
         async def ask(_check: Check, name: str) -> None:
             if self.on_shard is not None:
@@ -90,14 +86,16 @@ class TaskCrew:
     async def kill(self, number: int) -> None:
         """Let a part end as SIGKILL does: nothing is handed back or written, its lock is free."""
         book = self.books.pop(number)
-        book._store = _Dead()  # what is still in flight here must not be reported by a dead process
+        book._store = (
+            DeadStore()
+        )  # what is still in flight here must not be reported by a dead process
         self.tasks[number].cancel()
         await asyncio.wait([self.tasks[number]])
         await asyncio.get_running_loop().run_in_executor(book._thread, int)
         self.open.pop(number).run.journal.close()
 
 
-class _Dead:
+class DeadStore:
     """The journal of a process that is no more."""
 
     def reserve(self, *_: object, **__: object) -> list[Reservation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.money import to_micro
 from nightscreen.steps.calling import coordinator, worker
-from nightscreen.steps.calling.fair_share import blocks, share_of
 from nightscreen.steps.calling.shards import families
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.planning.short_circuit import Chains
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from nightscreen.client.limiter import AdaptiveCap
     from tests.steps.virtual_time import VirtualLoop
 
 ROWS = [customer(number, **CONSENT) for number in range(120)]
@@ -110,12 +110,11 @@ def test_charged_answers_nobody_can_read_are_counted_over_all_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten in a row stop the check whoever asked; each part has no ten of its own."""
-    world = world_under(tmp_path / "world")
-    monkeypatch.setattr(parts_in_a_test, "SLOTS", 1)
+    workers = 5
+    world = world_under(tmp_path / "world", max_in_flight={"ecosystem": workers})
     monkeypatch.setattr(
         parts_in_a_test, "application", lambda sandbox: without_records(application(sandbox))
     )
-    workers = 5
     night, _ = screen_in_parts(world, ROWS, workers=workers, checks=["ecosystem"])
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
     part = night.report["checks"]["ecosystem"]
@@ -207,34 +206,14 @@ def test_what_waits_for_each_other_is_one_family(rows: list[list[int]]) -> None:
         assert {int(each) for each in np.flatnonzero(found == found[number])} == others
 
 
-@given(st.integers(1, 12), st.integers(0, 60), st.integers(0, 99))
-def test_shares_add_up_to_the_cap(number: int, cap: int, turn: int) -> None:
-    """Nothing is left unused and nothing is given twice; over some turns everybody has a part."""
-    names = [f"p{place}" for place in range(number)]
-    shares = [share_of(name, names, cap, turn) for name in names]
-    assert sum(shares) == cap
-    assert max(shares) - min(shares) <= 1
-    if cap:
-        turns = range(turn, turn + number)
-        assert all(any(share_of(name, names, cap, each) for each in turns) for name in names)
-
-
-@given(st.integers(0, 1024))
-def test_blocks_are_powers_of_two_that_add_up(slots: int) -> None:
-    """Each block once, so that any smaller number can be kept of them."""
-    found = blocks(slots)
-    assert sum(found) == slots
-    assert len(set(found)) == len(found)
-
-
 def test_a_part_that_is_stopped_and_lives_ends_the_run(tmp_path: Path) -> None:
     """A suspended process keeps its lock; without a sign of it the run is given up, resumably."""
     world = world_under(tmp_path / "world", outage_give_up="PT2S")
 
     def suspend(crew: TaskCrew, part: int, _: str) -> None:
         if part == 1 and part in crew.books:
-            for cap in crew.open[part].rounds.session.leased.values():  # type: ignore[union-attr]
-                cap.allotted = 0
+            for window in crew.open[part].rounds.session.windows.values():  # type: ignore[union-attr]
+                cast("AdaptiveCap", window._cap).paused_until = 1e9
             crew.open[part].run.control.silence.give_up_after_s = None
 
     night, _ = screen_in_parts(world, ROWS, workers=2, on_shard=suspend)

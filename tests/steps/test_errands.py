@@ -14,6 +14,7 @@ from nightscreen.client import loans, wire
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.calls import CallResult, CallState, ReserveRequest
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressError
 from nightscreen.schemas.parameters import ScreenBatch
@@ -35,7 +36,7 @@ from nightscreen.storage.journal import open_journal
 from nightscreen.storage.outputs import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from nightscreen.steps.calling.lookup_task import LookupTask
@@ -43,10 +44,15 @@ if TYPE_CHECKING:
 CUSTOMER = b"customer of ours"
 
 
-def opened(folder: Path, operation: Operation, **options: Any) -> Run:  # noqa: ANN401
-    """Open a run of the operation's family."""
+def opened(
+    folder: Path,
+    operation: Operation,
+    more: Mapping[str, Any] | None = None,
+    **options: Any,  # noqa: ANN401 - parameters of a run
+) -> Run:
+    """Open a run of the operation's family, with more settings than the usual."""
     settings = read_settings(
-        base_url="http://127.0.0.1:1", api_key="sandbox-key", home=folder / "home"
+        base_url="http://127.0.0.1:1", api_key="sandbox-key", home=folder / "home", **(more or {})
     )
     parameters = ApiRunParameters(output=str(folder / "out"), **options)
     return open_api_run(parameters, settings, flow="a_flow", batch="calls", operation=operation)
@@ -179,21 +185,24 @@ def test_results_go_into_a_folder() -> None:
 
 
 def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -> None:
-    """Where caps are shared nothing is sent before slots were leased; then the calls go on."""
-    run, sandbox = opened(tmp_path, Operation.LOAN_PRODUCTS), Sandbox(Opening())
+    """Where others have all of it nothing is sent; the call goes on once one of theirs settled."""
+    settings = {"share_caps": True, "max_in_flight": {"loans": 1}}
+    run, sandbox = opened(tmp_path, Operation.LOAN_PRODUCTS, settings), Sandbox(Opening())
+    ask = ReserveRequest("loan_view", "loan", b"another loan", 0, None, 1)
 
     async def shared() -> LookupTask:
-        session = open_call_session(
-            run, transport=httpx.ASGITransport(application(sandbox)), shared_caps=True
-        )
-        making = asyncio.create_task(_products(session))
-        await asyncio.sleep(0.05)
-        assert sandbox.ledger.count == 0
-        for operation, cap in session.leased.items():
-            cap.allotted = 1
-            session.windows[operation].nudge()
-        (task,) = await making
-        await session.close()
+        with open_journal(tmp_path / "home") as other:
+            (grant,) = other.calls.reserve("other", "loans", [ask], run.caps, since=1 << 60)
+            session = open_call_session(run, transport=httpx.ASGITransport(application(sandbox)))
+            making = asyncio.create_task(_products(session))
+            await asyncio.sleep(0.3)
+            assert sandbox.ledger.count == 0
+            assert run.control.waiting is not None
+            assert "MAX_IN_FLIGHT" in run.control.waiting[0]
+            settled = CallResult(grant.call_id, ask, grant.intent_at, CallState.NOT_SENT, 0)
+            other.calls.settle("other", [settled])
+            (task,) = await making
+            await session.close()
         return task
 
     assert asyncio.run(shared()).reading is not None

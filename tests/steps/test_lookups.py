@@ -79,7 +79,7 @@ def test_a_call_waiting_to_retry_holds_no_slot() -> None:
         first = asyncio.ensure_future(ask_all(made, 204))
         await asyncio.sleep(50)
         assert made.progress.free == 200
-        assert made.window.in_flight == 0
+        assert made.service.flying == 0
         assert {each.status for each in await first} == {LookupStatus.FREE}
 
     run(main)
