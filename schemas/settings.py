@@ -485,8 +485,8 @@ class Settings(BaseSettings):
     max_in_flight: MaxInFlight = Field(MaxInFlight(), description="Calls in flight at once.")
     share_caps: bool = Field(
         default=False,
-        description="Share MAX_IN_FLIGHT with all other runs, by the Prefect server's global "
-        "concurrency limits; runs with several workers always do.",
+        description="Share MAX_IN_FLIGHT with all other runs on this journal that do; runs with "
+        "several workers always do.",
     )
     timeout_s: TimeoutsS = Field(TimeoutsS(), description="Seconds a call may take.")
     attempts: int = Field(5, ge=1, le=20, description="Attempts a lookup, resends included.")

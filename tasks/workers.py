@@ -122,18 +122,39 @@ async def require_worker_available(parameters: ScreenBatch, settings: Settings) 
     """Refuse several workers where no part could ever begin; nothing is begun or spent before.
 
     Raises:
-        SettingsError: there is no server, parts are not deployed on it, or nobody would take them.
+        SettingsError: there is no server, parts are not deployed on it, or nobody would take them;
+            or a limit of the server's was to hold a cap that is shared.
     """
     if parameters.quote_only:
         return
     workers = await asyncio.to_thread(gathers.workers_wanted, parameters, settings)
-    if workers == 1:
+    if workers > 1:
+        require_server("more than one worker")
+    elif not (settings.share_caps and PREFECT_API_URL.value()):
         return
-    require_server("more than one worker")
     async with get_client() as client:
-        why = await _tried(worker_problem(client, mine=_own_pool()))
+        why = await _tried(lowered_limit(client, settings))
+        if workers > 1 and not why:
+            why = await _tried(worker_problem(client, mine=_own_pool()))
     if why:
         raise SettingsError(why)
+
+
+async def lowered_limit(client: PrefectClient, settings: Settings) -> str:
+    """Return what to do about a limit by which earlier versions held a cap, where it was lowered.
+
+    Nothing reads it any more: the service would get more calls at once than somebody allowed.
+    """
+    found = {each.name: each for each in await client.read_global_concurrency_limits(limit=200)}
+    for family, most in settings.max_in_flight.model_dump().items():
+        limit = found.get(f"nightscreen-{family.replace('_', '-')}")
+        if limit is not None and not (limit.active and limit.limit >= most):
+            return (
+                f"the Prefect server's limit {limit.name} was lowered, and is read no more: set "
+                f"NIGHTSCREEN_MAX_IN_FLIGHT__{family.upper()} on every machine, then prefect "
+                f"global-concurrency-limit delete {limit.name}"
+            )
+    return ""
 
 
 def _own_pool() -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,10 +15,17 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.screening_run import open_screening
-from nightscreen.tasks.workers import DEPLOYMENT, require_worker_available, worker_problem
+from nightscreen.tasks.workers import (
+    DEPLOYMENT,
+    lowered_limit,
+    require_worker_available,
+    worker_problem,
+)
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from prefect.client.orchestration import PrefectClient
 
 READY, PAUSED, NOT_READY = WorkPoolStatus.READY, WorkPoolStatus.PAUSED, WorkPoolStatus.NOT_READY
@@ -33,12 +40,21 @@ class Server:
         status: how that pool stands, None where there is no such pool.
         deployed: whether the deployment is there.
         served: whether a process serves it.
+        limits: global concurrency limits: calls, and whether the limit is switched on.
     """
 
     pool: str | None = "nights"
     status: WorkPoolStatus | None = READY
     deployed: bool = True
     served: bool = False
+    limits: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+
+    async def read_global_concurrency_limits(self, limit: int = 10) -> list[Any]:
+        """Return limits."""
+        return [
+            SimpleNamespace(name=name, limit=most, active=active)
+            for name, (most, active) in list(self.limits.items())[:limit]
+        ]
 
     async def read_deployment_by_name(self, name: str) -> Any:  # noqa: ANN401 - a document
         """Return a deployment."""
@@ -79,6 +95,25 @@ async def test_a_run_that_came_from_the_pool_knows_that_it_has_a_worker() -> Non
     server = cast("PrefectClient", Server(status=NOT_READY))
     assert await worker_problem(server, mine="nights") == ""
     assert await worker_problem(server, mine="others")
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused"),
+    [
+        ({}, False),
+        ({"nightscreen-karma": (8, True), "somebody-elses": (1, True)}, False),
+        ({"nightscreen-karma": (7, True)}, True),
+        ({"nightscreen-karma": (8, False)}, True),
+    ],
+)
+async def test_a_limit_that_was_lowered_is_not_silently_forgotten(
+    limits: dict[str, tuple[int, bool]], refused: bool
+) -> None:
+    """Earlier versions held caps by it: one line says what to set in its place."""
+    settings = read_settings(base_url="http://127.0.0.1:1", api_key="k")
+    why = await lowered_limit(cast("PrefectClient", Server(limits=limits)), settings)
+    assert bool(why) == refused
+    assert ("set NIGHTSCREEN_MAX_IN_FLIGHT__KARMA on every machine" in why) == refused
 
 
 async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
