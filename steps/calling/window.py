@@ -367,18 +367,15 @@ class Window:
             self._writer.breaks(error)
             grants = [Reservation(ReservationStatus.HELD)] * len(block)
         self._intending = None
-        for task, grant in zip(block, grants, strict=True):
+        pairs = list(zip(block, grants, strict=True))
+        for task, grant in pairs:
             self._take(task, grant, asked_at)
-        busy = [grant for grant in grants if grant.kind is ReservationStatus.BUSY]
-        self._queue.extendleft(
-            task
-            for task, grant in zip(reversed(block), reversed(grants), strict=True)
-            if grant.kind is ReservationStatus.BUSY
-        )
+        busy = [pair for pair in pairs if pair[1].kind is ReservationStatus.BUSY]
+        self._queue.extendleft(task for task, _ in reversed(busy))
         self._share = self._intents if busy else None
         if busy:
             self._busy_until = asyncio.get_running_loop().time() + _BUSY_POLL_S
-            self._busy_with = busy[0].holder
+            self._busy_with = busy[0][1].holder
         self._wake.set()
 
     def _take(self, task: LookupTask, grant: Reservation, asked_at: int) -> None:
@@ -395,7 +392,7 @@ class Window:
                 self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
                 self._put_off(task, _HELD_POLL_S)
             case ReservationStatus.BUSY:
-                pass  # it goes back to where it stood in the queue
+                pass  # `_commit` puts it back where it stood in the queue
             case ReservationStatus.LATER:
                 self._waits_for("a call under way that will confirm the price of others")
                 self._put_off(task, _UNCONFIRMED_POLL_S)
