@@ -162,7 +162,7 @@ def test_more_processes_than_calls_take_turns(tmp_path: Path) -> None:
     async def scenario(loop: VirtualLoop) -> None:
         machine = Machine(tmp_path, loop, cap=2)
         processes = [machine.process(f"p{number}") for number in range(5)]
-        ends = await asyncio.gather(*(each.ask(8) for each in processes))
+        ends = await asyncio.gather(*(each.ask(16) for each in processes))
         for process in processes:
             await process.end()
         assert machine.most == 2
