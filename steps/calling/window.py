@@ -199,6 +199,7 @@ class Window:
         try:
             while self._open:
                 self._wake.clear()
+                looked_at = asyncio.get_running_loop().time()
                 halted = self._halted()
                 if halted:
                     self._let_go()
@@ -213,7 +214,7 @@ class Window:
                 share = self._cap.cap if self._share is None else self._share
                 self._progress.cap = min(self._cap.cap, share)
                 if self._open:
-                    await self._wait(None if halted else self._until_due())
+                    await self._wait(None if halted else self._until_due(looked_at))
         except Exception as error:  # noqa: BLE001 - callers would wait for ever: each is told of it
             self._writer.breaks(error)
             for task in list(self._open.values()):
@@ -244,14 +245,18 @@ class Window:
         if timer is not None:
             timer.cancel()
 
-    def _until_due(self) -> float | None:
-        """Return seconds until something falls due by itself."""
+    def _until_due(self, looked_at: float) -> float | None:
+        """Return seconds until something falls due by itself.
+
+        Args:
+            looked_at: when the window began to look around; what ended since is looked at again.
+        """
         now = asyncio.get_running_loop().time()
         due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
         control = self._control
         ends = (self._cap.paused_until, self._evidence.not_before, self._busy_until)
-        due += [end - now for end in ends if end > now]
-        later = (control.resume_at(now), control.silence.gives_up_at)
+        due += [end - now for end in ends if end > looked_at]
+        later = (control.resume_at(looked_at), control.silence.gives_up_at)
         due += [at - now for at in later if at is not None]
         if control.deadline_at is not None:
             due.append((control.deadline_at - self._clock()) / _MICROS)

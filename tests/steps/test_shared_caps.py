@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,11 @@ from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import miss, task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from nightscreen.client.classify import CallOutcome
+    from nightscreen.schemas.calls import Reservation, ReserveRequest
 
 CAP = 4
 CALL_S = 0.53
@@ -133,6 +136,38 @@ def test_two_that_want_all_of_it_have_half_each_and_lose_no_time(tmp_path: Path)
         assert max(ends) < 80 / CAP * CALL_S * 1.05
         assert min(ends) > 0.9 * max(ends)
         for process in (one, other):
+            await process.end()
+
+    run(scenario)
+
+
+def test_whoever_waits_is_not_left_asleep(tmp_path: Path) -> None:
+    """Time passes while a window looks around: a wait that ends meanwhile is not forgotten."""
+
+    async def scenario(loop: VirtualLoop) -> None:
+        def ticking() -> float:
+            loop.now_s += 0.0005
+            return loop.now_s
+
+        loop.time = ticking  # type: ignore[method-assign]
+        machine = Machine(tmp_path, loop, latency_s=lambda: 10.0)
+        nightly, analyst = machine.process("nightly"), machine.process("analyst")
+        asked_at: list[float] = []
+        reserve = analyst.writer.reserve
+
+        async def noted(asks: Sequence[ReserveRequest]) -> list[Reservation]:
+            asked_at.append(loop.now_s)  # woken about when the wait ends, by something else
+            loop.call_later(0.09 + 0.0005 * (len(asked_at) % 40), analyst.window.nudge)
+            return await reserve(asks)
+
+        analyst.writer.reserve = noted  # type: ignore[method-assign]
+        night = asyncio.create_task(nightly.ask(CAP))
+        await analyst.ask(1, after_s=1)
+        await night
+        gaps = [later - earlier for earlier, later in itertools.pairwise(asked_at)]
+        assert len(gaps) > 40
+        assert max(gaps) < 0.2
+        for process in (nightly, analyst):
             await process.end()
 
     run(scenario)
