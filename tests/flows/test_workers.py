@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.long]
 
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
 ROWS = 500
-LATENCY_MS, SLOW_MS, WAITING_MS = 40, 500, 3000
+LATENCY_MS, SLOW_MS, WAITING_MS, UNTIL_BOTH_MS = 40, 500, 3000, 8000
 UNDER_WAY = 60
 """Charges after which a run, and parts of it, are under way."""
 PART = "-part-"
@@ -273,17 +273,24 @@ def test_a_nightly_and_an_ad_hoc_run_share_caps_and_the_daily_budget(
     with site.journal() as journal:
         spent = journal.money.today().bound_micro
     budget = Decimal(8000)
-    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": UNTIL_BOTH_MS})
     cap = str(Decimal(spent) / 1_000_000 + budget)
     out = ("--output", str(tmp_path / "out"), "--json")
     nightly = site.command(
         *(site.homes[0], str(tmp_path / "nightly.csv"), "--workers", "2", *out),
         NIGHTSCREEN_DAILY_SPEND_CAP=cap,
     )
-    until(lambda: calm.totals()["totals"]["charges"] > UNDER_WAY, "the nightly run under way")
+    until(lambda: calm.totals()["totals"]["charges"] > 0, "the nightly run under way")
+    with site.journal() as journal:
+        (first,) = journal.runs.newest(limit=1)
     adhoc = site.command(
         *(site.homes[1], str(tmp_path / "adhoc.csv"), *out), NIGHTSCREEN_DAILY_SPEND_CAP=cap
     )
+    until(
+        lambda: askers(site) - holders_of(site, first.run_id),
+        "a call of the ad-hoc run",
+    )
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
     reports = [site.report(each, status=3) for each in (nightly, adhoc)]
     assert [report["stop_reason"] for report in reports] == ["budget", "budget"]
     costs = [Decimal(report["cost"]["total"]) for report in reports]
@@ -374,7 +381,7 @@ def under_way_on_both(
     """Return a run of four parts, under way on both machines."""
     people = output.with_name("people.csv")
     make_batch(people, rows=ROWS, seed=seed)
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
+    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": WAITING_MS})
     words = (str(people), "--output", str(output), "--json", "--workers", "4")
     running = site.command(site.homes[0], *words)
     until(site.parts_on_second, "a part on the second machine")
