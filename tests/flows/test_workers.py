@@ -214,10 +214,10 @@ def without_instants(table: pa.Table) -> pa.Table:
     return table.drop_columns([name for name in table.column_names if name.endswith("_at")])
 
 
-def assert_within_caps(sandbox: SandboxProcess) -> None:
+def assert_within_caps(sandbox: SandboxProcess, *, times: int = 1) -> None:
     """The service never saw more calls of a check at once than the cap of all processes."""
     peaks = sandbox.totals()["peak_in_flight"]
-    assert all(1 < peaks[check] <= cap for check, cap in CAPS.items()), peaks
+    assert all(1 < peaks[check] <= times * cap for check, cap in CAPS.items()), peaks
 
 
 def holders_of(site: Site, run_id: str) -> set[str]:
@@ -395,7 +395,7 @@ def assert_nothing_was_lost(site: Site, report: dict[str, Any], sandbox: Sandbox
     assert report["state"] == "completed"
     assert sum(each["pending"] + each["reused"] for each in report["checks"].values()) == 0
     assert_no_answer_was_paid_twice(site, report, sandbox)
-    assert_within_caps(sandbox)
+    assert_within_caps(sandbox, times=2)  # it may still be busy with calls of who was killed
 
 
 def test_a_run_whose_parts_nobody_would_take_up_is_refused(
