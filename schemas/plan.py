@@ -115,11 +115,6 @@ class AgeEffect:
     lookups: int = 0
     cost_micro: int = 0
 
-    def add(self, cost_micro: int, lookups: int) -> None:
-        """Count lookups."""
-        self.lookups += lookups
-        self.cost_micro += cost_micro
-
 
 @dataclass(slots=True)
 class CheckCounts:

@@ -31,6 +31,8 @@ PSEUDONYM: Final = pa.uuid()
 of a million take 0.7 of the CPU that texts of sixteen bytes take."""
 _SECTION = "-- name: "
 _PORTION = 16_384
+_NO_ROOM = ("Out of Memory", "No space left", "File too large", "quota exceeded")
+_IO_ERROR = "IO Error"
 
 _CONFIG: dict[str, str] = {
     "autoinstall_known_extensions": "false",
@@ -78,6 +80,8 @@ def plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def joined_bytes(column: pa.ChunkedArray | pa.Array) -> bytes:
     """Return the bytes of a column of pseudonyms, joined; none of them is null."""
     texts = plain(column)
+    if texts.null_count:
+        raise ValueError("a pseudonym is missing")
     data = memoryview(texts.buffers()[1] or b"")
     start = SUBJECT_BYTES * texts.offset
     return bytes(data[start : start + SUBJECT_BYTES * len(texts)])
@@ -161,20 +165,42 @@ class Frame:
 
     def blocks(self, section: str, rows: int, **values: str | int) -> Iterator[pa.RecordBatch]:
         """Yield what the only statement of a section selects, at most so many rows at a time."""
-        yield from self._select(section, values).to_arrow_reader(rows)
+        with self._room():
+            reader = self._select(section, values).to_arrow_reader(rows)
+        while (block := self._next(reader)) is not None:
+            yield block
 
     def pieces(self, section: str, sizes: Iterable[int], **values: str | int) -> Iterator[pa.Table]:
         """Yield what the only statement of a section selects, in portions of the given sizes.
 
         Nothing else may be asked of the frame meanwhile.
+
+        Raises:
+            RuntimeError: there are more or fewer rows: the portions would be those of other rows.
         """
-        reader = self._select(section, values).to_arrow_reader(_PORTION)
+        with self._room():
+            reader = self._select(section, values).to_arrow_reader(_PORTION)
         held = reader.schema.empty_table()
         for size in sizes:
             while held.num_rows < size:
-                held = pa.concat_tables([held, pa.table(reader.read_next_batch())])
+                block = self._next(reader)
+                if block is None:
+                    raise RuntimeError(f"{section} has too few rows")
+                held = pa.concat_tables([held, pa.table(block)])
             yield held.slice(0, size).combine_chunks()
             held = held.slice(size)
+        while held.num_rows == 0 and (block := self._next(reader)) is not None:
+            held = pa.table(block)
+        if held.num_rows:
+            raise RuntimeError(f"{section} has too many rows")
+
+    def _next(self, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+        """Return the next rows of a result, None at its end."""
+        with self._room():
+            try:
+                return reader.read_next_batch()
+            except StopIteration:
+                return None
 
     def row(self, section: str, **values: str | int) -> dict[str, Any]:
         """Return the only row that the only statement of a section selects."""
@@ -183,15 +209,26 @@ class Frame:
 
     @contextmanager
     def _room(self) -> Iterator[None]:
-        """Say what to do where neither memory nor disk has room for what is worked out."""
+        """Say what to do where neither memory nor disk has room for what is worked out.
+
+        In the middle of a result DuckDB's errors arrive as Arrow's, which are the system's.
+        """
         try:
             yield
-        except (duckdb.OutOfMemoryException, duckdb.IOException):
+        except (duckdb.OutOfMemoryException, duckdb.IOException, OSError) as error:
+            said = str(error)
             where = "" if self._spill is None else f" below {self._spill.parent.parent}"
-            raise OutputError(
-                f"there is no room{where} for working out what a batch of this size needs: free "
-                "some disk space, a gigabyte for a million rows, then start the run again"
-            ) from None
+            if any(word in said for word in _NO_ROOM):
+                raise OutputError(
+                    f"there is no room{where} for working out what a batch of this size needs: "
+                    "free some disk space, a gigabyte for a million rows, then start the run again"
+                ) from error
+            if _IO_ERROR in said:
+                raise OutputError(
+                    f"what is worked out cannot be written{where} ({said.splitlines()[0]}): mend "
+                    "that, then start the run again"
+                ) from error
+            raise
 
     def _select(self, section: str, values: Mapping[str, str | int]) -> duckdb.DuckDBPyRelation:
         (statement,) = self._queries[section]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 SHARED = "shared"
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")  # read twice and soon gone
-_AS_IT_IS = pa.ipc.IpcWriteOptions()
 
 
 def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
@@ -105,17 +104,15 @@ class Workspace:
     def _context(self, name: str) -> bytes:
         return f"workspace\x1f{self.run_id}\x1f{name}".encode()
 
-    def put(self, name: str, table: pa.Table | pa.RecordBatch, *, packed: bool = True) -> None:
+    def put(self, name: str, table: pa.Table | pa.RecordBatch) -> None:
         """Seal a table under a name, replacing what was there.
 
         Args:
             name: the piece's.
             table: what it is to hold.
-            packed: compressed; pseudonyms do not become smaller.
         """
         sink = pa.BufferOutputStream()
-        options = _PACKED if packed else _AS_IT_IS
-        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
             writer.write(table)
         sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
         self.place.write(f"{name}.sealed", sealed)

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind
 from nightscreen.schemas.plan import SkipReason
-from nightscreen.schemas.rows import Flaw, row_schema
+from nightscreen.schemas.rows import row_schema
 from nightscreen.steps.planning.consent import consent_column, consent_ends
-from nightscreen.steps.planning.eligibility import flat, identities, why_not
+from nightscreen.steps.planning.eligibility import FLAWS, flat, identities, why_not
 from nightscreen.storage.frame import PSEUDONYM, pseudonym_column, read_queries
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from nightscreen.storage.frame import Frame
     from nightscreen.storage.sealing import Pseudonyms
 
-FLAWS = {
-    IdentityKind.BVN: Flaw.BVN,
-    IdentityKind.NUBAN: Flaw.ACCOUNT | Flaw.BANK | Flaw.BANK_UNKNOWN,
-    IdentityKind.PHONE: Flaw.PHONE,
-    IdentityKind.EMAIL: Flaw.EMAIL,
-    IdentityKind.DOMAIN: Flaw.DOMAIN,
-    IdentityKind.IMAGE: Flaw.IMAGE,
-}
 UNKNOWN_EXPOSURE = -1
 _SELFIE = "selfie"
 """Column of pseudonyms of an identifier and an image together."""

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_FLAWS: dict[IdentityKind, Flaw] = {
+FLAWS: dict[IdentityKind, Flaw] = {
     IdentityKind.BVN: Flaw.BVN,
+    IdentityKind.NUBAN: Flaw.ACCOUNT | Flaw.BANK | Flaw.BANK_UNKNOWN,
     IdentityKind.PHONE: Flaw.PHONE,
     IdentityKind.EMAIL: Flaw.EMAIL,
     IdentityKind.DOMAIN: Flaw.DOMAIN,
-    IdentityKind.NUBAN: Flaw.ACCOUNT | Flaw.BANK,
+    IdentityKind.IMAGE: Flaw.IMAGE,
 }
+"""What keeps an identifier of each kind from being asked about; it has no pseudonym then."""
 
 
 def slots_of(
@@ -64,12 +66,12 @@ def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> 
     """Return for each row why a slot is not asked (`schemas.plan.Why`), the first that applies."""
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
     absent = pc.is_null(identities(rows, slot)).to_numpy(zero_copy_only=False)
-    mask = int(_FLAWS[slot.kind])
+    mask = int(FLAWS[slot.kind])
     if slot.check is Check.SELFIE:
-        mask |= int(Flaw.IMAGE)
+        mask |= int(FLAWS[IdentityKind.IMAGE])
         absent = absent | pc.is_null(flat(rows["image_url"])).to_numpy(zero_copy_only=False)
     if slot.kind is IdentityKind.NUBAN:
-        absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)
+        absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)  # ours to mend, not the row's
     refused = ~consent if slot.check in CONSENT_GATED else np.zeros(len(flaws), dtype=bool)
     return np.select(
         [absent, (flaws & mask) != 0, refused],

@@ -27,7 +27,7 @@ from nightscreen.steps.planning.shared_identifiers import MOST_CUSTOMERS, PLACEH
 from nightscreen.steps.planning.short_circuit import NOTHING, Chains
 from nightscreen.steps.values.references import references
 from nightscreen.storage.frame import joined_bytes, plain
-from nightscreen.storage.journal.answers import Latest
+from nightscreen.storage.journal.answers import NONE, Latest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,6 +123,9 @@ class Planner:
             frame.run("judge", number=number)
             if has_answers and slot.check is Check.BANK_ACCOUNT:
                 self._judge_banded(slot, read_chunk, judge)
+            if has_answers:
+                self._count_answers(slot)
+                frame.run("screened", **names)
             if slot.check is Check.SELFIE and self._images is not None:
                 self._refuse_unreachable(slot, self._images, read_chunk)
             if self._is_whole:
@@ -130,11 +133,8 @@ class Planner:
                 for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
                     put_row_plan(self._space, slot, chunk, found, stamp)
             frame.run("need", number=number)
-            if has_answers:
-                self._count_answers(slot)
-                frame.run("screened", **names)
-                if self._wanted.stop_at_first and slot.check is Check.KARMA:
-                    self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
+            if has_answers and self._wanted.stop_at_first and slot.check is Check.KARMA:
+                self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
         self._count_rows()
         frame.run("rank", are_applicants=str(first))
 
@@ -150,7 +150,7 @@ class Planner:
         joined, run_id = joined_bytes(subjects), self._wanted.run_id
         since = self._freshness.since
         latest = self._answers.latest_columns(slot.check.value, joined, run_id, since)
-        there = latest.call_id != 0
+        there = latest.outcome != NONE
         columns = {name: getattr(latest, name)[there] for name in Latest.names()}
         found = {"subject": subjects.filter(pa.array(there)), **columns}
         self._frame.make("answers", pa.table(found))

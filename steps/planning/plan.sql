@@ -13,10 +13,6 @@
 CREATE TABLE needed (slot TINYINT, subject UUID, row INTEGER, exposure BIGINT);
 CREATE TABLE screened (row INTEGER);
 
--- name: forget
--- What only sharing needed.
-ALTER TABLE customers DROP COLUMN "{column}";
-
 -- name: placeholder
 -- A phone or email that is nobody's own (`sharing.sql`) is taken as absent.
 UPDATE customers SET "{slot}" = 1
@@ -42,9 +38,9 @@ SELECT subject FROM lookups ORDER BY subject;
 
 -- name: judge
 -- `answers`: the journal's latest answer to each lookup that has one. `limits`: how old an answer of
--- each outcome may be. An answer to the run's own call, or one that came since the run began, is
--- `current` and counts at any age. The age of a bank account's answer depends on what it says of the
--- row: between the two limits (`is_banded`) its rows decide.
+-- each outcome may be (`age`, in microseconds). An answer to the run's own call, or one that came
+-- since the run began, is `current` and counts at any age. The age of a bank account's answer
+-- depends on what it says of the row: between the two limits (`is_banded`) its rows decide.
 CREATE OR REPLACE TABLE judged AS
 SELECT
     lookups.*, answers.* EXCLUDE (subject), limits.age, limits.is_read, limits.is_listing,
@@ -68,20 +64,11 @@ ORDER BY row;
 UPDATE judged SET is_fresh = true
 WHERE is_banded AND subject NOT IN (SELECT subject FROM too_old);
 
--- name: with_image
+-- name: screened
+INSERT INTO screened
 SELECT customers.row
 FROM customers JOIN judged ON subject = "{subject}"
-WHERE "{slot}" = 0 AND NOT is_fresh
-ORDER BY row;
-
--- name: unreachable
--- An image that the service cannot fetch is malformed. A stored answer about it stays in use.
-UPDATE customers SET "{slot}" = 2 WHERE row IN (SELECT row FROM unreachable);
-DELETE FROM judged
-WHERE subject NOT IN (SELECT "{subject}" FROM customers WHERE "{slot}" = 0);
-
--- name: how_many
-SELECT count(*) AS lookups FROM judged;
+WHERE "{slot}" = 0 AND is_read;
 
 -- name: counts
 -- Of lookups with an answer. `stricter`: what half the age limit would ask again; `looser`: what
@@ -105,9 +92,24 @@ FROM (
         greatest({at} - answered_at, 0) AS old,
         is_read AND is_fresh AND NOT own_run AS is_reused,
         2 * old > age AND old <= age AS is_older_than_half,
-        old > age AND old <= 2 * age AS is_younger_than_twice
+        old > age AND old - age <= age AS is_younger_than_twice
     FROM judged
 );
+
+-- name: with_image
+SELECT customers.row
+FROM customers JOIN judged ON subject = "{subject}"
+WHERE "{slot}" = 0 AND NOT is_fresh
+ORDER BY row;
+
+-- name: unreachable
+-- An image that the service cannot fetch is malformed. A stored answer about it stays in use.
+UPDATE customers SET "{slot}" = 2 WHERE row IN (SELECT row FROM unreachable);
+DELETE FROM judged
+WHERE subject NOT IN (SELECT "{subject}" FROM customers WHERE "{slot}" = 0);
+
+-- name: how_many
+SELECT count(*) AS lookups FROM judged;
 
 -- name: row_plan
 -- What the end of the run needs of each row: why it is not asked, or by which pseudonym, whether
@@ -129,12 +131,6 @@ ORDER BY row;
 -- Needed is what has no answer, or one that is too old.
 INSERT INTO needed
 SELECT {number}, subject, owner, exposure FROM judged WHERE NOT is_fresh;
-
--- name: screened
-INSERT INTO screened
-SELECT customers.row
-FROM customers JOIN judged ON subject = "{subject}"
-WHERE "{slot}" = 0 AND is_read;
 
 -- name: listings
 -- Rows that an answer at hand already lists: karma may stop there (`short_circuit.py`).

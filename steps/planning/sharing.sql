@@ -84,3 +84,7 @@ SELECT line
 FROM customers JOIN shared ON identifier = "{kind}"
 WHERE others + 1 > {most}
 ORDER BY row;
+
+-- name: forget
+-- What the plan does not need.
+ALTER TABLE customers DROP COLUMN "{column}";

@@ -47,7 +47,7 @@ AGES = {
     (Check.BANK_ACCOUNT, "not_found"): timedelta(0),
     (Check.ECOSYSTEM, "found"): timedelta(days=8),
     (Check.ECOSYSTEM, "not_found"): timedelta(days=2),
-    (Check.ECOSYSTEM, "unreadable"): timedelta(days=3),
+    (Check.ECOSYSTEM, "unreadable"): timedelta(days=99_999_999),  # never again
     (Check.KARMA, "unreadable"): timedelta(days=3),
 }
 OF_CHECK = {
@@ -278,8 +278,11 @@ def counts_of(night: Night, slot: CheckIdentity, lookups: Sequence[Lookup]) -> C
         cost = max(0, stored.cost_micro)
         both = [{"line": 2}, {"line": 3}]  # that verifies the one and contradicts the other
         limit = min(limits_of(stored, slot.check, both))
-        found.stricter.add(*((cost, 1) if limit / 2 < stored.age <= limit else (0, 0)))
-        found.looser.add(*((cost, 1) if limit < stored.age <= 2 * limit else (0, 0)))
+        is_older = limit / 2 < stored.age <= limit
+        is_younger = limit < stored.age <= 2 * limit
+        for effect, counts in ((found.stricter, is_older), (found.looser, is_younger)):
+            effect.lookups += counts
+            effect.cost_micro += counts * cost
         if stored.outcome is Outcome.UNREADABLE:
             found.unreadable += not lookup.needed
         elif stored.own_run:

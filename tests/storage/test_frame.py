@@ -39,6 +39,9 @@ CREATE TABLE twice AS
 SELECT id, other, row_number() OVER (ORDER BY other, id) AS place
 FROM seen CROSS JOIN (SELECT id AS other FROM seen LIMIT 40);
 
+-- name: pairs
+SELECT id, other FROM seen CROSS JOIN (SELECT id AS other FROM seen LIMIT 40) ORDER BY other, id;
+
 -- name: read
 SELECT * FROM read_csv('{file}');
 
@@ -115,6 +118,32 @@ def test_what_does_not_fit_is_written_to_its_folder_and_removed(
         frame.make("seen", block)
         with pytest.raises(OutputError, match="disk space"):
             frame.run("twice")
+        with pytest.raises(OutputError, match="disk space"):
+            list(frame.pieces("pairs", [800_000]))
+        with pytest.raises(OutputError, match="disk space"):
+            list(frame.blocks("pairs", 10_000))
+
+
+def test_a_folder_that_cannot_be_made_is_named(
+    tmp_path: Path, queries: dict[str, list[str]]
+) -> None:
+    """Room is not what lacks: the words say what does."""
+    (tmp_path / "work").write_text("a file where the folder should be")
+    with Frame(queries, tmp_path / "work" / "run" / "spilled", memory="20MB") as frame:
+        frame.make("seen", pa.table(ids(20_000)))
+        with pytest.raises(OutputError, match="cannot be written below"):
+            frame.run("twice")
+
+
+@pytest.mark.parametrize("sizes", [[2], [2, 3], [1, 1, 1, 1, 1]])
+def test_portions_of_other_rows_are_never_given(
+    queries: dict[str, list[str]], sizes: list[int]
+) -> None:
+    """A portion stands for the rows of a chunk: one too many would shift all that follow."""
+    with Frame(queries) as frame:
+        frame.make("seen", pa.table({"number": np.arange(4)}))
+        with pytest.raises(RuntimeError, match=r"too (many|few) rows"):
+            list(frame.pieces("all", sizes))
 
 
 def test_a_frame_reaches_no_file_and_keeps_its_limits(
