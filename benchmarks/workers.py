@@ -4,8 +4,8 @@
 only processors limit: those of the workers, of the journal (PostgreSQL) and of the simulator, all
 on this machine. So the bound is told beside each figure: as many workers as there are, or what
 other programs left of all cores, at the CPU seconds that all of them took. No engine: parts are
-plain processes, Counted is while all processes ask, without the start
-and the end of each.
+plain processes. What counts is the time while all processes ask, without the start and the end of
+each.
 """
 
 from __future__ import annotations

@@ -7,15 +7,18 @@ of one process share nothing. What is asked, and what answers mean, is each flow
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from prefect import get_run_logger
+from prefect import get_client, get_run_logger
 from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL
 
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.errors import NightscreenError, UsageError
+from nightscreen.schemas.checks import family_of
+from nightscreen.schemas.errors import NightscreenError, SettingsError, UsageError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.calling.coordinator import let_go
@@ -33,8 +36,9 @@ from nightscreen.tasks.progress import show_progress
 from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
+    from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import State
 
     from nightscreen.schemas.parameters import ScreenBatch
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R", bound=Run)
+T = TypeVar("T")
 P = TypeVar("P", bound=ApiRunParameters)
 Opened = TypeVar("Opened", bound="OpenRun[Any]")
 
@@ -226,6 +231,7 @@ async def opened(
         run = await opening(settings)
     try:
         with shown_at_terminal(run), handle_sigterm(run):
+            await _refuse_lowered_limits(run.run)
             await tag_run("nightscreen", run.run_id, run.run.purpose)
             async with watching(run):
                 yield run
@@ -235,6 +241,54 @@ async def opened(
     finally:
         run.work = None  # passwords may be a part of it
         run.run.close()
+
+
+async def _refuse_lowered_limits(run: Run) -> None:
+    """Refuse to share a cap that somebody lowered where nothing reads it any more.
+
+    Raises:
+        SettingsError: the service would get more calls at once than somebody allowed.
+    """
+    shares = run.settings.share_caps or getattr(run.parameters, "workers", 1) > 1
+    if run.only_quotes or not shares or not PREFECT_API_URL.value():
+        return
+    most = run.settings.max_in_flight.model_dump()
+    families = {family_of(operation) for operation in run.operations}
+    async with get_client() as client:
+        in_flight = {family: most[family] for family in families}
+        why = await tried(lowered_limit(client, in_flight))
+    if why:
+        raise SettingsError(why)
+
+
+async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
+    """Ask the server; None where it refuses or cannot be reached."""
+    task = asyncio.get_running_loop().create_task(asked)
+    await asyncio.wait([task])
+    if task.cancelled() or task.exception() is not None:
+        logging.getLogger(__name__).warning("the Prefect server gave no answer")
+        return None
+    return task.result()
+
+
+async def lowered_limit(client: PrefectClient, in_flight: Mapping[str, int]) -> str:
+    """Return what to do about a limit by which earlier versions held a cap, where it is lower.
+
+    Args:
+        client: of the server.
+        in_flight: the caps by the settings, by family.
+    """
+    found = {each.name: each for each in await client.read_global_concurrency_limits(limit=200)}
+    for family, most in in_flight.items():
+        limit = found.get(f"nightscreen-{family.replace('_', '-')}")
+        if limit is not None and not (limit.active and limit.limit >= most):
+            was = str(limit.limit) if limit.active else "off"
+            return (
+                f"the Prefect server's limit {limit.name} is {was} and is read no more: where that "
+                f"was meant, set NIGHTSCREEN_MAX_IN_FLIGHT__{family.upper()} on every machine, "
+                f"then prefect global-concurrency-limit delete {limit.name}"
+            )
+    return ""
 
 
 @asynccontextmanager

@@ -7,9 +7,8 @@ Only the run's id and the part's number are handed over. What a part does is in
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prefect import get_client
 from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
@@ -27,10 +26,10 @@ from nightscreen.steps.control import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
 from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.open_run import OpenScreening
+from nightscreen.tasks.open_run import OpenScreening, tried
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator
     from uuid import UUID
 
     from prefect.client.orchestration import PrefectClient
@@ -57,7 +56,7 @@ class PoolCrew:
 
     async def start(self, part: int) -> None:
         """Start a part; an engine that cannot be reached now is asked again later."""
-        started = await _tried(
+        started = await tried(
             arun_deployment(
                 DEPLOYMENT,
                 parameters={"run_id": self._run_id, "part": part},
@@ -88,22 +87,12 @@ class PoolCrew:
             for flow_run_id in self._started.values():
                 found = await self._read(flow_run_id)
                 if found is not None and found.state is not None and found.state.is_scheduled():
-                    await _tried(client.set_flow_run_state(flow_run_id, Cancelled()))
+                    await tried(client.set_flow_run_state(flow_run_id, Cancelled()))
 
     async def _read(self, flow_run_id: UUID) -> FlowRun | None:
         async with get_client() as client:
-            found: FlowRun | None = await _tried(client.read_flow_run(flow_run_id))
+            found: FlowRun | None = await tried(client.read_flow_run(flow_run_id))
             return found
-
-
-async def _tried(asked: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever is asked for
-    """Ask the server; None where it refuses or cannot be reached."""
-    task = asyncio.get_running_loop().create_task(asked)
-    await asyncio.wait([task])
-    if task.cancelled() or task.exception() is not None:
-        logging.getLogger(__name__).warning("the Prefect server could not be asked about parts")
-        return None
-    return task.result()
 
 
 def require_server(wish: str) -> None:
@@ -122,39 +111,18 @@ async def require_worker_available(parameters: ScreenBatch, settings: Settings) 
     """Refuse several workers where no part could ever begin; nothing is begun or spent before.
 
     Raises:
-        SettingsError: there is no server, parts are not deployed on it, or nobody would take them;
-            or a limit of the server's was to hold a cap that is shared.
+        SettingsError: there is no server, parts are not deployed on it, or nobody would take them.
     """
     if parameters.quote_only:
         return
     workers = await asyncio.to_thread(gathers.workers_wanted, parameters, settings)
-    if workers > 1:
-        require_server("more than one worker")
-    elif not (settings.share_caps and PREFECT_API_URL.value()):
+    if workers <= 1:
         return
+    require_server("more than one worker")
     async with get_client() as client:
-        why = await _tried(lowered_limit(client, settings))
-        if workers > 1 and not why:
-            why = await _tried(worker_problem(client, mine=_own_pool()))
+        why = await tried(worker_problem(client, mine=_own_pool()))
     if why:
         raise SettingsError(why)
-
-
-async def lowered_limit(client: PrefectClient, settings: Settings) -> str:
-    """Return what to do about a limit by which earlier versions held a cap, where it was lowered.
-
-    Nothing reads it any more: the service would get more calls at once than somebody allowed.
-    """
-    found = {each.name: each for each in await client.read_global_concurrency_limits(limit=200)}
-    for family, most in settings.max_in_flight.model_dump().items():
-        limit = found.get(f"nightscreen-{family.replace('_', '-')}")
-        if limit is not None and not (limit.active and limit.limit >= most):
-            return (
-                f"the Prefect server's limit {limit.name} was lowered, and is read no more: set "
-                f"NIGHTSCREEN_MAX_IN_FLIGHT__{family.upper()} on every machine, then prefect "
-                f"global-concurrency-limit delete {limit.name}"
-            )
-    return ""
 
 
 def _own_pool() -> str | None:

@@ -1,9 +1,10 @@
 """Lookups: a sliding window of calls for one check, shared by all shards in flight.
 
-Intents are committed a block ahead, a call waiting to retry holds no slot, the cap adapts. A shard
-hands in its lookups and waits for them; the window outlives it, so that a shard that is cancelled
-or re-entered never leaves or repeats a call. How a call is written, read and retried is the
-client's; what was funded is `price`'s; a lookup on its way is `tasks`'.
+Intents are committed a block ahead, or as slots come free where the cap is shared. A call waiting
+to retry holds no slot, the cap adapts. A shard hands in its lookups and waits for them; the window
+outlives it, so that a shard that is cancelled or re-entered never leaves or repeats a call. How a
+call is written, read and retried is the client's; what was funded is `price`'s; a lookup on its way
+is `tasks`'.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from nightscreen.schemas.calls import (
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
-from nightscreen.storage.clock import LAGOS, MICROS, to_instant
+from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.journal.engine import (
     Turn,
     in_one_stroke,
@@ -57,7 +57,12 @@ from nightscreen.storage.journal.money import (
     read_scopes,
     scopes_of,
 )
-from nightscreen.storage.journal.shared_caps import CAP_USERS, SharedCaps, cap_users_of
+from nightscreen.storage.journal.shared_caps import (
+    CAP_USERS,
+    STALE_MICROS,
+    SharedCaps,
+    cap_users_of,
+)
 from nightscreen.storage.journal.statements import (
     Many,
     adding_up,
@@ -92,8 +97,6 @@ SEAL_KEY = "seal_key"
 ASKED_ENDS = b"\x00"
 """Stands between whom an unreadable answer was asked about and its body, both sealed together."""
 _NEXT, _PRICE, _OPEN_CALLS = "next", "price", "open:"
-_STALE_MICROS = 600 * MICROS
-"""Age from which nobody waits for a call under way: no timeout is that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -623,9 +626,9 @@ def _read_spending(
     if session is not None:
         others = session.met - session.checks - {check}
         wanted += [f"{scopes[1]}:{name}" for name in others]
-        given["after"] = now - _STALE_MICROS
+        given["after"] = now - STALE_MICROS
     if shares:
-        given |= cap_users_of(check)
+        given |= cap_users_of(check, now)
     given["scopes"] = wanted
     rows = connection.execute(_STANDING[session is not None, shares], given).all()
     found = {scope: numbers for scope, *numbers in rows}

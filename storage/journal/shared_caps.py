@@ -2,7 +2,7 @@
 
 A condition of `Calls.reserve`, within its transaction. Each process that shares a cap has a row
 here; the calls it has under way are its intents. Nothing here lasts: the table is made when first
-needed, belongs to no version of the journal and is in no backup.
+needed, belongs to no version of the journal, and a restore leaves it out.
 """
 
 from __future__ import annotations
@@ -48,6 +48,15 @@ It is suspended, or paused. One that wants calls asks again ten times a second, 
 four times as often as this.
 """
 _RENEW_MICROS = WISH_LASTS_MICROS // 4
+STALE_MICROS = 600 * MICROS
+"""Age from which nobody waits for a call under way: no timeout is that long.
+
+One that is never settled, as that of a process that lost its database for a moment and lives on,
+holds nobody up for longer.
+"""
+LOOK_AGAIN_MICROS = MICROS
+"""How often a process looks for the dead: each look asks the database about every holder, while
+all others wait for their turn."""
 _NAMED = 3
 
 _tables = MetaData()
@@ -56,12 +65,13 @@ cap_users = Table(
     _tables,
     Column("family", Text, primary_key=True),
     Column("holder", Text, primary_key=True),
+    Column("cap", Integer, nullable=False),
     Column("wanted", Integer, nullable=False),
     Column("since", BigInteger, nullable=False),
     Column("asked_at", BigInteger, nullable=False),
 )
 
-_USER, _UNDER_WAY = "user:", "under_way:"
+_USER, _CAP, _UNDER_WAY = "user:", "cap:", "under_way:"
 _NOTHING: ColumnElement[int] = literal_column("0")
 CAP_USERS = (
     select(
@@ -71,11 +81,15 @@ CAP_USERS = (
         cap_users.c.asked_at,
     ).where(cap_users.c.family == bindparam("family")),
     select(
+        literal_column(f"'{_CAP}'").concat(cap_users.c.holder), cap_users.c.cap, _NOTHING, _NOTHING
+    ).where(cap_users.c.family == bindparam("family")),
+    select(
         literal_column(f"'{_UNDER_WAY}'").concat(calls.c.holder), func.count(), _NOTHING, _NOTHING
     )
     .where(
         calls.c.state == CallState.INTENT.value,
         UNSETTLED,
+        calls.c.intent_at > bindparam("not_before"),
         calls.c.check.in_(bindparam("members", expanding=True)),
     )
     .group_by(calls.c.holder),
@@ -92,12 +106,14 @@ class CapUser:
         since: the id of the next call when it was last granted one, or began to want some.
         asked_at: when it was last written down, by its own clock; 0 before the first time.
         under_way: calls it may send now, or has sent.
+        cap: the cap by its own settings.
     """
 
     wanted: int = 0
     since: int = 0
     asked_at: int = 0
     under_way: int = 0
+    cap: int = 0
 
 
 def slots_for(me: str, users: Mapping[str, CapUser], cap: int, wanted: int) -> int:
@@ -123,10 +139,11 @@ def slots_for(me: str, users: Mapping[str, CapUser], cap: int, wanted: int) -> i
     return found
 
 
-def cap_users_of(check: str) -> dict[str, object]:
+def cap_users_of(check: str, now: int) -> dict[str, object]:
     """Return what `CAP_USERS` is to be given for a check, or an operation of a family."""
     family = family_of(check)
-    return {"family": family, "members": FAMILIES.get(family, (check,))}
+    members = FAMILIES.get(family, (check,))
+    return {"family": family, "members": members, "not_before": now - STALE_MICROS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +152,27 @@ class CapPart:
 
     Attributes:
         family: the check, or the family of operations.
-        cap: calls that may be under way over all who share it.
+        own_cap: calls that may be under way over all who share it, by this process's settings.
         users: who they are, `me` among them.
+        looks: it is time to look for the dead.
     """
 
     family: str
-    cap: int
+    own_cap: int
     users: dict[str, CapUser]
     me: str
     holders: Holders
+    looks: bool
+
+    @property
+    def cap(self) -> int:
+        """Return the lowest cap of those at work.
+
+        Where settings differ each would keep room for the other by a cap of its own, and who has
+        the lower one would get nothing.
+        """
+        others = (user for name, user in self.users.items() if name != self.me)
+        return min([self.own_cap, *(user.cap for user in others if user.wanted or user.under_way)])
 
     def slots(self, wanted: int, connection: Connection) -> tuple[int, set[str]]:
         """Return how many calls may be added, and whose are to be put in doubt: the dead have none.
@@ -151,7 +180,7 @@ class CapPart:
         Who comes first looks for the dead as well, so that their rows do not pile up.
         """
         found, dead = slots_for(self.me, self.users, self.cap, wanted), set[str]()
-        if found < wanted or not self.users[self.me].asked_at:
+        if self.looks and (found < wanted or not self.users[self.me].asked_at):
             dead = self._bury(connection)
             found = slots_for(self.me, self.users, self.cap, wanted)
         return found, dead
@@ -186,12 +215,12 @@ class CapPart:
         """Write down what this process was refused of a cap, and at first that it shares it."""
         mine, kinds = self.users[self.me], Counter(grant.kind for grant in grants)
         wanted, granted = kinds[ReservationStatus.BUSY], kinds[ReservationStatus.GRANTED]
-        is_news = wanted != mine.wanted or (wanted and granted)
-        is_old = not mine.asked_at or (wanted and now - mine.asked_at >= _RENEW_MICROS)
+        is_news = wanted != mine.wanted or (wanted and granted) or self.own_cap != mine.cap
+        is_old = not mine.asked_at or (wanted and abs(now - mine.asked_at) >= _RENEW_MICROS)
         if not (is_news or is_old):
             return
         since = max((grant.call_id for grant in grants), default=0) or mine.since
-        row = {"wanted": wanted, "since": since, "asked_at": now}
+        row = {"cap": self.own_cap, "wanted": wanted, "since": since, "asked_at": now}
         statement = insert_into(connection.dialect.name, cap_users).on_conflict_do_update(
             index_elements=list(cap_users.primary_key.columns), set_=row
         )
@@ -205,6 +234,7 @@ class SharedCaps:
         self._holders = holders
         self._is_there = False
         self._heard: dict[tuple[str, str], tuple[int, int]] = {}
+        self._looked: dict[str, int] = {}
 
     def prepare(self, engine: Engine) -> None:
         """Make the table where there is none."""
@@ -232,9 +262,13 @@ class SharedCaps:
             asked_at, heard_at = self._heard.get((family, name), (0, 0))
             if user.asked_at != asked_at:
                 self._heard[family, name] = user.asked_at, now
-            elif name != me and now - heard_at > WISH_LASTS_MICROS:
+            elif name != me and abs(now - heard_at) > WISH_LASTS_MICROS:
                 user.wanted = 0
+            user.cap, *_ = rows[f"{_CAP}{name}"]
         mine = users.setdefault(me, CapUser())
         if not mine.wanted:
             mine.since = next_id
-        return CapPart(family, cap, users, me, self._holders)
+        looks = abs(now - self._looked.get(family, 0)) >= LOOK_AGAIN_MICROS
+        if looks:
+            self._looked[family] = now
+        return CapPart(family, cap, users, me, self._holders, looks)

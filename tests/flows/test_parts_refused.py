@@ -15,9 +15,9 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.screening_run import open_screening
+from nightscreen.tasks.open_run import lowered_limit
 from nightscreen.tasks.workers import (
     DEPLOYMENT,
-    lowered_limit,
     require_worker_available,
     worker_problem,
 )
@@ -111,7 +111,8 @@ async def test_a_limit_that_was_lowered_is_not_silently_forgotten(
 ) -> None:
     """Earlier versions held caps by it: one line says what to set in its place."""
     settings = read_settings(base_url="http://127.0.0.1:1", api_key="k")
-    why = await lowered_limit(cast("PrefectClient", Server(limits=limits)), settings)
+    most = settings.max_in_flight.model_dump()
+    why = await lowered_limit(cast("PrefectClient", Server(limits=limits)), most)
     assert bool(why) == refused
     assert ("set NIGHTSCREEN_MAX_IN_FLIGHT__KARMA on every machine" in why) == refused
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from nightscreen.schemas.calls import CallState, Caps, Reservation, ReservationStatus
+from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.shared_caps import (
+    STALE_MICROS,
     WISH_LASTS_MICROS,
     CapUser,
     cap_users,
@@ -88,6 +90,52 @@ def test_slots_of_a_dead_process_come_back_before_anyone_is_refused(place: Place
     with other.engine.connect() as connection:
         doubted = select(func.count()).where(calls.c.state == CallState.IN_DOUBT.value)
         assert connection.execute(doubted).scalar_one() == 4
+
+
+def test_the_lowest_cap_of_those_at_work_holds(place: Place) -> None:
+    """Each would keep room for the other by its own cap, and the lower one would get nothing."""
+    wide, narrow = place.open(), place.open()
+    most, least = Caps(in_flight=(("karma", 6),)), Caps(in_flight=(("karma", 2),))
+    under_way = reserve(wide, 1, 2, 3, 4, 5, 6, caps=most)
+    assert kinds(under_way) == [GRANTED] * 6
+    got = 0
+    for number in range(7, 19):
+        end(wide, under_way.pop(0))
+        found = reserve(narrow, 100 + got, caps=least)
+        got += kinds(found) == [GRANTED]
+        under_way += [pair for pair in reserve(wide, number, caps=most) if pair[1].kind is GRANTED]
+        if not under_way:
+            break
+    assert got
+    assert len(under_way) + got <= 2
+    place.clock.now += WISH_LASTS_MICROS
+    place.opened.remove(narrow)
+    narrow.close()
+    assert kinds(reserve(wide, *range(31, 37), caps=most)).count(GRANTED) == 6 - len(under_way)
+
+
+def test_a_call_that_is_never_settled_holds_nobody_up_for_good(place: Place) -> None:
+    """Its process lives, and lost its database for the moment in which it would have settled it."""
+    living, other = place.open(), place.open()
+    assert kinds(reserve(living, 1, 2, 3, 4, caps=SHARED)) == [GRANTED] * 4
+    assert kinds(reserve(other, 11, caps=SHARED)) == [BUSY]
+    place.clock.now += STALE_MICROS
+    assert kinds(reserve(other, 11, caps=SHARED)) == [GRANTED]
+
+
+def test_a_clock_set_back_mutes_nobody(place: Place) -> None:
+    """A wish is renewed by it, and one of the future is not kept for ever."""
+    nightly, analyst = place.open(), place.open()
+    reserve(nightly, 1, 2, 3, 4, caps=SHARED)
+    assert kinds(reserve(analyst, 11, caps=SHARED)) == [BUSY]
+    place.clock.now -= 3600 * MICROS
+    assert kinds(reserve(nightly, 5, caps=SHARED)) == [BUSY]
+    with analyst.engine.connect() as connection:
+        asked = select(cap_users.c.asked_at).where(cap_users.c.holder == analyst.holders.name)
+        before = connection.execute(asked).scalar_one()
+    assert kinds(reserve(analyst, 11, caps=SHARED)) == [BUSY]
+    with analyst.engine.connect() as connection:
+        assert connection.execute(asked).scalar_one() < before
 
 
 def test_who_is_gone_leaves_nothing_behind(place: Place) -> None:
