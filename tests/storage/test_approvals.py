@@ -229,8 +229,9 @@ def test_a_note_is_sealed_rotated_and_verified(sqlite_place: Place) -> None:
     ]
 
 
-def test_a_journal_of_the_version_before_is_brought_up_with_all_it_held(place: Place) -> None:
-    """A dump of version 6 is looked into as it is, then opened: answers and runs are there."""
+def test_a_journal_of_version_6_is_brought_up_with_all_it_held(lone_place: Place) -> None:
+    """A dump of it is looked into as it is, then opened: answers and runs are there."""
+    place = lone_place
     make_private_folder(place.home)
     old = make_engine(place.url or journal_url(place.home))
     script = (DUMP / f"{old.dialect.name}.sql").read_text().split("\n", 2)[2]

@@ -140,8 +140,9 @@ def test_a_copy_holds_them(journal: Journal, tmp_path: Path) -> None:
         assert verify_journal(copy) == []
 
 
-def test_a_journal_of_the_first_version_begins_to_keep_them(place: Place) -> None:
+def test_a_journal_of_the_first_version_begins_to_keep_them(lone_place: Place) -> None:
     """It is brought up when it is opened, with what it held."""
+    place = lone_place
     journal = place.open()
     with writing(journal.engine) as connection:
         sightings.drop(connection)

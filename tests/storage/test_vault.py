@@ -249,8 +249,9 @@ def test_rotation_reseals_and_verification_opens_everything(journal: Journal) ->
     ]
 
 
-def test_older_journal_gets_the_tables(place: Place) -> None:
+def test_older_journal_gets_the_tables(lone_place: Place) -> None:
     """A journal of the version before them is brought up when it is opened."""
+    place = lone_place
     journal = place.open()
     with writing(journal.engine) as connection:
         metadata.drop_all(connection, tables=[consent_grants, consent_states])
