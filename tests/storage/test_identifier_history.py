@@ -155,8 +155,9 @@ def test_a_journal_of_the_first_version_begins_to_keep_them(lone_place: Place) -
     assert Erasures.of(journal).audit() == []
 
 
-def test_a_backup_of_the_first_version_is_restored(place: Place, tmp_path: Path) -> None:
+def test_a_backup_of_the_first_version_is_restored(lone_place: Place, tmp_path: Path) -> None:
     """What it lacks stays empty and is there once the journal is opened."""
+    place = lone_place
     first = open_journal(tmp_path / "first")
     with reading(first.engine) as connection:
         kept = connection.exec_driver_sql("SELECT name, value FROM meta").all()
