@@ -123,6 +123,8 @@ def knock(
 def _in_the_way(error: OSError, place: str, timeout_s: float) -> str:
     """Return in words what a connection failed by."""
     match error:
+        case ssl.SSLCertVerificationError(verify_code=62):  # X509_V_ERR_HOSTNAME_MISMATCH
+            return f"{place} shows a certificate for another host ({error.verify_message})"
         case ssl.SSLCertVerificationError():
             return f"{place} shows a certificate that is not trusted ({error.verify_message})"
         case ssl.SSLError():

@@ -209,6 +209,8 @@ _CAUSES = {
     "certificate that is not trusted": "have the service's certificate fixed; "
     "where a proxy or the lender's own authority issued it, name that authority in "
     "NIGHTSCREEN_CA_FILE",
+    "certificate for another host": "correct the host in NIGHTSCREEN_BASE_URL, or have the "
+    "service's certificate fixed",
     "does not use TLS": "correct NIGHTSCREEN_BASE_URL: the port there does not serve https",
     "cannot be resolved": "correct the host in NIGHTSCREEN_BASE_URL, or fix the name server; "
     "behind a proxy set NIGHTSCREEN_PROXY",

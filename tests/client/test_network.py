@@ -156,6 +156,16 @@ async def test_an_authority_that_is_not_named_is_not_trusted(town: Town) -> None
     assert "shows a certificate that is not trusted" in found
 
 
+async def test_a_certificate_of_another_host_is_said_to_be_that(town: Town) -> None:
+    """Naming its authority does not help: the address is wrong, or the certificate is."""
+    other = town.base.replace("service.lender", "elsewhere.lender")
+    assert other != town.base
+    found = await asyncio.to_thread(reach, other, network=town.network)
+    assert found is not None
+    assert "shows a certificate for another host" in found
+    assert town.served == 0
+
+
 @pytest.mark.parametrize("refusal", ["407 Proxy Authentication Required", "503 No Way"])
 async def test_a_call_that_the_proxy_refuses_was_never_sent(town: Town, refusal: str) -> None:
     """It is no call in doubt: nothing left for the service, so nothing can have been charged."""

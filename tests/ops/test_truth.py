@@ -121,6 +121,7 @@ def test_the_worst_of_several_gives_the_status(tmp_path: Path) -> None:
     ("way", "first", "status"),
     [
         ("x:443 shows a certificate that is not trusted (self-signed)", "NIGHTSCREEN_CA_FILE", 2),
+        ("x:443 shows a certificate for another host (it names y)", "correct the host in", 2),
         ("the name of x:443 cannot be resolved", "correct the host in NIGHTSCREEN_BASE_URL", 2),
         ("the proxy http://p:1 does not lead to x:443 (407)", "correct NIGHTSCREEN_PROXY", 2),
         ("x:443 does not answer within 5 s", "wait until the service answers again", 3),
