@@ -129,7 +129,8 @@ def database_url(postgresql: str) -> Iterator[str]:
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
-    yield url.set(database=name).render_as_string(hide_password=False)
+    given = url.set(database=name).update_query_dict({"options": "-c search_path=public"})
+    yield given.render_as_string(hide_password=False)
     with engine.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     engine.dispose()

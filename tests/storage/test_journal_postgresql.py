@@ -26,9 +26,9 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
-def server_place(schema_url: str, tmp_path: Path) -> Place:
-    """Give a place for a journal on PostgreSQL."""
-    return Place(tmp_path / "home", schema_url)
+def server_place(database_url: str, tmp_path: Path) -> Place:
+    """Give a place for a journal on PostgreSQL, whose locks are those of the whole database."""
+    return Place(tmp_path / "home", database_url)
 
 
 def test_a_writer_that_never_ends_is_told_and_harms_nothing(server_place: Place) -> None:
