@@ -75,7 +75,9 @@ def _workbook(path: Path, rows: Sequence[str], *, cover: bool = False) -> None:
     book.save(path)
 
 
-def _swollen(path: Path, rows: Sequence[str], part: str, at: bytes, filling: bytes) -> None:
+def _swollen(
+    path: Path, rows: Sequence[str], part: str, at: bytes, filling: bytes, megabytes: int = 1024
+) -> None:
     """Write a workbook of which one part unpacks to a gigabyte: `filling`, again and again."""
     plain = path.with_suffix(".plain")
     _workbook(plain, rows)
@@ -92,7 +94,7 @@ def _swollen(path: Path, rows: Sequence[str], part: str, at: bytes, filling: byt
             with target.open(part, "w", force_zip64=True) as out:
                 out.write(before + at)
                 block = filling * (MB // len(filling))
-                for _ in range(1024):
+                for _ in range(megabytes):
                     out.write(block)
                 out.write(after)
     plain.unlink()
@@ -109,6 +111,24 @@ def swollen_cell(path: Path, draw: random.Random) -> None:
 def swollen_row(path: Path, draw: random.Random) -> None:
     """A row of a gigabyte of empty cells."""
     _swollen(path, lines(draw), "xl/worksheets/sheet1.xml", b"<row", b" ")
+
+
+def empty_rows(path: Path, draw: random.Random) -> None:
+    """64 MB of rows without a cell."""
+    sheet = "xl/worksheets/sheet1.xml"
+    _swollen(path, lines(draw), sheet, b"<sheetData>", b'<row r="1"/>', 64)
+
+
+def formats(path: Path, draw: random.Random) -> None:
+    """Some 200,000 formats of a cell."""
+    part = "xl/styles.xml"
+    _swollen(path, lines(draw), part, b'<cellXfs count="1">', b'<xf numFmtId="0"/>', 4)
+
+
+def sheet_names(path: Path, draw: random.Random) -> None:
+    """Thousands of names for one sheet."""
+    part = "xl/workbook.xml"
+    _swollen(path, lines(draw), part, b"<sheets>", b'<sheet name="a" sheetId="9"/>', 1)
 
 
 def swollen_texts(path: Path, draw: random.Random) -> None:
@@ -211,6 +231,9 @@ HOSTILE: Final = (
     Hostile("one cell of 1 GB", "cell.xlsx", swollen_cell),
     Hostile("one row of 1 GB", "row.xlsx", swollen_row),
     Hostile("table of texts of 1 GB", "texts.xlsx", swollen_texts),
+    Hostile("64 MB of empty rows", "empty.xlsx", empty_rows),
+    Hostile("200,000 formats of cells", "formats.xlsx", formats),
+    Hostile("thousands of names for one sheet", "names.xlsx", sheet_names),
     Hostile(
         "cover sheet before the data", "cover.xlsx", lambda p, d: _workbook(p, lines(d), cover=True)
     ),
