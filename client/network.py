@@ -66,14 +66,17 @@ class Network:
     def proxy_to(self, url: httpx.URL) -> Proxy | None:
         """Return the proxy through which an address is reached; None: direct connections.
 
+        A proxy elsewhere cannot reach this machine's loopback, one on this machine can. Plain
+        http leads to a simulator on this machine (`address.py`), which needs none.
+
         Raises:
             SettingsError: the environment's proxy is no address.
         """
         given = self.proxy
-        if not given or is_loopback(url.host):
+        if not given or url.scheme != "https":
             return None
         if given == ENVIRONMENT:
-            if urllib.request.proxy_bypass(url.host):
+            if is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
                 return None
             proxies = urllib.request.getproxies()
             given = proxies.get(url.scheme) or proxies.get("all") or ""
@@ -81,7 +84,8 @@ class Network:
                 return None
             if "://" not in given:
                 given = f"http://{given}"
-        return _parsed(given)
+        proxy = _parsed(given)
+        return proxy if is_loopback(proxy.host) or not is_loopback(url.host) else None
 
     def context(self) -> ssl.SSLContext:
         """Return a verifying TLS context: certifi's and the system's authorities, and the file's.

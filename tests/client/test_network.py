@@ -205,10 +205,16 @@ async def test_the_environments_proxy_is_used_only_where_the_settings_say_so(
 
 
 def test_this_machine_is_gone_to_straight() -> None:
-    """A simulator on loopback is not the proxy's to reach."""
+    """A simulator on loopback is not the proxy's to reach; only one beside it can."""
     network = Network("http://proxy.lender.example:3128")
-    assert network.proxy_to(httpx.URL("http://127.0.0.1:8000")) is None
-    assert network.proxy_to(httpx.URL("http://localhost:8000")) is None
+    for address in ("http://127.0.0.1:8000", "http://localhost:8000", "https://127.0.0.1:8443"):
+        assert network.proxy_to(httpx.URL(address)) is None
+    beside = Network("http://localhost:3128")
+    assert beside.proxy_to(httpx.URL("http://127.0.0.1:8000")) is None
+    for address in ("https://127.0.0.1:8443", "https://service.example"):
+        through = beside.proxy_to(httpx.URL(address))
+        assert through is not None
+        assert through.host == "localhost"
     there = network.proxy_to(httpx.URL("https://service.example"))
     assert there is not None
     assert (there.host, there.port) == ("proxy.lender.example", 3128)
