@@ -108,10 +108,14 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
 def _completed(folded: list[str], width: int, ours: frozenset[str]) -> list[str]:
     """Return the words of an account's name, the last made whole where the bank's field cut it.
 
-    A shared beginning such as OLUWA is not made whole: it would fit a brother's name as well.
+    A shared beginning such as OLUWA is not made whole: it would fit a brother's name as well. A
+    name in its own right, such as CHIDI, was not cut.
     """
     last = folded[-1] if folded else ""
-    if width < _CUT_FROM or len(last) < _CUT_LETTERS or last in ours or last in beginnings():
+    if width < _CUT_FROM or len(last) < _CUT_LETTERS or last in ours:
+        return folded
+    words = lexicon()
+    if last in beginnings() or last in words.shorts or last in words.families:
         return folded
     whole = [word for word in ours if word.startswith(last)]
     return [*folded[:-1], *whole] if len(whole) == 1 else folded
