@@ -1,15 +1,22 @@
-"""Throughput of one run with one, two and four workers, while the CPU is the limit.
+"""Throughput of one run with one, two and four workers.
 
 `python -m benchmarks.workers [ROWS]`; by default 3,000 rows. The service answers at once, so that
 only processors limit: those of the workers, of the journal (PostgreSQL) and of the simulator, all
-on this machine. So the bound is told beside each figure: as many workers as there are, or what
-other programs left of all cores, at the CPU seconds that all of them took. No engine: parts are
-plain processes. What counts is the time while all processes ask, without the start and the end of
-each.
+on this machine. So the bound stands beside each figure: as many workers as there are, or what
+other programs left of all cores, at the CPU seconds that all of them took.
+
+`--share 0.2` gives each worker that share of a core (a control group of its own, which takes
+root on Linux) and lets the service take 100 ms, as if each had a slow machine to itself: what
+counts then is the ratio to as many times one worker. `ROWS` are then for each worker.
+
+No engine: parts are plain processes. What counts is the time while all processes ask, without the
+start and the end of each. Beside it stand the most calls of a check under way at once, which its
+cap bounds, and the lookups that were paid twice.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -18,8 +25,10 @@ import sys
 import tempfile
 import time
 import warnings
-from contextlib import suppress
+from collections import Counter
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self
@@ -37,7 +46,9 @@ from nightscreen.storage.clock import MICROS, system_clock
 from nightscreen.storage.journal import open_journal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy import Row
 
     from nightscreen.schemas.checks import Check
     from nightscreen.schemas.settings import Settings
@@ -45,6 +56,9 @@ if TYPE_CHECKING:
     from nightscreen.steps.screening_run import ScreeningRun
 
 CAP = 48
+LATENCY_MS = 100
+GROUPS = Path("/sys/fs/cgroup")
+_PERIOD_US = 100_000
 CHECKS = ("bank_account", "karma", "ecosystem")
 WORKERS = (1, 2, 4)
 OWN, SIMULATOR, DATABASE = "own", "simulator", "PostgreSQL"
@@ -61,15 +75,20 @@ class Figures:
     """What one run came to while all its processes asked.
 
     Attributes:
-        per_s: lookups settled a second.
+        pace: what the journal says of it.
         used: cores in use, by whom.
         others: cores that other programs took.
     """
 
     workers: int
-    per_s: float
+    pace: Pace
     used: dict[str, float]
     others: float
+
+    @property
+    def per_s(self) -> float:
+        """Lookups settled a second."""
+        return self.pace.per_s
 
     def cpu_s(self, name: str) -> float:
         """Return CPU seconds of a thousand lookups."""
@@ -79,6 +98,25 @@ class Figures:
         """Return the most lookups a second these processors could make of it."""
         every = sum(self.used.values()) / self.per_s
         return min(self.workers * self.per_s / self.used[OWN], (cores - self.others) / every)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a run went while all its processes asked.
+
+    Attributes:
+        per_s: lookups settled a second.
+        begin: when all processes asked; in microseconds of the epoch.
+        end: when the first of them had no more.
+        peak: most calls of one check under way at once, in the whole run.
+        twice: lookups that were paid more than once.
+    """
+
+    per_s: float
+    begin: int
+    end: int
+    peak: int
+    twice: int
 
 
 @dataclass(frozen=True)
@@ -128,6 +166,39 @@ class Meter:
         return used, max(0.0, machine - sum(used.values()))
 
 
+@contextmanager
+def throttled(share: float, name: str) -> Iterator[None]:
+    """Give this process no more than a share of a core meanwhile; 0 leaves it as it is.
+
+    A control group of either version, which root may make.
+    """
+    if not share:
+        yield
+        return
+    first = (GROUPS / "cpu").is_dir()
+    parent = GROUPS / "cpu" if first else GROUPS
+    group, quota = parent / f"bench-{os.getpid()}-{name}", int(share * _PERIOD_US)
+    members = "tasks" if first else "cgroup.procs"
+    group.mkdir()
+    try:
+        if first:
+            (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+        _move_to(group / members)
+        yield
+    finally:
+        _move_to(parent / members)
+        group.rmdir()
+
+
+def _move_to(members: Path) -> None:
+    """Put every thread of this process into a group."""
+    for thread in Path("/proc/self/task").iterdir():
+        members.write_text(thread.name if members.name == "tasks" else str(os.getpid()))
+
+
 def settings_of(place: dict[str, str]) -> Settings:
     """Return the settings of every process of a run."""
     return read_settings(
@@ -172,9 +243,10 @@ async def run_part(place: dict[str, str]) -> None:
         await asking.ask_shard(open_, name)
 
     heeding = asyncio.create_task(_heed(part))
-    async with asyncio.TaskGroup() as group:
-        for check in part.run.wanted.checks:
-            group.create_task(worker.ask_shards(part, check, ask))
+    with throttled(float(place["share"]), "part"):
+        async with asyncio.TaskGroup() as group:
+            for check in part.run.wanted.checks:
+                group.create_task(worker.ask_shards(part, check, ask))
     heeding.cancel()
     await open_.close()
     part.close()
@@ -188,38 +260,41 @@ async def _heed(part: WorkerPart) -> None:
 
 async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> None:
     """Have every lookup of a run asked, by this process or by parts."""
-    crew = ProcessCrew(place, run.run_id, pids)
+    crew, share = ProcessCrew(place, run.run_id, pids), float(place["share"])
 
     async def ask(_check: Check, name: str) -> None:
         await asking.ask_shard(open_, name)
 
     if run.parameters.workers == 1:
         open_ = asking.open_rounds(run)
-        while shards := asking.next_round(open_):
-            async with asyncio.TaskGroup() as group:
-                for check, names in shards.items():
-                    for name in names:
-                        group.create_task(ask(check, name))
+        with throttled(share, "first"):
+            while shards := asking.next_round(open_):
+                async with asyncio.TaskGroup() as group:
+                    for check, names in shards.items():
+                        for name in names:
+                            group.create_task(ask(check, name))
         await open_.close()
         return
     gathered = coordinator.open_gathering(run, 1, crew, ask)
     gathered.rounds = open_ = asking.open_rounds(run, layout=gathered.layout())
     await coordinator.call_parts(gathered)
-    while shards := asking.next_round(open_):
-        await coordinator.ask_round(gathered, shards)
+    with throttled(share, "first"):
+        while shards := asking.next_round(open_):
+            await coordinator.ask_round(gathered, shards)
     await coordinator.let_go(gathered)
     for process in crew.started:
         process.wait()
     await open_.close()
 
 
-def measure(workers: int, rows: int, database: Database) -> Figures:
+def measure(workers: int, rows: int, database: Database, share: float = 0) -> Figures:
     """Run one batch and return its figures."""
+    latency = {"kind": "fixed", "ms": LATENCY_MS} if share else {"kind": "none"}
     with (
         tempfile.TemporaryDirectory() as folder,
         SandboxProcess(balance="900000000") as sandbox,
     ):
-        sandbox.post("/_sandbox/latency", {"kind": "none"})
+        sandbox.post("/_sandbox/latency", latency)
         file = Path(folder) / "customers.csv"
         make_batch(file, rows=rows, seed=1)
         place = {
@@ -228,6 +303,7 @@ def measure(workers: int, rows: int, database: Database) -> Figures:
             "home": f"{folder}/home",
             "journal": database.url,
             "workers": str(workers),
+            "share": str(share),
         }
         given = ScreenBatch(input=str(file), output=f"{folder}/out", workers=workers)
         run = screening_run.open_screening(given, settings_of(place))
@@ -242,14 +318,14 @@ def measure(workers: int, rows: int, database: Database) -> Figures:
             }
             with Meter(pids) as meter:
                 asyncio.run(ask_all(run, place, pids[OWN]))
-            per_s, begin, end = pace(run.run_id, settings_of(place), workers)
+            found = pace(run.run_id, settings_of(place), workers)
         finally:
             run.close()
-    return Figures(workers, per_s, *meter.cores(begin, end))
+    return Figures(workers, found, *meter.cores(found.begin, found.end))
 
 
-def pace(run_id: str, settings: Settings, workers: int) -> tuple[float, int, int]:
-    """Return how many lookups of a run settled a second while all its processes asked, and when."""
+def pace(run_id: str, settings: Settings, workers: int) -> Pace:
+    """Return how a run went while all its processes asked."""
     with open_journal(settings.home, url=settings.journal_url) as journal:
         calls = [row for block in journal.runs.calls(run_id) for row in block]
     spans: dict[str, tuple[int, int]] = {}
@@ -259,7 +335,16 @@ def pace(run_id: str, settings: Settings, workers: int) -> tuple[float, int, int
     assert len(spans) == workers, f"{len(spans)} of {workers} processes took part"
     begin, end = max(first for first, _ in spans.values()), min(last for _, last in spans.values())
     settled = sum(begin <= row.settled_at <= end for row in calls)
-    return MICROS * settled / (end - begin), begin, end
+    paid = Counter((row.check, row.subject) for row in calls if row.cost_micro)
+    twice = sum(number > 1 for number in paid.values())
+    peak = max(_peak([row for row in calls if row.check == check]) for check in CHECKS)
+    return Pace(MICROS * settled / (end - begin), begin, end, peak, twice)
+
+
+def _peak(calls: Sequence[Row[Any]]) -> int:
+    """Return the most calls under way at once."""
+    changes = sorted([(row.sent_at, 1) for row in calls] + [(row.settled_at, -1) for row in calls])
+    return max(accumulate((change for _, change in changes), initial=0))
 
 
 def _cpu_of(pid: int) -> float:
@@ -311,23 +396,31 @@ def main() -> None:
     if len(sys.argv) > 1 and sys.argv[1].startswith("{"):
         asyncio.run(run_part(json.loads(sys.argv[1])))
         return
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 3_000
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="?", type=int, default=3_000)
+    parser.add_argument("--share", type=float, default=0, help="share of a core for each worker")
+    given = parser.parse_args()
     cores = os.cpu_count() or 1
     print(f"{cores} cores; CPU seconds are of a thousand lookups\n")
     print(
         f"{'workers':>7} {'a second':>9} {'bound':>7} {'reached':>8} {'to one':>7} "
-        f"{'bound to one':>13}  own, simulator, PostgreSQL CPU s; cores of others"
+        f"{'bound to one':>13} {'peak':>5} {'twice':>6}"
+        "  own, simulator, PostgreSQL CPU s; cores of others"
     )
-    first: Any = None
+    first: Figures | None = None
     for workers, database in zip(WORKERS, databases(len(WORKERS)), strict=True):
-        found = measure(workers, rows, database)
+        rows = given.rows * workers if given.share else given.rows
+        found = measure(workers, rows, database, given.share)
         first = first or found
         bound = found.bound(cores)
+        if given.share:
+            bound = min(bound, workers * first.per_s)
+        to_one = bound / first.per_s if given.share else bound / first.bound(cores)
         cpu_s = ", ".join(f"{found.cpu_s(name):.2f}" for name in (OWN, SIMULATOR, DATABASE))
         print(
             f"{workers:>7} {found.per_s:>9,.0f} {bound:>7,.0f} {found.per_s / bound:>8.2f} "
-            f"{found.per_s / first.per_s:>7.2f} {bound / first.bound(cores):>13.2f}  "
-            f"{cpu_s}; {found.others:.2f}",
+            f"{found.per_s / first.per_s:>7.2f} {to_one:>13.2f} {found.pace.peak:>5} "
+            f"{found.pace.twice:>6}  {cpu_s}; {found.others:.2f}",
             flush=True,
         )
 
