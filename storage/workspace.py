@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from nightscreen.storage.sealing import Sealer
 
 SHARED = "shared"
-_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")  # read twice and soon gone
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # read twice, soon gone
+_PLAIN = pa.ipc.IpcWriteOptions()
+_SMALL = 65_536
+"""Bytes of a table below which packing takes longer than it saves, a buffer at a time."""
+_ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
@@ -112,7 +116,8 @@ class Workspace:
             table: what it is to hold.
         """
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
+        options = _PLAIN if table.nbytes < _SMALL else _PACKED
+        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write(table)
         sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
         self.place.write(f"{name}.sealed", sealed)
@@ -123,7 +128,8 @@ class Workspace:
         Raises:
             JournalError: it is not there, or does not open.
         """
-        return pa.ipc.open_stream(self._read(f"{name}.sealed", name)).read_all()
+        opened = self._read(f"{name}.sealed", name)
+        return pa.ipc.open_stream(opened, options=_ONE_THREAD).read_all()
 
     def drop(self, name: str) -> None:
         """Remove the table of a name, where there is one."""
