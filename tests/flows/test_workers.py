@@ -368,7 +368,7 @@ def test_a_lost_machine_costs_nothing_answered(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
     """Of four parts those on one machine die by SIGKILL: others take up what they had in hand."""
-    running = under_way_on_both(site, calm, tmp_path / "out", seed=9)
+    running = under_way_on_both(site, calm, tmp_path / "out", seed=12)
     site.kill_second()
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
     assert_nothing_was_lost(site, site.report(running), calm)
