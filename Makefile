@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 FREEZE := build/lock/bin/python -m pip list --format=freeze --exclude nightscreen --exclude pip
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations=20
+PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 CODE := deploy schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
 
 .PHONY: help setup demo test test-all test-sample check types lint docs bench package lock audit clean
@@ -33,7 +33,7 @@ $(STAMP): $(RUNTIME) requirements-dev.lock
 demo: $(RUNTIME) ## screen 10,000 made-up customers twice against the embedded simulator
 	$(BIN)/nightscreen demo
 
-test: $(STAMP) ## run what every change needs, two processes at a time
+test: $(STAMP) ## run what every change needs, a process for each of up to four cores
 	$(PYTEST) -m 'not long'
 
 test-all: $(STAMP) ## run all tests, also the long ones, then the quick half under each shifted clock
