@@ -78,7 +78,7 @@ def _workbook(path: Path, rows: Sequence[str], *, cover: bool = False) -> None:
 def _swollen(
     path: Path, rows: Sequence[str], part: str, at: bytes, filling: bytes, megabytes: int = 1024
 ) -> None:
-    """Write a workbook of which one part unpacks to a gigabyte: `filling`, again and again."""
+    """Write a workbook of which one part unpacks to so much: `filling`, again and again."""
     plain = path.with_suffix(".plain")
     _workbook(plain, rows)
     with (

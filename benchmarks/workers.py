@@ -177,8 +177,8 @@ def throttled(share: float, name: str) -> Iterator[None]:
         return
     first = (GROUPS / "cpu").is_dir()
     parent = GROUPS / "cpu" if first else GROUPS
-    group, quota = parent / f"bench-{os.getpid()}-{name}", int(share * _PERIOD_US)
-    members = "tasks" if first else "cgroup.procs"
+    me, quota = str(os.getpid()), int(share * _PERIOD_US)
+    group = parent / f"bench-{me}-{name}"
     group.mkdir()
     try:
         if first:
@@ -186,17 +186,11 @@ def throttled(share: float, name: str) -> Iterator[None]:
             (group / "cpu.cfs_quota_us").write_text(str(quota))
         else:
             (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
-        _move_to(group / members)
+        (group / "cgroup.procs").write_text(me)  # with all its threads
         yield
     finally:
-        _move_to(parent / members)
+        (parent / "cgroup.procs").write_text(me)
         group.rmdir()
-
-
-def _move_to(members: Path) -> None:
-    """Put every thread of this process into a group."""
-    for thread in Path("/proc/self/task").iterdir():
-        members.write_text(thread.name if members.name == "tasks" else str(os.getpid()))
 
 
 def settings_of(place: dict[str, str]) -> Settings:

@@ -60,6 +60,7 @@ from nightscreen.storage.journal.money import (
 from nightscreen.storage.journal.shared_caps import (
     CAP_USERS,
     STALE_MICROS,
+    UNDER_WAY,
     SharedCaps,
     cap_users_of,
 )
@@ -503,7 +504,7 @@ _OPEN_BY_RUN = (
         cast(func.sum(calls.c.reserved_micro), BigInteger),
         func.count(),
     )
-    .where(_IS_INTENT, UNSETTLED, calls.c.intent_at > bindparam("after"))
+    .where(*UNDER_WAY)
     .group_by(calls.c.check, calls.c.run_id)
 )
 _STANDING = {
@@ -622,13 +623,12 @@ def _read_spending(
 ) -> _Spending:
     """Read what a block is granted against; calls under way only where a cap rests on them."""
     wanted = list(scopes)
-    given: dict[str, Any] = {"check": check}
+    given: dict[str, Any] = {"check": check, "after": now - STALE_MICROS}
     if session is not None:
         others = session.met - session.checks - {check}
         wanted += [f"{scopes[1]}:{name}" for name in others]
-        given["after"] = now - STALE_MICROS
     if shares:
-        given |= cap_users_of(check, now)
+        given |= cap_users_of(check)
     given["scopes"] = wanted
     rows = connection.execute(_STANDING[session is not None, shares], given).all()
     found = {scope: numbers for scope, *numbers in rows}

@@ -54,6 +54,12 @@ STALE_MICROS = 600 * MICROS
 One that is never settled, as that of a process that lost its database for a moment and lives on,
 holds nobody up for longer.
 """
+UNDER_WAY = (
+    calls.c.state == CallState.INTENT.value,
+    UNSETTLED,
+    calls.c.intent_at > bindparam("after"),
+)
+"""Condition of a call under way that somebody waits for; `after` is `STALE_MICROS` ago."""
 LOOK_AGAIN_MICROS = MICROS
 """How often a process looks for the dead: each look asks the database about every holder, while
 all others wait for their turn."""
@@ -86,12 +92,7 @@ CAP_USERS = (
     select(
         literal_column(f"'{_UNDER_WAY}'").concat(calls.c.holder), func.count(), _NOTHING, _NOTHING
     )
-    .where(
-        calls.c.state == CallState.INTENT.value,
-        UNSETTLED,
-        calls.c.intent_at > bindparam("not_before"),
-        calls.c.check.in_(bindparam("members", expanding=True)),
-    )
+    .where(*UNDER_WAY, calls.c.check.in_(bindparam("members", expanding=True)))
     .group_by(calls.c.holder),
 )
 """Who shares a cap and what each has under way: a part of what a block is granted against."""
@@ -139,11 +140,10 @@ def slots_for(me: str, users: Mapping[str, CapUser], cap: int, wanted: int) -> i
     return found
 
 
-def cap_users_of(check: str, now: int) -> dict[str, object]:
+def cap_users_of(check: str) -> dict[str, object]:
     """Return what `CAP_USERS` is to be given for a check, or an operation of a family."""
     family = family_of(check)
-    members = FAMILIES.get(family, (check,))
-    return {"family": family, "members": members, "not_before": now - STALE_MICROS}
+    return {"family": family, "members": FAMILIES.get(family, (check,))}
 
 
 @dataclass(frozen=True, slots=True)
