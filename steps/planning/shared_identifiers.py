@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.storage.frame import joined_bytes, plain, pseudonym_column
-from nightscreen.storage.journal.identifier_history import BLOCK, Sighting
+from nightscreen.storage.journal.identifier_history import BLOCK, NO_BVN
 from nightscreen.storage.sealing import SUBJECT_BYTES, pieces_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ _PIECE_ROWS = 50_000
 _PIECE_SCHEMA = pa.schema([pa.field(name, SUBJECT) for name in ("identifier", "customer", "bvn")])
 _BLOCKS_AT_ONCE = 25
 """Blocks of the journal that enter the frame together: each entry costs half a millisecond."""
-_NO_BVN = bytes(SUBJECT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +144,11 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
         return
     for kind, pieces in workspace.noted(_NOTE).items():
         for number in range(pieces):
-            piece = workspace.get(_PIECE.format(kind, number)).combine_chunks()
-            columns = [column.to_pylist() for column in piece.columns]
-            keys = [b"".join(each or b"" for each in row) for row in zip(*columns, strict=True)]
-            indices = list(sightings.unwritten(kind, batch, columns[0], keys, at=at))
-            if indices:
-                seen = [Sighting(*(column[index] for column in columns)) for index in indices]
-                sightings.keep(kind, batch, seen, at=at)
+            piece = workspace.get(_PIECE.format(kind, number))
+            columns = [pc.fill_null(column, NO_BVN) for column in piece.columns]
+            halves = [np.frombuffer(joined_bytes(column), "V16") for column in columns]
+            seen = np.column_stack(halves).tobytes()
+            sightings.keep(kind, batch, seen, at=at)
 
 
 def kept_pieces(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -179,7 +177,7 @@ def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earli
                 frame.add("lately", _sightings(lately))
             others = [other for each in seen for other in each.others]
             if others:
-                seen_by = b"".join(key + (bvn or _NO_BVN) for key, _, bvn in others)
+                seen_by = b"".join(key + (bvn or NO_BVN) for key, _, bvn in others)
                 uses = _sightings(np.frombuffer(seen_by, np.uint8).reshape(-1, 3 * SUBJECT_BYTES))
                 elsewhere = pa.array([other.elsewhere for other in others])
                 frame.add("earlier", uses.append_column("elsewhere", elsewhere))

@@ -15,9 +15,9 @@ from nightscreen.storage.journal.engine import make_engine, reading, writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.storage.journal.identifier_history import (
     BLOCK,
+    NO_BVN,
     REWRITTEN_AFTER,
     Other,
-    Sighting,
     Sightings,
     sightings,
 )
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 NOBODY = subject(999_999)
 
 
-def seen(*pairs: tuple[int, int], bvn: int | None = None) -> list[Sighting]:
+def seen(*pairs: tuple[int, int], bvn: int | None = None) -> bytes:
     """Return sightings of identifiers of customers, by number."""
-    under = None if bvn is None else subject(bvn)
-    return [Sighting(subject(each), subject(customer), under) for each, customer in sorted(pairs)]
+    under = NO_BVN if bvn is None else subject(bvn)
+    parts = ((subject(each), subject(customer), under) for each, customer in sorted(pairs))
+    return b"".join(part for each in parts for part in each)
 
 
 def customers(
@@ -76,7 +77,7 @@ def test_many_are_read_in_blocks(journal: Journal) -> None:
     """More than one block of identifiers, random as pseudonyms are."""
     wanted = sorted(secrets.token_bytes(16) for _ in range(2 * BLOCK + 1))
     kept = Sightings.of(journal)
-    kept.keep("phone", "book", [Sighting(each, NOBODY, None) for each in wanted], at=10)
+    kept.keep("phone", "book", b"".join(each + NOBODY + NO_BVN for each in wanted), at=10)
     found: set[bytes] = set()
     with kept.reading_of("phone") as read:
         for start in range(0, len(wanted), BLOCK):
@@ -197,7 +198,7 @@ def test_they_hold_no_identifier(journal: Journal) -> None:
     phone = journal.pseudonyms.subjects("phone", ["+2348031234567"])
     assert phone == journal.pseudonyms.subject("phone", "+2348031234567")
     assert name != journal.pseudonyms.customer("", "CUST-1")
-    Sightings.of(journal).keep("phone", "book", [Sighting(phone, name, None)], at=10)
+    Sightings.of(journal).keep("phone", "book", phone + name + NO_BVN, at=10)
     with reading(journal.engine) as connection:
         (row,) = connection.execute(select(sightings)).all()
         assert connection.execute(select(func.count()).select_from(sightings)).scalar() == 1
