@@ -269,12 +269,11 @@ async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> 
                             group.create_task(ask(check, name))
         await open_.close()
         return
-    gathered = coordinator.open_gathering(run, 1, crew, ask)
-    gathered.rounds = open_ = asking.open_rounds(run, layout=gathered.layout())
+    open_ = asking.open_rounds(run)
+    gathered = coordinator.open_gathering(open_, 1, crew, ask)
     await coordinator.call_parts(gathered)
     with throttled(share, "first"):
-        while shards := asking.next_round(open_):
-            await coordinator.ask_round(gathered, shards)
+        await coordinator.ask_parts(gathered)
     await coordinator.let_go(gathered)
     for process in crew.started:
         process.wait()

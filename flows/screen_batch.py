@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.calling.coordinator import ask_round
+from nightscreen.steps.calling.coordinator import ask_parts
 from nightscreen.steps.calling.funding_rounds import (
     ask_again,
     next_round,
@@ -28,7 +28,7 @@ from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.open_run import OpenScreening, calling, ended, make_calls, opened
-from nightscreen.tasks.workers import called, require_worker_available
+from nightscreen.tasks.workers import parts_called, require_worker_available
 
 if TYPE_CHECKING:
     from nightscreen.schemas.checks import Check
@@ -87,23 +87,20 @@ async def _open(parameters: ScreenBatch, settings: Settings) -> OpenScreening:
 
 async def _ask(run: OpenScreening) -> None:
     """Ask what is funded, between an opening and a closing call."""
-    async with called(run), calling(run, partial(_open_rounds, run)):
+    async with calling(run, partial(_open_rounds, run)):
         await stations.take_opening_balance(run)
-        while shards := await _next_round(run):
+        async with parts_called(run) as gathering:
+            if gathering is not None:
+                await ask_parts(gathering)
+        while shards := next_round(run.funded):
             await _ask_all(run, shards)
         await stations.take_closing_balance(run)
 
 
 def _open_rounds(run: OpenScreening) -> CallSession:
-    """Open what pays for the run's calls; parts that were called share its caps."""
-    gathering = run.gathering
-    rounds = run.rounds = open_rounds(
-        run.run,
-        layout=None if gathering is None else gathering.layout(),
-    )
-    if gathering is not None:
-        gathering.rounds = rounds
-    return rounds.session
+    """Open what pays for the run's calls."""
+    run.rounds = open_rounds(run.run)
+    return run.rounds.session
 
 
 def _close(run: OpenScreening) -> None:
@@ -118,18 +115,8 @@ def quote_report(run: OpenScreening) -> dict[str, Any]:
     return quote_document(run.run)
 
 
-async def _next_round(run: OpenScreening) -> dict[Check, list[str]]:
-    """Fund the next round; what parts are to read is laid out beside the loop."""
-    if run.gathering is None:
-        return next_round(run.funded)
-    return await asyncio.to_thread(next_round, run.funded)
-
-
 async def _ask_all(run: OpenScreening, shards: dict[Check, list[str]]) -> None:
-    """Ask every shard of a round, each check at its own pace, or have parts ask them."""
-    if run.gathering is not None:
-        await ask_round(run.gathering, shards)
-        return
+    """Ask every shard of a round, each check at its own pace."""
     async with asyncio.TaskGroup() as group:
         for check, names in shards.items():
             slots = asyncio.Semaphore(SHARDS_AT_ONCE)

@@ -21,7 +21,6 @@ from nightscreen.schemas.checks import family_of
 from nightscreen.schemas.errors import NightscreenError, SettingsError, UsageError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.calling.coordinator import let_go
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.calling.call_session import CallSession
-    from nightscreen.steps.calling.coordinator import Gathering
     from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.control import Control
     from nightscreen.steps.report.report_json import RowTally
@@ -140,7 +138,6 @@ class OpenScreening(OpenRun[ScreeningRun]):
     Attributes:
         rows: its rows, once they are written.
         rounds: what pays for its calls, while it makes them.
-        gathering: the parts it called, while they ask.
         sessions: how often it has called parts.
     """
 
@@ -148,7 +145,6 @@ class OpenScreening(OpenRun[ScreeningRun]):
         super().__init__(run)
         self.rows: RowTally | None = None
         self.rounds: FundingRounds | None = None
-        self.gathering: Gathering | None = None
         self.sessions = 0
 
     @property
@@ -163,9 +159,7 @@ class OpenScreening(OpenRun[ScreeningRun]):
         return self.rounds
 
     async def settle(self) -> None:
-        """Let the parts it called go as well."""
-        if self.gathering is not None:
-            await let_go(self.gathering)
+        """Let what is in flight settle; nothing pays for calls any more."""
         await super().settle()
         self.rounds = None
 

@@ -171,25 +171,25 @@ async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> s
 
 
 @asynccontextmanager
-async def called(run: OpenScreening) -> AsyncIterator[None]:
-    """Call the parts of a run while the body runs, where it has several workers."""
-    line = run.run
-    if not await asyncio.to_thread(gathers.is_worth_it, line):
-        yield
+async def parts_called(run: OpenScreening) -> AsyncIterator[gathers.Gathering | None]:
+    """Call the parts of a run while the body runs; None where they are not worth it."""
+    if not await asyncio.to_thread(gathers.is_worth_it, run.funded):
+        yield None
         return
-    crew = PoolCrew(line.run_id)
+    crew = PoolCrew(run.run_id)
     run.sessions += 1
 
     async def ask(check: Check, name: str) -> None:
         await BY_CHECK[check](run, name)
 
-    gathering = await asyncio.to_thread(gathers.open_gathering, line, run.sessions, crew, ask)
-    run.gathering = gathering
+    gathering = await asyncio.to_thread(gathers.open_gathering, run.funded, run.sessions, crew, ask)
     try:
         await gathers.call_parts(gathering)
-        yield
+        yield gathering
+    except asyncio.CancelledError:
+        run.control.stop_run(StopReason.CANCELLED)
+        raise
     finally:
-        run.gathering = None
         await shield_until_done(_let_go(gathering, crew))
 
 

@@ -1,9 +1,10 @@
 """Gathering: the run's own process offers shards to its parts and gathers what becomes of them.
 
-It alone takes the opening and closing balance, funds rounds, and counts. A part is lost as soon as
-the lock of its process is free, whatever the engine says of it: its shards are then taken by
-others, and it is started again. Where nobody takes part at all, the run's own process asks. What a
-part does is in `worker`; how one is started is the engine's (`Crew`).
+It alone takes the opening and closing balance, funds, and counts. There are no rounds: as soon as
+what was asked leaves money for more, more is offered. What is too little to be shared, it asks
+itself. A part is lost as soon as the lock of its process is free, whatever the engine says of it:
+its shards are then taken by others, and it is started again. Where nobody takes part at all, the
+run's own process asks. What a part does is in `worker`; how it is started is the engine's (`Crew`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import numpy as np
 
 from nightscreen.schemas.checks import Check, Outcome
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.shards import ShardLayout
+from nightscreen.steps.calling.funding_rounds import affordable, next_offer
+from nightscreen.steps.calling.shards import LEAST_ROWS, ShardLayout
 from nightscreen.steps.calling.worker import (
     TERMS,
     caps_document,
     obey,
     put_ended,
-    terms_of_round,
+    terms_of,
     unreported_stops,
 )
 from nightscreen.steps.calling.worker_stats import Totals
@@ -72,13 +74,13 @@ class Gathering:
 
     Attributes:
         run: the run.
+        rounds: what the run's own process has open.
         session: names this session and the place it shares with its parts.
         space: that place.
-        rounds: what the run's own process has open.
         crew: starts parts.
         ask: asks one shard in the run's own process.
         starts: how often each part was started.
-        gathered: shards of the round whose ends are known.
+        gathered: shards on offer whose ends are known.
         reported: scopes whose stop the parts know of.
         alone: what this process asks itself, by check.
         last_sign: when a part was last seen alive, on the loop's clock.
@@ -86,12 +88,12 @@ class Gathering:
     """
 
     run: ScreeningRun
+    rounds: FundingRounds
     session: str
     space: Workspace
     work: SharedWork
     crew: Crew
     ask: Ask
-    rounds: FundingRounds | None = None
     totals: Totals = field(default_factory=Totals)
     starts: dict[int, int] = field(default_factory=dict)
     gathered: set[str] = field(default_factory=set)
@@ -99,12 +101,6 @@ class Gathering:
     alone: dict[Check, asyncio.Task[None]] = field(default_factory=dict)
     last_sign: float | None = None
     done: int = 0
-
-    def layout(self) -> ShardLayout:
-        """Return how shards are laid out for the parts."""
-        run = self.run
-        workers = run.parameters.workers
-        return ShardLayout(self.space, run.settings.shard_rows, workers, run.chains)
 
 
 def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
@@ -116,18 +112,21 @@ def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
     return parameters.workers if earlier is None else int(earlier.parameters.get("workers", 1))
 
 
-def is_worth_it(run: ScreeningRun) -> bool:
-    """Return whether a run has several workers and enough to ask for them."""
-    waiting = int((run.status == LookupStatus.WAITING.value).sum())
+def is_worth_it(rounds: FundingRounds) -> bool:
+    """Return whether a run has several workers, and enough for them to ask and to pay for."""
+    run = rounds.run
     workers = run.parameters.workers
-    return workers > 1 and waiting >= LEAST_LOOKUPS * workers
+    if workers == 1 or run.control.stop is not None:
+        return False
+    waiting = int((run.status == LookupStatus.WAITING.value).sum())
+    return waiting >= LEAST_LOOKUPS * workers and affordable(rounds) >= LEAST_ROWS * workers
 
 
-def open_gathering(run: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gathering:
+def open_gathering(rounds: FundingRounds, number: int, crew: Crew, ask: Ask) -> Gathering:
     """Call the parts of a run to a session of calls.
 
     Args:
-        run: the run, priced.
+        rounds: what the run's own process has open.
         number: the how-manieth session of this process.
         crew: starts parts.
         ask: asks one shard in this process.
@@ -135,6 +134,7 @@ def open_gathering(run: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gath
     Raises:
         OutputError: the shared place cannot be made or reached.
     """
+    run = rounds.run
     holders = run.journal.holders
     shared = run.settings.shared or str(run.settings.home)
     sweep_shared(shared, run.journal.journal_id, holders.alive)
@@ -152,8 +152,10 @@ def open_gathering(run: ScreeningRun, number: int, crew: Crew, ask: Ask) -> Gath
             "floor_micro": None if floor is None else floor + _in_flight_micro(run),
         },
     )
-    work.begin(run.run_id, session, run.parameters.workers)
-    return Gathering(run, session, space, work, crew, ask)
+    workers = run.parameters.workers
+    work.begin(run.run_id, session, workers)
+    rounds.layout = ShardLayout(space, run.settings.shard_rows, workers, run.chains)
+    return Gathering(run, rounds, session, space, work, crew, ask)
 
 
 def _in_flight_micro(run: ScreeningRun) -> int:
@@ -167,16 +169,15 @@ def _in_flight_micro(run: ScreeningRun) -> int:
     return total
 
 
-# --- a round ---
+# --- offers ---
 
 
-async def ask_round(gathering: Gathering, shards: Mapping[Check, list[str]]) -> None:
-    """Have the shards of a round asked by the parts, and gather what becomes of them."""
-    await asyncio.to_thread(_offer, gathering, shards)
+async def ask_parts(gathering: Gathering) -> None:
+    """Offer the parts what the money pays for, and gather what becomes of it, until no more is."""
     try:
         while True:
             state = await look(gathering)
-            if _is_over(gathering, state):
+            if not await asyncio.to_thread(_offer, gathering) and _is_over(gathering, state):
                 return
             await _bring_back_lost(gathering, state)
             _help_out(gathering, state)
@@ -190,16 +191,19 @@ async def ask_round(gathering: Gathering, shards: Mapping[Check, list[str]]) -> 
         gathering.alone.clear()
 
 
-def _offer(gathering: Gathering, shards: Mapping[Check, list[str]]) -> None:
+def _offer(gathering: Gathering) -> bool:
+    """Offer what the money pays for by now; return whether there was anything."""
     run, rounds = gathering.run, gathering.rounds
+    shards = next_offer(rounds)
     names = [(name, check.value) for check, each in shards.items() for name in each]
-    caps = run.caps if rounds is None else rounds.session.writer.caps
+    if not names:
+        return False
+    caps = caps_document(rounds.session.writer.caps)
     highest = {check.value: price for check, price in run.control.highest_micro.items()}
-    gathering.space.note(
-        terms_of_round(names[0][0]), {"caps": caps_document(caps), "highest_micro": highest}
-    )
+    gathering.space.note(terms_of(names[0][0]), {"caps": caps, "highest_micro": highest})
+    gathering.work.lay_out(run.run_id, names, rounds.laid_out, gathered=gathering.gathered)
     gathering.gathered.clear()
-    gathering.work.lay_out(run.run_id, names)
+    return True
 
 
 async def look(gathering: Gathering) -> WorkState:
@@ -280,8 +284,7 @@ def _gather(
     run, rounds = gathering.run, gathering.rounds
     run.status[indexes] = status
     run.listed[indexes] |= listed
-    if rounds is None:
-        return
+    rounds.offered[indexes] = False
     rounds.attempts[indexes] = np.maximum(rounds.attempts[indexes], attempts)
     if rounds.sparing is not None:
         for place in np.flatnonzero(status != LookupStatus.WAITING.value):
@@ -341,7 +344,7 @@ def _help_out(gathering: Gathering, state: WorkState) -> None:
         part.alive and part.state == ASKING for part in state.parts
     ):
         gathering.last_sign = now
-    if now - gathering.last_sign < ALONE_AFTER_S or gathering.alone:
+    if now - gathering.last_sign < ALONE_AFTER_S:
         return
     notice = (
         f"no worker took part for {ALONE_AFTER_S:.0f} s, so that the run asked in its own process; "
@@ -351,7 +354,8 @@ def _help_out(gathering: Gathering, state: WorkState) -> None:
         gathering.run.control.notices.append(notice)
     loop = asyncio.get_running_loop()
     for check in gathering.run.wanted.checks:
-        gathering.alone[check] = loop.create_task(_ask_alone(gathering, check))
+        if check not in gathering.alone or gathering.alone[check].done():
+            gathering.alone[check] = loop.create_task(_ask_alone(gathering, check))
 
 
 async def _ask_alone(gathering: Gathering, check: Check) -> None:
@@ -380,6 +384,9 @@ async def let_go(gathering: Gathering) -> None:
         if not any(part.alive and part.state == ASKING for part in state.parts):
             break
         await asyncio.sleep(POLL_S)
-    await asyncio.to_thread(gathering.work.end, gathering.run.run_id)
-    gathering.totals.of_the_moment(gathering.run.control, ())
+    run, rounds = gathering.run, gathering.rounds
+    await asyncio.to_thread(gathering.work.end, run.run_id)
+    gathering.totals.of_the_moment(run.control, ())
     await asyncio.to_thread(gathering.space.clear)
+    rounds.layout, rounds.waiting = ShardLayout(run.workspace, run.settings.shard_rows), -1
+    rounds.offered[:] = False

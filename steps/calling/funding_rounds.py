@@ -1,8 +1,9 @@
 """Funding rounds: the lookups of a run that are paid for, between an opening and a closing call.
 
-A round hands out the next lookups in rank; what settles below its reservation pays for more of it
-at once (`funding`), and another round follows only where a cap or a wallet moved meanwhile. The
-calls themselves are made by `call_session`.
+A round is what one process asks: the next lookups in rank. What settles below its reservation pays
+for more of it at once (`funding`), and another round follows only where a cap or a wallet moved
+meanwhile. Several workers get offers instead: whatever the money pays for by now and nobody has.
+The calls themselves are made by `call_session`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.calling.funding import Funding
 from nightscreen.steps.calling.lookup_task import LookupTask
-from nightscreen.steps.calling.shards import ShardLayout, chains_of
+from nightscreen.steps.calling.shards import LEAST_ROWS, ShardLayout, chains_of
 from nightscreen.steps.control import WITNESSES_LATER, StopReason
 from nightscreen.steps.planning.lookup_table import check_number, check_of
 from nightscreen.steps.planning.price import fund
@@ -48,13 +49,14 @@ class FundingRounds:
     """What a screening run has open while it asks.
 
     Attributes:
-        layout: where the shards of a round lie.
+        layout: where shards lie.
         session: makes the calls.
-        round: number of the round under way.
-        waiting: lookups that waited when the last round was funded; -1 before the first.
+        laid_out: how often shards were laid out, in rounds or offers.
+        waiting: lookups that waited when shards were laid out last; -1 before.
         closing: the lookup held back for the closing balance, as a row of the needed lookups.
         short: lookups are left that the money did not reach in rounds.
         attempts: attempts made at each needed lookup in this session.
+        offered: needed lookups that other processes have, or may take.
         sparing: what waits for what, where karma stops at the first listing.
         funding: what the money of the round pays for by now.
     """
@@ -62,11 +64,12 @@ class FundingRounds:
     run: ScreeningRun
     layout: ShardLayout
     session: CallSession = field(init=False)
-    round: int = 0
+    laid_out: int = 0
     waiting: int = -1
     closing: int | None = None
     short: bool = False
     attempts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, np.int16))
+    offered: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     sparing: Spares | None = None
     funding: Funding = field(default_factory=Funding)
 
@@ -113,8 +116,8 @@ def open_rounds(
         sparing: what waits for what; None is what the run's chains say.
     """
     layout = layout or ShardLayout(run.workspace, run.settings.shard_rows)
-    attempts = np.zeros(len(run.status), np.int16)
-    rounds = FundingRounds(run, layout, attempts=attempts, sparing=sparing)
+    attempts, offered = np.zeros(len(run.status), np.int16), np.zeros(len(run.status), bool)
+    rounds = FundingRounds(run, layout, attempts=attempts, offered=offered, sparing=sparing)
     if run.chains is not None:
         ended = run.status != LookupStatus.WAITING.value
         rounds.sparing = ShortCircuit(run.chains, ended=ended, listed=run.listed)
@@ -243,37 +246,78 @@ def _follow_prices(run: ScreeningRun) -> None:
 
 
 def next_round(rounds: FundingRounds) -> dict[Check, list[str]]:
-    """Fund the next lookups in rank and lay them out as shards in the workspace.
+    """Lay out the next lookups in rank as shards for this process.
 
     Returns:
         Names of the shards of each check; empty where nothing more is needed or can be funded.
     """
     run = rounds.run
-    run.control.renew_quotas(run.clock())
     rounds.funding.begin(_NONE, _NONE, None)
     if run.control.stop is not None:
         return {}
+    waiting, funded, room_micro = _fund_next(rounds)
+    stuck = len(waiting) == rounds.waiting
+    rounds.waiting = len(waiting)
+    if stuck or not len(funded):
+        rounds.short = len(waiting) > 0
+        return {}
+    ahead = waiting[: len(funded) + AHEAD]
+    rounds.funding.begin(ahead, run.worst[ahead], room_micro)
+    return _lay_out(rounds, ahead)
+
+
+def next_offer(rounds: FundingRounds) -> dict[Check, list[str]]:
+    """Lay out for other processes what the money pays for by now and none of them has.
+
+    Lookups that may spare each other are never with two of them: those whose others are out wait.
+    So do too few for a shard; where no more follow, they are left to a round.
+
+    Returns:
+        Names of the shards of each check; empty where there is nothing to offer now.
+    """
+    run, chains = rounds.run, rounds.layout.chains
+    if run.control.stop is not None:
+        return {}
+    waiting, funded, _ = _fund_next(rounds)
+    offer = funded[~rounds.offered[funded]]
+    if chains is not None:
+        family = rounds.layout.family_of(chains)
+        offer = offer[~np.isin(family[offer], family[rounds.offered])]
+    if len(waiting) == rounds.waiting or len(offer) < LEAST_ROWS:
+        return {}
+    rounds.waiting = len(waiting)
+    rounds.offered[offer] = True
+    return _lay_out(rounds, offer)
+
+
+def affordable(rounds: FundingRounds) -> int:
+    """Return how many lookups that wait the money pays for at once."""
+    return len(_funded(rounds, _waiting(rounds.run))[0])
+
+
+def _fund_next(
+    rounds: FundingRounds,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int | None]:
+    """Return what waits, what of it is paid for, and by how much money; one is held back to close.
+
+    What was offered still waits, and is paid for before what comes after it: at its worst, and once
+    more where it is under way. The journal could tell, at a query more; what is too little for a
+    moment is made up as soon as something settles.
+    """
+    run = rounds.run
+    run.control.renew_quotas(run.clock())
     _follow_prices(run)
     waiting = _waiting(run)
     rounds.closing = _still_closing(rounds, waiting)
     waiting = waiting[waiting != rounds.closing] if rounds.closing is not None else waiting
     funded, room_micro = _funded(rounds, waiting)
     if rounds.closing is None and len(funded):
-        rounds.closing = _closer(run, funded)
+        rounds.closing = _closer(run, funded[~rounds.offered[funded]])
         if rounds.closing is not None:
             funded, waiting = funded[funded != rounds.closing], waiting[waiting != rounds.closing]
             room_micro = None if room_micro is None else room_micro - int(run.worst[rounds.closing])
-    stuck = len(waiting) == rounds.waiting
-    rounds.waiting = len(waiting)
-    if stuck or not len(funded):
-        rounds.short = len(waiting) > 0
-        return {}
-    rounds.round += 1
     rounds.session.writer.caps = _keeping_back(rounds)
-    if not rounds.layout.is_shared:
-        funded = waiting[: len(funded) + AHEAD]
-        rounds.funding.begin(funded, run.worst[funded], room_micro)
-    return _lay_out(rounds, funded)
+    return waiting, funded, room_micro
 
 
 def _still_closing(rounds: FundingRounds, waiting: NDArray[np.int64]) -> int | None:
@@ -322,16 +366,17 @@ def _closer(run: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
     return int(bearing[-1]) if len(bearing) else None
 
 
-def _lay_out(rounds: FundingRounds, funded: NDArray[np.int64]) -> dict[Check, list[str]]:
+def _lay_out(rounds: FundingRounds, lookups: NDArray[np.int64]) -> dict[Check, list[str]]:
     run, layout = rounds.run, rounds.layout
+    rounds.laid_out += 1
     shards: dict[Check, list[str]] = {}
     names: list[str] = []
     cut: list[NDArray[np.int64]] = []
-    checks = run.ranked.check[funded]
+    checks = run.ranked.check[lookups]
     for check in run.wanted.checks:
-        mine = funded[checks == check_number(check.value)]
+        mine = lookups[checks == check_number(check.value)]
         for number, places in enumerate(layout.cut(mine)):
-            name = f"lookups-{check.value}-{rounds.round:03d}-{number:05d}"
+            name = f"lookups-{check.value}-{rounds.laid_out:03d}-{number:05d}"
             names.append(name)
             cut.append(mine[places])
             shards.setdefault(check, []).append(name)

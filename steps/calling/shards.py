@@ -1,8 +1,9 @@
-"""Shards: the funded lookups of a round, cut into pieces that are asked one by one.
+"""Shards: funded lookups, cut into pieces that are asked one by one.
 
 In one process a shard is a convenience; among several it is the unit that one of them takes. Then
 lookups that may spare each other stay together, since only who asks the one knows what becomes of
-the other. Which lookups are funded is `asking`'s, who takes which `parts`' and `gathering`'s.
+the other. Which lookups are funded is in `funding_rounds`, who takes which in `worker` and
+`coordinator`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from nightscreen.storage.workspace import Workspace
 
 LEAST_ROWS = 50
+"""Lookups that are worth a shard of their own for another process."""
 SHARDS_A_WORKER = 4
 """Shards of a check for each worker, so that a quick one takes more of them than a slow one."""
 
@@ -58,9 +60,10 @@ class ShardLayout:
         rows = max(LEAST_ROWS, min(self.rows, even))
         if self.chains is None:
             return _slices(len(lookups), rows)
-        return _whole_families(self._family_of(self.chains)[lookups], rows)
+        return _whole_families(self.family_of(self.chains)[lookups], rows)
 
-    def _family_of(self, chains: Chains) -> NDArray[np.int64]:
+    def family_of(self, chains: Chains) -> NDArray[np.int64]:
+        """Return for each needed lookup the family it is of."""
         if self._families is None:
             self._families = families(chains)
         return self._families

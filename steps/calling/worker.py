@@ -83,7 +83,7 @@ class WorkerPart:
         wanted: False once the run does not want this part any more.
         leaves: this process was told to end, and hands back what it has in hand.
         reported: stops that came from outside, or were passed on, by scope.
-        terms: name of the note with the terms of the round under way.
+        terms: name of the note with the terms of the shard taken last.
         turn: held by who looks for a shard, so that one looks at a time.
     """
 
@@ -230,8 +230,8 @@ def caps_of_document(document: Mapping[str, Any]) -> Caps:
     return Caps(**{**document, **pairs})
 
 
-def terms_of_round(name: str) -> str:
-    """Return the name of the note that holds the terms of a shard's round."""
+def terms_of(name: str) -> str:
+    """Return the name of the note that holds the terms a shard was offered on."""
     return f"{TERMS}-{name.split('-')[2]}"
 
 
@@ -276,7 +276,7 @@ def _take_up(part: WorkerPart, name: str) -> None:
     run.status[indexes] = LookupStatus.WAITING.value
     rounds.attempts[indexes] = 0
     part.taken[name] = indexes
-    terms = terms_of_round(name)
+    terms = terms_of(name)
     if terms != part.terms:
         noted = part.space.noted(terms)
         rounds.session.writer.caps = run.caps = caps_of_document(noted["caps"])

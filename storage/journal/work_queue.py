@@ -1,7 +1,7 @@
 """Work that several processes of one run share: its parts, its shards, its stops.
 
 These tables hold nothing that lasts: they are made when first needed, belong to no version of the
-journal, are in no backup, and are emptied when a round of asking is over. Names and numbers only;
+journal, are in no backup, and are emptied when all was asked. Names and numbers only;
 what a shard holds lies sealed in the workspace. What a part does is in `steps/calling/worker.py`.
 """
 
@@ -35,7 +35,7 @@ from nightscreen.storage.journal.engine import (
 from nightscreen.storage.journal.statements import insert_into
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine, Select
 
@@ -72,6 +72,8 @@ stops = Table(
     Column("reason", Text, nullable=False),
 )
 
+_MOST_SHARDS = 1_000_000
+"""More than one offer can have."""
 CALLED, ASKING, ENDED = "called", "asking", "ended"
 WHOLE_RUN = ""
 LEFT: dict[bool, dict[str, str | None]] = {
@@ -146,21 +148,37 @@ class SharedWork:
             connection.execute(insert(parts), rows)
 
     @outlasting
-    def lay_out(self, run_id: str, names: Sequence[tuple[str, str]]) -> None:
-        """Offer shards, most important first, as pairs of name and check."""
+    def lay_out(
+        self,
+        run_id: str,
+        names: Sequence[tuple[str, str]],
+        number: int,
+        *,
+        gathered: Collection[str] = (),
+    ) -> None:
+        """Offer shards, most important first.
+
+        Args:
+            run_id: the run.
+            names: pairs of name and check.
+            number: of this offer; those of a lower one are taken before.
+            gathered: shards whose ends are known, which are forgotten.
+        """
         rows = [
             {
                 "run_id": run_id,
                 "name": name,
                 "check": check,
-                "place": place,
+                "place": number * _MOST_SHARDS + place,
                 "holder": None,
                 "done": False,
             }
             for place, (name, check) in enumerate(names)
         ]
         with recording(self._engine, Turn.WORK) as connection:
-            connection.execute(delete(shards).where(shards.c.run_id == run_id))
+            if gathered:
+                known = shards.c.name.in_(gathered)
+                connection.execute(delete(shards).where(shards.c.run_id == run_id, known))
             connection.execute(insert(shards), rows)
 
     @outlasting

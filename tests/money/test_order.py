@@ -106,7 +106,7 @@ def test_misses_that_are_free_pay_for_the_next_in_the_same_round(tmp_path: Path)
     driven = bureau.night(steer=steer, max_spend="15", checks=("karma",))
     assert driven.report["state"] == "completed"
     assert len(bureau.service.ledger) > 200
-    assert opened[0].round == 1
+    assert opened[0].laid_out == 1
 
 
 def test_hits_within_a_round_end_it_where_the_money_ends(tmp_path: Path) -> None:

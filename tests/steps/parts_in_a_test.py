@@ -39,6 +39,7 @@ class TaskCrew:
     Attributes:
         group: holds the parts; one that fails fails the test instead of looking suspended.
         begun: how often each part was started.
+        offers: how often lookups were offered to them.
         on_shard: called before a part asks a shard, with its number and the shard's name.
     """
 
@@ -47,6 +48,7 @@ class TaskCrew:
     group: asyncio.TaskGroup
     on_shard: Callable[[TaskCrew, int, str], None] | None = None
     begun: list[int] = field(default_factory=list)
+    offers: int = 0
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)
     open: dict[int, WorkerPart] = field(default_factory=dict)
     books: dict[int, JournalWriter] = field(default_factory=dict)
@@ -158,16 +160,18 @@ async def _ask(
 ) -> tuple[Night, TaskCrew]:
     async with asyncio.TaskGroup() as group:
         crew = TaskCrew(run, world, group, on_shard)
-        gathered = coordinator.open_gathering(run, 1, crew, refuse_to_ask)
         transport = httpx.ASGITransport(application(world.sandbox))
-        open_ = asking.open_rounds(run, transport=transport, layout=gathered.layout())
-        gathered.rounds = open_
-        await coordinator.call_parts(gathered)
+        open_ = asking.open_rounds(run, transport=transport)
         await asking.take_opening_balance(open_)
-        while shards := asking.next_round(open_):
-            await coordinator.ask_round(gathered, shards)
-        await asking.take_closing_balance(open_)
+        gathered = coordinator.open_gathering(open_, 1, crew, refuse_to_ask)
+        await coordinator.call_parts(gathered)
+        await coordinator.ask_parts(gathered)
         await coordinator.let_go(gathered)
+        crew.offers = open_.laid_out
+        while shards := asking.next_round(open_):
+            names = (name for each in shards.values() for name in each)
+            await asyncio.gather(*(asking.ask_shard(open_, name) for name in names))
+        await asking.take_closing_balance(open_)
     await open_.close()
     tally = finalize.write_rows(run)
     report = finalize.write_report(run, tally)

@@ -102,9 +102,9 @@ def test_a_shard_entered_again_asks_nothing_anew(tmp_path: Path) -> None:
     found: dict[str, Any] = {}
 
     async def cancel_and_return(asking: FundingRounds) -> None:
-        while not asking.round:  # noqa: ASYNC110 - nothing tells of a round
+        while not asking.laid_out:  # noqa: ASYNC110 - nothing tells of a round
             await asyncio.sleep(0.1)
-        name = f"lookups-karma-{asking.round:03d}-00000"
+        name = f"lookups-karma-{asking.laid_out:03d}-00000"
         first = asyncio.ensure_future(ask_shard(asking, name))
         await asyncio.sleep(3)
         first.cancel()

@@ -304,7 +304,7 @@ async def _shard_by_shard(world: World, rows: list[dict[str, str]]) -> tuple[int
                 await asyncio.wait_for(asking.ask_shard(open_, name), 20)
         await asking.take_closing_balance(open_)
         await open_.close()
-        return open_.round, run.status.tolist()
+        return open_.laid_out, run.status.tolist()
     finally:
         run.close()
 
