@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,7 @@ from nightscreen.cli.options import read_options
 from nightscreen.cli.output import print_json
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.tasks import temporary_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,6 +37,10 @@ ENGINE_DEFAULTS = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLI_PROMPT": "false",
 }
+_STARTING = (
+    "Starting a temporary Prefect server, about ten seconds "
+    "(nightscreen up keeps one that runs) ..."
+)
 
 
 def screen_file(
@@ -42,15 +48,18 @@ def screen_file(
 ) -> int:
     """Screen a file and return the exit status."""
     parameters = read_options(ScreenBatch, options)
-    from nightscreen.cli import event_loop
     from nightscreen.cli.env_settings import settings_of_command
+
+    settings = settings_of_command()
+    if not parameters.quote_only and parameters.workers <= 1:
+        begin_engine()
+    from nightscreen.cli import event_loop
     from nightscreen.cli.preflight import check_before_engine
     from nightscreen.steps.values.file_names import without_names
     from nightscreen.storage.memory_tuning import disable_pandas_probe
     from nightscreen.tasks.logs import set_up_logs
 
     disable_pandas_probe()
-    settings = settings_of_command()
     set_up_logs(log_format or settings.log_format)
     check_before_engine(parameters, settings)
     if parameters.quote_only:
@@ -108,22 +117,47 @@ def set_engine_defaults() -> None:
                 os.environ["PREFECT_API_URL"] = url
 
 
+def begin_engine() -> None:
+    """Have a temporary server load beside this process, where no server is known.
+
+    What it finds in Prefect's own settings is heard in `prepare_engine`. Where Prefect is loaded
+    here already, it starts one of its own once a flow needs it.
+    """
+    set_engine_defaults()
+    known = os.environ.get("PREFECT_API_URL") or "prefect" in sys.modules
+    if known or temporary_server.is_begun():
+        return
+    from nightscreen.cli import guardian
+
+    temporary_server.begin(guardian.begin())
+
+
 def prepare_engine() -> None:
-    """Set what the engine reads at import, and announce the wait for a temporary server.
+    """Make sure of a server, and load what every flow needs while a temporary one starts.
 
     That server ends with this process, however it ends.
 
     Raises:
         SettingsError: the server that is named cannot be reached.
+        NightscreenError: the temporary one does not start.
     """
     from nightscreen.storage.memory_tuning import disable_pandas_probe
+    from nightscreen.tasks.logs import say_on_stderr
 
     disable_pandas_probe()
-    set_engine_defaults()
+    begin_engine()
+    if url := temporary_server.let_serve():
+        os.environ["PREFECT_API_URL"] = url  # before Prefect is loaded, which reads it
+        say_on_stderr(_STARTING)
+        from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
+
+        import nightscreen.tasks.open_run  # noqa: F401 - while the server starts
+
+        temporary_server.wait(PATIENCE.value())
+        return
     from prefect.settings import PREFECT_API_URL
 
-    url = PREFECT_API_URL.value()
-    if url:
+    if url := PREFECT_API_URL.value():
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client:
@@ -134,13 +168,9 @@ def prepare_engine() -> None:
                 )
     else:
         from nightscreen.cli import guardian
-        from nightscreen.tasks.logs import say_on_stderr
 
         guardian.begin()
-        say_on_stderr(
-            "Starting a temporary Prefect server, about ten seconds "
-            "(nightscreen up keeps one that runs) ..."
-        )
+        say_on_stderr(_STARTING)
 
 
 async def run_flow(parameters: ScreenBatch) -> dict[str, Any]:

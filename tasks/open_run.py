@@ -32,6 +32,7 @@ from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report, set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts, watching
 from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.temporary_server import is_temporary
 from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
 
 if TYPE_CHECKING:
@@ -244,7 +245,8 @@ async def _refuse_lowered_limits(run: Run) -> None:
         SettingsError: the service would get more calls at once than somebody allowed.
     """
     shares = run.settings.share_caps or getattr(run.parameters, "workers", 1) > 1
-    if run.only_quotes or not shares or not PREFECT_API_URL.value():
+    url = PREFECT_API_URL.value()
+    if run.only_quotes or not shares or not url or is_temporary(url):
         return
     most = run.settings.max_in_flight.model_dump()
     families = {family_of(operation) for operation in run.operations}

@@ -27,6 +27,7 @@ from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_un
 from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.open_run import OpenScreening, tried
+from nightscreen.tasks.temporary_server import is_temporary
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -101,7 +102,8 @@ def require_server(wish: str) -> None:
     Raises:
         SettingsError: there is only a temporary one.
     """
-    if not PREFECT_API_URL.value():
+    url = PREFECT_API_URL.value()
+    if not url or is_temporary(url):
         raise SettingsError(
             f"{wish} needs a Prefect server that runs: set PREFECT_API_URL, see docs/deploy.md"
         )

@@ -39,6 +39,7 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def refuse() -> None:
         raise AssertionError("the engine was about to start")
 
+    monkeypatch.setattr(screen, "begin_engine", lambda: None)
     monkeypatch.setattr(screen, "prepare_engine", refuse)
 
     def run(*arguments: str) -> Ended:

@@ -210,16 +210,14 @@ def _has_loaded(process: Path, library: str) -> bool:
 
 
 def _has_a_server(process: Path) -> bool:
-    """Return whether a process has started a server of its own."""
-    threads = (process / "task").glob("*/children")
-    children = [child for thread in threads for child in thread.read_text().split()]
-    return any(b"uvicorn" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+    """Return whether a server of a process's own has begun its database."""
+    return (process / "cwd" / "prefect" / "prefect.db").exists()
 
 
 BEGINNINGS: dict[str, Callable[[Path], bool]] = {
     "the command itself": partial(_has_loaded, library="_ctypes"),
     "reading the file": partial(_has_loaded, library="libarrow"),
-    "loading the engine": partial(_has_loaded, library="pgproto"),
+    "loading the engine": partial(_has_loaded, library="_pendulum"),
     "starting the temporary server": _has_a_server,
 }
 """Moments of a start, each by what can be seen of it from outside, however slow the machine is."""

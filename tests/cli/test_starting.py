@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.storage.journal import open_journal
-from tests.cli.command import SERVICE, surroundings
+from tests.cli.command import SERVICE, nightscreen, surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ def _loaded(folder: Path, *arguments: str, **settings: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", RUN, *arguments],
         cwd=folder,
-        env={**os.environ, **surroundings(folder, **SERVICE, **settings)},
+        env={**os.environ, **surroundings(folder, **{**SERVICE, **settings})},
         capture_output=True,
         text=True,
         timeout=180,
@@ -103,6 +104,40 @@ def test_the_first_lookup_waits_for_nothing_that_ends_a_run() -> None:
     names = set(loaded.stdout.split())
     assert "nightscreen.tasks.stations" in names
     assert not names & AT_THE_END
+
+
+@pytest.mark.engine
+def test_a_run_leaves_the_temporary_server_to_a_process_of_its_own(tmp_path: Path) -> None:
+    """Where none runs: what Prefect's server is made of is not loaded beside the flow."""
+    (tmp_path / "batch.csv").write_text(TABLE)
+    with SandboxProcess() as sandbox:
+        where = {"NIGHTSCREEN_BASE_URL": sandbox.url, "NIGHTSCREEN_API_KEY": sandbox.api_key}
+        loaded = _loaded(tmp_path, "screen", "batch.csv", "--yes", **where, PREFECT_API_URL="")
+    assert "nightscreen.flows.screen_batch" in loaded
+    assert not {name for name in loaded if name.startswith(("prefect.server", "docket", "alembic"))}
+
+
+def test_a_command_that_refuses_its_input_has_the_engine_write_nothing(tmp_path: Path) -> None:
+    """The temporary server loads meanwhile; it makes its database once the command goes on."""
+    env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL="")
+    ended = nightscreen("screen", "missing.csv", cwd=tmp_path, env=env)
+    assert ended.status == 2
+    assert "missing.csv" in ended.err
+    assert not [*(tmp_path / "prefect").rglob("*.db*")]
+
+
+def test_a_server_that_only_prefects_profile_names_is_used(tmp_path: Path) -> None:
+    """As set by `prefect config set`: no temporary one is started instead."""
+    (tmp_path / "batch.csv").write_text(TABLE)
+    (tmp_path / "prefect").mkdir()
+    profile = 'active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "http://127.0.0.1:9/api"\n'
+    (tmp_path / "prefect" / "profiles.toml").write_text(profile)
+    env = surroundings(tmp_path, **SERVICE)
+    env.pop("PREFECT_API_URL", None)
+    ended = nightscreen("screen", "batch.csv", "--yes", cwd=tmp_path, env=env)
+    assert ended.status == 2
+    assert "the Prefect server http://127.0.0.1:9/api cannot be reached" in ended.err
+    assert "temporary" not in ended.err
 
 
 @pytest.mark.parametrize(

@@ -201,13 +201,9 @@ def test_a_killed_screening_leaves_no_server_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "customers.csv").write_text(rows)
     screen = (COMMAND, "screen", "customers.csv", "--yes", "--checks", "karma")
 
-    def is_server(pid: int) -> bool:
-        with suppress(OSError):
-            return b"uvicorn" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        return False
-
     with started(*screen, folder=tmp_path, env=env) as (process, mark, _log):
-        until(lambda: any(map(is_server, bearing(mark))) or process.poll() is not None)
+        database = tmp_path / "prefect" / "prefect.db"  # the server's first deed
+        until(lambda: database.exists() or process.poll() is not None)
         assert process.poll() is None
         process.kill()
         process.wait()
