@@ -45,11 +45,11 @@ WORDED_DATES = ("%d-%b-%Y", "%d-%B-%Y")
 
 def read_text(value: object) -> str | None:
     """Return text without surrounding blanks; numbers become digits, blanks and the rest None."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int | Decimal):
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
-    return value.strip() or None if isinstance(value, str) else None
+    return None
 
 
 def read_number(value: object) -> Decimal | None:
@@ -122,10 +122,12 @@ def read_date(value: object) -> date | None:
     text = read_text(value)
     if text is None:
         return None
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        instant = read_instant(text)
+    if len(text) <= len("2016-03-17"):  # a timestamp would only be refused at a cost
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            pass
+    instant = read_instant(text)
     if instant is None:
         return _worded_date(text)
     try:
@@ -174,6 +176,9 @@ Instant = Annotated[datetime | None, BeforeValidator(read_instant)]
 Day = Annotated[date | None, BeforeValidator(read_date)]
 
 
+_BEFORE = {"__pydantic_extra__": None, "__pydantic_private__": None}
+
+
 class Record(BaseModel):
     """The base of all records: frozen, masked, and no received field is lost.
 
@@ -184,6 +189,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
     specified: ClassVar[frozenset[str]] = frozenset()
     readers: ClassVar[dict[str, Callable[[object], Any]]] = {}
+    blank: ClassVar[dict[str, Any]] = {}
 
     extra: dict[str, Any] = Field(default_factory=dict)
 
@@ -196,17 +202,19 @@ class Record(BaseModel):
             if isinstance(part, BeforeValidator)
         }
         cls.specified = frozenset(cls.readers)
+        cls.blank = {name: field.get_default() for name, field in cls.model_fields.items()}
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
         """Return the record an object holds; what it does not name or could not read is `extra`.
 
         The same as validating each field, at a fraction of the time: a field's reader already
-        returns its type or None.
+        returns its type or None. The record is restored as one that was pickled, because
+        `model_construct` asks again for the default and the aliases of each field.
         """
         readers = cls.readers
-        values: dict[str, Any] = dict.fromkeys(readers)  # a default asked for takes longer
         extra: dict[str, Any] = {}
+        values: dict[str, Any] = {**cls.blank, "extra": extra}
         for name, value in data.items():
             reader = readers.get(name)
             if reader is None:
@@ -215,7 +223,9 @@ class Record(BaseModel):
             read = values[name] = reader(value)
             if read is None and value not in BLANK:
                 extra[name] = value
-        return cast("Self", cls.model_construct(extra=extra, **values))
+        record = cls.__new__(cls)
+        record.__setstate__({**_BEFORE, "__dict__": values, "__pydantic_fields_set__": set()})
+        return record
 
     def __repr__(self) -> str:
         """Name the record without the person."""

@@ -322,6 +322,11 @@ def read_name(folded: Sequence[str], surname: str | None = None) -> Name | None:
     return Name(_servants_joined(words), words, len(plain))
 
 
+def is_name(written: str) -> bool:
+    """Return whether a folded word is one name as it stands, and joined with no other."""
+    return _read(written) == (_Piece("name", written),) and written not in _servant_openings()
+
+
 def words_in_order(folded: Sequence[str]) -> list[str]:
     """Return the words and initials of a name in their order, parts of compounds apart.
 

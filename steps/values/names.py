@@ -12,11 +12,13 @@ from typing import Literal, NamedTuple
 
 from nightscreen.steps.values.name_normalize import (
     CACHED_WORDS,
+    MOST_WORDS,
     Name,
     Similarity,
     alike,
     beginnings,
     fold,
+    is_name,
     lexicon,
     read_name,
     words_in_order,
@@ -82,27 +84,30 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
     if not theirs:
         return None
     fields = tuple(field for field in ours if field)
-    customer = _customer(fields)
-    if customer is None:
-        return None
     folded = fold(theirs).split()
-    word = _business_word(folded, customer.name.words)
-    if word is not None:
-        return NameMatch("business", f"a business: {word}")
-    folded = _completed(folded, len(theirs.strip()), customer.name.words)
-    holder = read_name(folded, customer.titled)
-    if holder is None:
-        return None
-    pairing = _pair(customer.name, holder)
-    if len(set(folded)) < len(folded):
-        pairing = _with_repeats(pairing, fields, folded)
-    grade = _grade(pairing)
-    if grade == "strong" and (pairing.ours or pairing.theirs):
-        held = words_in_order(fold_in_order(theirs))
-        doubt = _first_name_doubt(pairing, customer, held, holder.compounds)
-        if doubt:
-            return NameMatch("likely", f"{_explain(pairing)}; {doubt}")
-    return NameMatch(grade, _explain(pairing))
+    if _are_same_words(fold(" ".join(fields)).split(), folded):
+        return NameMatch("strong", f"agree: {', '.join(sorted(folded)[:_EXPLAINED_WORDS])}")
+    customer = _customer(fields)
+    return None if customer is None else _match(customer, fields, folded, theirs)
+
+
+def _are_same_words(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Return whether both sides are the same words, at least two, none of which needs a reading.
+
+    Most accounts are, and what follows would come to the same at five times the cost.
+    """
+    bag = set(theirs)
+    return (
+        _ENOUGH_NAMES <= len(bag) == len(theirs) <= MOST_WORDS >= len(ours)
+        and bag == set(ours)
+        and all(map(_is_plain, theirs))
+    )
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def _is_plain(written: str) -> bool:
+    """Return whether a folded word is a name whatever stands beside it."""
+    return is_name(written) and not _business_kinds(written)
 
 
 def _completed(folded: list[str], width: int, ours: frozenset[str]) -> list[str]:
@@ -122,19 +127,29 @@ def _completed(folded: list[str], width: int, ours: frozenset[str]) -> list[str]
 
 
 class _Customer(NamedTuple):
-    """A customer's name: all its words, and those whose place says what they are.
+    """A customer's name: all its words, and the fields whose order says what they are.
 
     Attributes:
         name: the words without order.
-        first: first name; of a full name alone its first word.
-        surname: last word of the last name; None where a full name alone does not say.
+        parts: the fields, without a full name that only repeats the others.
         titled: a title that is the customer's surname.
     """
 
     name: Name
-    first: str
-    surname: str | None
+    parts: Sequence[str]
     titled: str | None
+
+    def ends(self) -> tuple[str, str | None]:
+        """Return the first name, of a full name alone its first word, and the surname.
+
+        That is the last word of the last name; None where a full name alone does not say.
+        """
+        ordered = [words_in_order(fold_in_order(part)) for part in self.parts]
+        words = [word for part in ordered for word in part]
+        known = len([part for part in ordered if part]) > 1 or any(
+            "," in each for each in self.parts
+        )
+        return words[0] if words else "", words[-1] if known and words else None
 
 
 @lru_cache(maxsize=1024)
@@ -146,25 +161,44 @@ def _customer(fields: tuple[str, ...]) -> _Customer | None:
     if titled is not None and len(parts) == 1 and len(last) == 1:
         titled = None
     name = read_name(fold(" ".join(fields)).split(), titled)
-    if name is None:
+    return None if name is None else _Customer(name, parts, titled)
+
+
+def _match(
+    customer: _Customer, fields: Sequence[str], folded: list[str], theirs: str
+) -> NameMatch | None:
+    """Compare names that are not simply the same words."""
+    word = _business_word(folded, customer.name.words)
+    if word is not None:
+        return NameMatch("business", f"a business: {word}")
+    folded = _completed(folded, len(theirs.strip()), customer.name.words)
+    holder = read_name(folded, customer.titled)
+    if holder is None:
         return None
-    ordered = [words_in_order(fold_in_order(part)) for part in parts]
-    words = [word for part in ordered for word in part]
-    known = len([part for part in ordered if part]) > 1 or any("," in part for part in parts)
-    return _Customer(
-        name, words[0] if words else "", words[-1] if known and words else None, titled
-    )
+    pairing = _pair(customer.name, holder)
+    if len(set(folded)) < len(folded):
+        pairing = _with_repeats(pairing, fields, folded)
+    grade = _grade(pairing)
+    if grade == "strong" and (pairing.ours or pairing.theirs):
+        held = words_in_order(fold_in_order(theirs))
+        doubt = _first_name_doubt(pairing, customer, held, holder.compounds)
+        if doubt:
+            return NameMatch("likely", f"{_explain(pairing)}; {doubt}")
+    return NameMatch(grade, _explain(pairing))
 
 
-def _parts(fields: Sequence[str]) -> list[str]:
+def _parts(fields: Sequence[str]) -> Sequence[str]:
     """Return the fields without a full name that only repeats the others."""
-    words = [set(fold(field).split()) for field in fields]
+    words = [fold(field).split() for field in fields]
+    if max(map(len, words), default=0) < _ENOUGH_NAMES:
+        return fields
+    bags = [set(each) for each in words]
     return [
         field
         for at, field in enumerate(fields)
-        if len(words[at]) < _ENOUGH_NAMES
-        or not (others := set().union(*words[:at], *words[at + 1 :]))
-        or not others <= words[at]
+        if len(bags[at]) < _ENOUGH_NAMES
+        or not (others := set().union(*bags[:at], *bags[at + 1 :]))
+        or not others <= bags[at]
     ] or list(fields[-1:])
 
 
@@ -188,15 +222,16 @@ def _first_name_doubt(
     first name out may be the father's, one that puts another name before it the child's. The
     other half of a double surname is no name before it.
     """
+    given, family = customer.ends()
     if pairing.ours:
-        if customer.first in pairing.ours:
-            return f"the account does not show {customer.first}"
+        if given in pairing.ours:
+            return f"the account does not show {given}"
         other = next((word for word in held if word in lexicon().name_titles), None)
-        if other and customer.surname in pairing.ours and other != customer.titled:
+        if other and family in pairing.ours and other != customer.titled:
             return f"{other} may be a title or another surname"
         return None
     partners = dict((*pairing.sure, *pairing.doubtful))
-    first, surname = partners.get(customer.first), partners.get(customer.surname or "")
+    first, surname = partners.get(given), partners.get(family or "")
     if len(partners) > _ENOUGH_NAMES or first not in held or surname not in held:
         return None
     at, end = held.index(first), held.index(surname)
