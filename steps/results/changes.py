@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.schemas.checks import Check
@@ -37,8 +38,9 @@ from nightscreen.steps.results.tracked_state import (
     TRACKED,
     Compare,
     Tracked,
-    answered_states,
     evidence_digest,
+    read_state,
+    state_texts,
 )
 from nightscreen.storage.journal.customers import BatchMembership, StateWrite
 
@@ -63,6 +65,7 @@ _GONE = "gone"
 _KINDS = tuple(ChangeKind)
 _DECISIONS = tuple(Decision)
 _KARMA = Check.KARMA.value
+_NEW = FieldChange(None, None, ChangeKind.NEW)
 _NONE = -1
 _PREVIOUS, _CHANGE, _QUIET = range(3)
 _PIECE_SCHEMA = pa.schema(
@@ -291,43 +294,56 @@ class _Comparison:
         noted[_PREVIOUS], noted[_QUIET] = looked.previous, 0
         self._rows.append(noted)
         same = looked.same if self._before is None else np.zeros(rows.num_rows, bool)
-        return self._compare(rows, subjects, np.flatnonzero(~same), looked.texts, noted)
-
-    def _compare(
-        self,
-        rows: pa.Table,
-        joined: bytes,
-        places: NDArray[np.int64],
-        texts: Sequence[bytes],
-        noted: NDArray[np.int8],
-    ) -> pa.Table:
-        """Compare some rows of a block with the states of their customers, a few at a time."""
+        different = np.flatnonzero(~same)
+        texts = state_texts(rows.take(pa.array(different)), run_id=self._run_id, at=self._at)
+        new = self._are_new(rows, subjects, place)
         changes: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
-        for start in range(0, len(places), _COMPARED_ROWS):
-            few = places[start : start + _COMPARED_ROWS]
-            numbers: list[int] = few.tolist()
-            subjects = [joined[16 * number : 16 * number + 16] for number in numbers]
-            known = self._customers.known(subjects)
-            base = known
+        for start in range(0, len(different), _COMPARED_ROWS):
+            numbers: list[int] = different[start : start + _COMPARED_ROWS].tolist()
+            some = [subjects[16 * number : 16 * number + 16] for number in numbers]
+            old = [each for each, number in zip(some, numbers, strict=True) if not new[number]]
+            known = base = self._customers.known(old)
             if self._before is not None:
-                base = self._customers.known_before(subjects, self._before)
-            states = answered_states(rows.take(pa.array(few)), run_id=self._run_id, at=self._at)
-            for subject, state, number in zip(subjects, states, numbers, strict=True):
-                then, now = base.get(subject), known.get(subject)
+                base = self._customers.known_before(old, self._before)
+            states = texts.slice(start, len(numbers)).to_pylist()
+            for subject, text, number in zip(some, states, numbers, strict=True):
+                said = looked.texts[number]
+                if new[number]:
+                    changes.append((subject, _NEW))
+                    mark = self._unchanged.mark(said, looked.decided[number])
+                    sealed = self._customers.seal_text(subject, text)
+                    writes.append(StateWrite(subject, sealed, differs=False, mark=mark))
+                    noted[:, number] = (*self._note(None, [_NEW]), 0)
+                    continue
+                then, now, state = base.get(subject), known.get(subject), read_state(text)
                 told = self._told(then, state)
                 changes += [(subject, each) for each in told]
-                new = merged({} if now is None else now.state, state, unreached=self._unreached)
-                writes += self._write(subject, now, state, new, texts[number])
+                merge = merged({} if now is None else now.state, state, unreached=self._unreached)
+                writes += self._write(subject, now, state, merge, said)
                 reviewed = self._reviewed.get(subject)
-                quiet = reviewed is not None and reviewed == evidence_digest(new)
+                quiet = reviewed is not None and reviewed == evidence_digest(merge)
                 noted[:, number] = (*self._note(then, told), int(quiet))
         self._put_aside(writes)
         return changes_table(changes, self._run_id)
 
+    def _are_new(
+        self, rows: pa.Table, subjects: bytes, place: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return the rows of customers who are new and whose state is what the row says, as it is.
+
+        A blacklist that not all were asked by is put in order first, so that its rows are compared.
+        """
+        new = (place < 0) & ~self._unchanged.are_compared(subjects)
+        if _KARMA in self._unreached:
+            listed = pc.equal(rows["karma_status"].cast(pa.string()), "listed")
+            new &= ~pc.fill_null(listed, fill_value=False).to_numpy().astype(bool)
+        found: NDArray[np.bool_] = new
+        return found
+
     def _told(self, base: KnownCustomer | None, state: State) -> list[FieldChange]:
         if base is None:
-            return [FieldChange(None, None, ChangeKind.NEW)]
+            return [_NEW]
         found = differences(base.state, state, unreached=self._unreached)
         if base.gone_run_id is None:
             return found

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.policy import Decision
-from nightscreen.steps.results.tracked_state import ANSWERED, LISTINGS, READ
+from nightscreen.steps.results.tracked_state import LISTINGS, READ, has_decision
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 NO_DECISION = -1
 _DECISIONS = tuple(Decision)
-_UNDECIDED = Decision.UNDECIDED.value
 _MARK_BYTES = 16
 _SEPARATOR, _ABSENT = "\x1f", "\x00"
 _SIXTEEN = "S16"
@@ -75,18 +74,6 @@ def _listings(column: pa.Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows could be decided: decided, or undecided with every answer there is."""
-    missing = np.zeros(rows.num_rows, bool)
-    for check in Check:
-        status = rows[f"{check.value}_status"].cast(pa.string()).combine_chunks()
-        settled = pc.is_in(status, value_set=pa.array([*ANSWERED[check], "off"]))
-        missing |= ~settled.to_numpy(zero_copy_only=False)
-    decided = pc.not_equal(rows["decision"].cast(pa.string()), _UNDECIDED)
-    found: NDArray[np.bool_] = decided.to_numpy().astype(bool) | ~missing
-    return found
-
-
 class Looked(NamedTuple):
     """What a look at some rows found.
 
@@ -95,11 +82,13 @@ class Looked(NamedTuple):
         previous: number among `Decision` of each such row's previous decision, `NO_DECISION` where
             it never had one.
         texts: what each row says.
+        decided: what each row was decided; empty where it could not be.
     """
 
     same: NDArray[np.bool_]
     previous: NDArray[np.int8]
     texts: Sequence[bytes]
+    decided: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +128,11 @@ class Unchanged:
         karma = b"open" if Check.KARMA.value in self.unreached else b""
         return b"\x1f".join((b"", decision.encode(), karma))
 
-    def _are_compared(self, subjects: bytes) -> NDArray[np.bool_]:
+    def are_compared(self, subjects: bytes) -> NDArray[np.bool_]:
+        """Return which of some joined pseudonyms are compared whatever their mark."""
         places = range(0, len(subjects), 16)
+        if not self.compared:
+            return np.zeros(len(places), bool)
         return np.array([subjects[place : place + 16] in self.compared for place in places], bool)
 
     def look(self, subjects: bytes, rows: pa.Table) -> Looked:
@@ -155,8 +147,7 @@ class Unchanged:
         same = np.zeros(rows.num_rows, bool)
         place = self.marks.places(subjects)
         marked = self.marks.marked(place)
-        if self.compared:
-            marked &= ~self._are_compared(subjects)
+        marked &= ~self.are_compared(subjects)
         decided = has_decision(rows)
         words = rows["decision"].cast(pa.string()).to_pylist()
         both = np.flatnonzero(marked & decided)
@@ -171,7 +162,8 @@ class Unchanged:
                 if mark == self.mark(texts[row], word):
                     same[row], previous[row] = True, number
                     break
-        return Looked(same, previous, texts)
+        said = [word if is_made else "" for word, is_made in zip(words, decided, strict=True)]
+        return Looked(same, previous, texts, said)
 
 
 _NUMBERS = {decision.value: number for number, decision in enumerate(_DECISIONS)}

@@ -11,14 +11,18 @@ import json
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, CheckState, State
+from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 ANSWERED = {
     Check.BANK_ACCOUNT: ("verified", "mismatch", "unconfirmed", "not_found"),
@@ -124,54 +128,83 @@ def answered_states(rows: pa.Table, *, run_id: str, at: int) -> list[State]:
         run_id: the run they are of.
         at: when they were decided, microseconds.
     """
-    states: list[State] = [{} for _ in range(rows.num_rows)]
-    missing = [False] * rows.num_rows
+    return list(map(read_state, state_texts(rows, run_id=run_id, at=at).to_pylist()))
+
+
+def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
+    """Return the answered state of each row as the JSON text that the journal keeps."""
+    rows = rows.combine_chunks()
+    parts: list[pa.Array] = []
     for check in Check:
-        _add_check(states, missing, rows, check, run_id)
-    reasons = rows["reasons"].to_pylist()
-    for place, decision in enumerate(_texts(rows["decision"])):
-        word = decision or "undecided"
-        states[place][LISTED_PART] = CheckState(at, run_id, {"decision": word})
-        if word != "undecided" or not missing[place]:
-            values = {"decision": word, "reasons": ", ".join(reasons[place] or ())}
-            states[place][DECISION_PART] = CheckState(at, run_id, values)
-    return states
+        status = _texts(rows[f"{check.value}_status"])
+        answered = pc.is_in(status, value_set=pa.array(ANSWERED[check]))
+        if pc.any(answered).as_py():
+            fields = TRACKED[check.value]
+            values = {each.name: _field_texts(rows[each.name], each) for each in fields}
+            instants = _texts(rows[f"{check.value}_checked_at"].cast(pa.int64())).fill_null("0")
+            part = _part(check.value, instants, run_id, values)
+            parts.append(pc.if_else(answered, part, None))
+    decision = _texts(rows["decision"]).fill_null("undecided")
+    parts.append(_part(LISTED_PART, pa.scalar(str(at)), run_id, {"decision": decision}))
+    reasons = pc.binary_join(rows["reasons"], ", ").fill_null("")
+    values = {"decision": decision, "reasons": _quotable(reasons)}
+    decided = _part(DECISION_PART, pa.scalar(str(at)), run_id, values)
+    parts.append(pc.if_else(pa.array(has_decision(rows)), decided, None))
+    return _joined("{", _joined(*parts, between=","), "}")
 
 
-def _add_check(
-    states: Sequence[State], missing: list[bool], rows: pa.Table, check: Check, run_id: str
-) -> None:
-    """Enter one check's answers; note which rows lack one they might still get."""
-    statuses = _texts(rows[f"{check.value}_status"])
-    words = ANSWERED[check]
-    if not any(status in words for status in statuses):
-        for place, status in enumerate(statuses):
-            missing[place] |= status != "off"
-        return
-    instants = rows[f"{check.value}_checked_at"].cast(pa.int64()).to_pylist()
-    fields = TRACKED[check.value]
-    names = [field.name for field in fields]
-    columns = [_field_texts(rows[field.name], field) for field in fields]
-    cells = zip(*columns, strict=True)
-    for place, (status, row) in enumerate(zip(statuses, cells, strict=True)):
-        if status in words:
-            pairs = zip(names, row, strict=True)
-            values = {name: value for name, value in pairs if value is not None}
-            states[place][check.value] = CheckState(instants[place] or 0, run_id, values)
-        else:
-            missing[place] |= status != "off"
+def _part(
+    name: str, at: pa.Array | pa.StringScalar, run_id: str, values: Mapping[str, pa.Array]
+) -> pa.Array:
+    """Return one check's part of states; values that are null are left out."""
+    pairs = [_joined(f'"{key}":"', texts, '"', skip=False) for key, texts in values.items()]
+    return _joined(f'"{name}":[', at, f',"{run_id}",{{', _joined(*pairs, between=","), "}]")
 
 
-def _field_texts(column: pa.ChunkedArray, field: Tracked) -> list[str | None]:
-    """Return a column as the text it is compared by."""
+def _joined(
+    *texts: pa.Array | pa.StringScalar | str, between: str = "", skip: bool = True
+) -> pa.Array:
+    return pc.binary_join_element_wise(
+        *texts, between, null_handling="skip" if skip else "emit_null"
+    )
+
+
+def read_state(text: str | bytes) -> State:
+    """Return a state from its JSON text."""
+    return {name: CheckState(*part) for name, part in json.loads(text).items()}
+
+
+def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows could be decided: decided, or undecided with every answer there is."""
+    missing = np.zeros(rows.num_rows, bool)
+    for check in Check:
+        status = _texts(rows[f"{check.value}_status"])
+        settled = pc.is_in(status, value_set=pa.array([*ANSWERED[check], "off"]))
+        missing |= ~settled.to_numpy(zero_copy_only=False)
+    decided = pc.not_equal(_texts(rows["decision"]), Decision.UNDECIDED.value)
+    found: NDArray[np.bool_] = decided.to_numpy(zero_copy_only=False).astype(bool) | ~missing
+    return found
+
+
+def _field_texts(column: pa.ChunkedArray, field: Tracked) -> pa.Array:
+    """Return a column as the text it is compared by, as it may stand between quotes."""
     if field.name == LISTINGS:
-        return [_listings(each) for each in column.to_pylist()]
+        return pa.array([_listings(each) for each in column.to_pylist()], pa.string())
     if pa.types.is_list(column.type):
-        return [", ".join(sorted(each)) or None if each else None for each in column.to_pylist()]
+        found = [", ".join(sorted(each)) or None if each else None for each in column.to_pylist()]
+        return _quotable(pa.array(found, pa.string()))
     texts = _texts(column)
-    if field.compare is Compare.IDENTIFYING:
-        return [None if text is None else digest(text) for text in texts]
-    return texts
+    if field.compare is not Compare.IDENTIFYING:
+        return texts
+    found = [None if text is None else digest(text) for text in texts.to_pylist()]
+    return pa.array(found, pa.string())
+
+
+def _quotable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return free text as JSON has it between quotes; all other columns are words and numbers."""
+    encoded = _one(texts).dictionary_encode()
+    words = [json.dumps(each, ensure_ascii=False)[1:-1] for each in encoded.dictionary.to_pylist()]
+    return pa.array(words, pa.string()).take(encoded.indices)
 
 
 def _listings(listings: Sequence[Mapping[str, Any]] | None) -> str | None:
@@ -184,13 +217,16 @@ def _listings(listings: Sequence[Mapping[str, Any]] | None) -> str | None:
     )
 
 
-def _texts(column: pa.ChunkedArray) -> list[str | None]:
+def _texts(column: pa.ChunkedArray) -> pa.Array:
     """Return a column's cells as text; decimals without closing zeros."""
-    text = column.cast(pa.string())
+    text = _one(column).cast(pa.string())
     if pa.types.is_decimal(column.type):
         text = pc.replace_substring_regex(text, pattern=r"\.0*$|(\.\d*[1-9])0+$", replacement=r"\1")
-    found: list[str | None] = text.to_pylist()
-    return found
+    return text
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def digest(text: str) -> str:

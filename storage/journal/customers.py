@@ -148,6 +148,10 @@ class Customers:
     def seal(self, customer: bytes, state: State) -> bytes:
         """Return a state sealed for its customer."""
         text = json.dumps(state, separators=(",", ":"), ensure_ascii=False)
+        return self.seal_text(customer, text)
+
+    def seal_text(self, customer: bytes, text: str) -> bytes:
+        """Return a state, as its JSON text, sealed for its customer."""
         return self._sealer.seal(text.encode(), state_context(customer))
 
     def _open(self, customer: bytes, sealed: bytes) -> State:
