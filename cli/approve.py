@@ -197,8 +197,8 @@ def _who_decides(
     from nightscreen.desk.accounts import Accounts
     from nightscreen.desk.audit import Audit
     from nightscreen.schemas.errors import UsageError
-    from nightscreen.steps.approval import user_name
     from nightscreen.storage.desk_file import DESK_FILE
+    from nightscreen.storage.journal.approvals import user_name
 
     if not (settings.home / DESK_FILE).exists():
         return user_name(), None

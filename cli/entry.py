@@ -15,10 +15,11 @@ def run() -> None:
     """Load the command line and run it."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts more; no algebra needs them
     try:
-        from nightscreen.storage.memory_tuning import choose_allocator, collect_less_often
+        from nightscreen.storage import memory_tuning
 
-        collect_less_often()
-        choose_allocator()
+        memory_tuning.collect_less_often()
+        memory_tuning.choose_allocator()
+        memory_tuning.leave_out_pandas()
         from nightscreen.cli.main import run as run_command
     except KeyboardInterrupt:
         sys.stderr.write(f"nightscreen: {STOPPED}\n")

@@ -60,9 +60,7 @@ def diagnose(
     from nightscreen.schemas.settings import read_settings
     from nightscreen.steps.diagnosis import diagnose as diagnose_file
     from nightscreen.storage.mapping import read_mapping
-    from nightscreen.storage.memory_tuning import disable_pandas_probe
 
-    disable_pandas_probe()
     mapping = read_mapping(mapping_path) if mapping_path else None
     return diagnose_file(path, mapping, merge=merge_rows or read_settings().merge_rows)
 

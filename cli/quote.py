@@ -25,9 +25,7 @@ def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
     parameters = read_options(ScreenBatch, options)
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.preflight import check_before_engine
-    from nightscreen.storage.memory_tuning import disable_pandas_probe
 
-    disable_pandas_probe()
     check_before_engine(parameters, settings_of_command())
     quote_parameters(parameters, json_output=json_output)
 

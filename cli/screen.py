@@ -56,10 +56,8 @@ def screen_file(
     from nightscreen.cli import event_loop
     from nightscreen.cli.preflight import check_before_engine
     from nightscreen.steps.values.file_names import without_names
-    from nightscreen.storage.memory_tuning import disable_pandas_probe
     from nightscreen.tasks.logs import set_up_logs
 
-    disable_pandas_probe()
     set_up_logs(log_format or settings.log_format)
     check_before_engine(parameters, settings)
     if parameters.quote_only:
@@ -141,10 +139,8 @@ def prepare_engine() -> None:
         SettingsError: the server that is named cannot be reached.
         NightscreenError: the temporary one does not start.
     """
-    from nightscreen.storage.memory_tuning import disable_pandas_probe
     from nightscreen.tasks.logs import say_on_stderr
 
-    disable_pandas_probe()
     begin_engine()
     if url := temporary_server.let_serve():
         os.environ["PREFECT_API_URL"] = url  # before Prefect is loaded, which reads it

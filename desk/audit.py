@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.cases import Cases
-from nightscreen.steps.approval import user_name
 from nightscreen.storage.audit_chain import CONTEXT, AuditChain
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.desk_file import DESK_FILE, UPLOADS
+from nightscreen.storage.journal.approvals import user_name
 from nightscreen.storage.sealed_file import SUFFIX, reseal_file
 
 if TYPE_CHECKING:

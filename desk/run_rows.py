@@ -24,8 +24,7 @@ from nightscreen.schemas.rows import NAIRA
 from nightscreen.steps.policy.engine import locked_connection
 from nightscreen.steps.report.decided import GROUPS, group_columns
 from nightscreen.steps.results.customer_rows import customer_batches
-from nightscreen.storage.decision_files import CSV_FILE
-from nightscreen.storage.outputs import enriched_parts
+from nightscreen.storage.outputs import DECISIONS_CSV, enriched_parts
 from nightscreen.storage.quarantine import GUARDED_PATTERN
 
 if TYPE_CHECKING:
@@ -347,7 +346,7 @@ def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
     made["row"] = pa.array(range(len(table)), pa.int32())
     connection = locked_connection(MEMORY)
     connection.register("enriched", pa.table(made))
-    connection.register("listed", _changes(folder / CSV_FILE))
+    connection.register("listed", _changes(folder / DECISIONS_CSV))
     connection.execute(
         "CREATE TABLE run_0 AS SELECT enriched.*, listed.change AS new FROM enriched"
         " LEFT JOIN listed USING (customer_id)"

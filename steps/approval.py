@@ -6,8 +6,6 @@ command or page and used when the run is resumed. Who sits at a terminal is not 
 
 from __future__ import annotations
 
-import getpass
-import os
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -24,7 +22,7 @@ from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.run import cap_watches, deadline_instant
 from nightscreen.storage.clock import LAGOS, span_micros, to_instant
 from nightscreen.storage.inbox import WAITING
-from nightscreen.storage.journal.approvals import Approvals
+from nightscreen.storage.journal.approvals import Approvals, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +30,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.journal.runs import RunRecord
-
-
-def user_name() -> str:
-    """Return who runs this process, as the machine knows them."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        return f"user {os.getuid()}"
 
 
 def approval_needed(run: ScreeningRun) -> str | None:

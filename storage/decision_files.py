@@ -35,6 +35,7 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.storage.clock import LAGOS
 from nightscreen.storage.files import atomic_write
 from nightscreen.storage.headings import HEADER_SEARCH_ROWS
+from nightscreen.storage.outputs import DECISIONS_CSV
 from nightscreen.storage.quarantine import escape_formula, unescape_formula
 from nightscreen.storage.returned_csv import read_start, returned_csv
 from nightscreen.storage.workbook_source import UNREADABLE
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 Cell = str | int | Decimal | date | datetime | None
 
-CSV_FILE, WORKBOOK_FILE = "decisions.csv", "decisions.xlsx"
 COLUMNS = (*DECISION_COLUMNS, *REVIEW_COLUMNS)
 NEEDED_BACK = ("customer_id", "run_id", "reviewer_decision", "reviewer")
 SHEET_ROWS = 1_048_575
@@ -221,7 +221,7 @@ def _write_workbook(
     ]
     if len(first.places) < len(listed.places):
         held = f"The first {len(first.places):,} of {len(listed.places):,} by rank"
-        summary = [*summary, ("In this workbook", f"{held}; all are in {CSV_FILE}")]
+        summary = [*summary, ("In this workbook", f"{held}; all are in {DECISIONS_CSV}")]
     with NamedTemporaryFile(dir=path.parent, prefix=".decisions.", suffix=".part") as frame:
         _write_frame(Path(frame.name), path.parent, summary, sheets, fixes)
         with zipfile.ZipFile(frame.name) as source:

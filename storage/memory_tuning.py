@@ -50,28 +50,19 @@ def choose_allocator() -> None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
-def disable_pandas_probe() -> None:
-    """Have Arrow do without pandas, which it otherwise loads at the first array it makes.
+def leave_out_pandas() -> None:
+    """Have this process do without pandas, which Arrow otherwise loads at the first array it makes.
 
     It takes a third of a second of CPU and 40 MB, for values of pandas inside of lists, which no
-    command has. Arrow looks once and remembers. Only for a process of the command line, before it
-    starts threads: a program that imports this package as a library may have such values. Data
-    frames are made of tables all the same.
+    command has. Only for a process of the command line: a program that imports this package as a
+    library may have such values, or want data frames (`nightscreen.open_run`).
     """
-    if _PANDAS in sys.modules:
-        return
-    import pyarrow as pa  # noqa: PLC0415 - the allocator is chosen before it is loaded
-
-    hidden = _Hidden()
-    sys.meta_path.insert(0, hidden)
-    try:
-        pa.array([None])
-    finally:
-        sys.meta_path.remove(hidden)
+    if _PANDAS not in sys.modules:
+        sys.meta_path.insert(0, _Hidden())
 
 
 class _Hidden:
-    """Finds pandas nowhere, while it is first on the path of imports."""
+    """Finds pandas nowhere."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> None:

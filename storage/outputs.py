@@ -31,6 +31,7 @@ _READ_BLOCK = 1 << 20
 MANIFEST = "manifest.json"
 REPORT = "report.json"
 QUARANTINE = "quarantine.csv"
+DECISIONS_CSV, DECISIONS_WORKBOOK = "decisions.csv", "decisions.xlsx"
 
 
 @dataclass(slots=True)

@@ -17,7 +17,8 @@ from prefect.runtime import deployment, flow_run
 from prefect.settings import PREFECT_API_URL
 
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.steps.approval import may_spend, user_name
+from nightscreen.steps.approval import may_spend
+from nightscreen.storage.journal.approvals import user_name
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:

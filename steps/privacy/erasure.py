@@ -33,7 +33,6 @@ from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.results.shadow import SHADOW_FILE
 from nightscreen.steps.values.file_names import forget_names, handle_of
 from nightscreen.storage.clock import instant_text
-from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from nightscreen.storage.desk_file import UPLOADS
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.files import write_private
@@ -50,7 +49,7 @@ from nightscreen.storage.journal.records import KINDS, Records
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.notice_file import NOTICES_FILE
-from nightscreen.storage.outputs import MANIFEST, QUARANTINE
+from nightscreen.storage.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, MANIFEST, QUARANTINE
 from nightscreen.storage.run_files import (
     ID_COLUMN,
     RunFiles,
@@ -291,7 +290,7 @@ def _ids(run: RunRecord, found: Found) -> set[str]:
 
 def _listed(folder: Path, ids: Collection[str]) -> Iterator[Sequence[str]]:
     """Yield the person's records of a run's lists."""
-    for path in (folder / name for name in (CSV_FILE, NOTICES_FILE, SHADOW_FILE)):
+    for path in (folder / name for name in (DECISIONS_CSV, NOTICES_FILE, SHADOW_FILE)):
         if path.exists():
             goes = _of_ids(path, ids)
             yield from (cells for cells, _ in records(path) if goes(cells))
@@ -520,7 +519,7 @@ def _rewrite_lists(folder: RunFiles, run: RunRecord, found: Found, journal: Jour
     """Take the person out of the decision list, of the changes and of the rings."""
     ids = _ids(run, found)
     changes, listed, workbook = (
-        folder.path / name for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE)
+        folder.path / name for name in (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK)
     )
     if changes.exists():
         customers = found.pseudonyms(journal, run.batch) if run.batch == TRANSACTIONS else []

@@ -20,9 +20,8 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import CUSTOMER_EXPOSURE
 from nightscreen.steps.bvn.access import requests_of
 from nightscreen.steps.results.changes import CHANGES_FILE
-from nightscreen.storage.decision_files import CSV_FILE
 from nightscreen.storage.notice_file import NOTICES_FILE
-from nightscreen.storage.outputs import QUARANTINE, enriched_parts
+from nightscreen.storage.outputs import DECISIONS_CSV, QUARANTINE, enriched_parts
 from nightscreen.storage.quarantine import unescape_formula
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def listed_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
     """Return a customer's rows of a run's `decisions.csv`."""
     return [
         row
-        for row in _csv_rows(Path(run.folder) / CSV_FILE)
+        for row in _csv_rows(Path(run.folder) / DECISIONS_CSV)
         if row.get("customer_id") == customer_id
     ]
 

@@ -25,13 +25,13 @@ from nightscreen.steps.values.file_names import forget_names
 from nightscreen.storage import outputs
 from nightscreen.storage.audit_chain import audit_before, forget_audit
 from nightscreen.storage.clock import DAY_MICROS, instant_text
-from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from nightscreen.storage.desk_file import UPLOADS
 from nightscreen.storage.evidence import drop_evidence
 from nightscreen.storage.inbox import INPUT
 from nightscreen.storage.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.notice_file import NOTICES_FILE
+from nightscreen.storage.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.storage.run_files import RunFiles, typed_parts
 from nightscreen.storage.sealed_file import drop_sealed
 from nightscreen.storage.workspace import sweep_workspaces
@@ -50,7 +50,14 @@ KINDS = {
         *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
         *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
     ),
-    DECISIONS: (CSV_FILE, WORKBOOK_FILE, CHANGES_FILE, CALLS_FILE, RINGS_FILE, SHADOW_FILE),
+    DECISIONS: (
+        DECISIONS_CSV,
+        DECISIONS_WORKBOOK,
+        CHANGES_FILE,
+        CALLS_FILE,
+        RINGS_FILE,
+        SHADOW_FILE,
+    ),
     NOTICES: (NOTICES_FILE,),
 }
 """The files of each kind in a run's folder."""

@@ -36,15 +36,9 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
 from nightscreen.steps.results.customer_rows import customer_batches
 from nightscreen.steps.results.list_columns import NAMES, Columns, words_of
-from nightscreen.storage.decision_files import (
-    CSV_FILE,
-    WORKBOOK_FILE,
-    WORKBOOK_ROWS,
-    Cell,
-    DecisionFiles,
-    Listed,
-)
+from nightscreen.storage.decision_files import WORKBOOK_ROWS, Cell, DecisionFiles, Listed
 from nightscreen.storage.external_sort import SortedFile
+from nightscreen.storage.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.storage.quarantine import unescape_formula
 
 if TYPE_CHECKING:
@@ -184,7 +178,7 @@ def write_decisions(
         there = _there(parts, carried)
         builder = _Builder(run_id, reasons, there, compared, counts, proposes=proposes)
         with _laid_out(folder, parts, builder) as rows:
-            files = DecisionFiles(folder.path / CSV_FILE, folder.path / WORKBOOK_FILE)
+            files = DecisionFiles(folder.path / DECISIONS_CSV, folder.path / DECISIONS_WORKBOOK)
             lines = summary(run_id, counts, compared, about)
             listed = Listed(rows, np.arange(len(rows)), builder.schema.names)
             files.write(lines, listed, map(_typed_fix, fixes))
@@ -193,8 +187,8 @@ def write_decisions(
             f"cannot write the decision list into {folder.path}: {error.strerror or error}; free "
             "some disk, then resume the run"
         ) from None
-    folder.rows[CSV_FILE] = counts.rows
-    folder.rows[WORKBOOK_FILE] = min(counts.rows, WORKBOOK_ROWS)
+    folder.rows[DECISIONS_CSV] = counts.rows
+    folder.rows[DECISIONS_WORKBOOK] = min(counts.rows, WORKBOOK_ROWS)
     return counts
 
 

@@ -27,12 +27,16 @@ from nightscreen.steps.results.decision_list import (
 )
 from nightscreen.steps.results.reviews import active_reviews, reviewed_evidence
 from nightscreen.steps.results.shadow import SHADOW_FILE
-from nightscreen.storage.decision_files import CSV_FILE, WORKBOOK_FILE
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.identifier_history import Sightings
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.memory_tuning import trim_memory
-from nightscreen.storage.outputs import QUARANTINE, enriched_parts
+from nightscreen.storage.outputs import (
+    DECISIONS_CSV,
+    DECISIONS_WORKBOOK,
+    QUARANTINE,
+    enriched_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,6 +144,6 @@ def tell(
 
 def withdraw(folder: RunFolder) -> None:
     """Remove what an earlier attempt of a run told, where it is in test mode now."""
-    for name in (CHANGES_FILE, CSV_FILE, WORKBOOK_FILE, RINGS_FILE, SHADOW_FILE):
+    for name in (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK, RINGS_FILE, SHADOW_FILE):
         (folder.path / name).unlink(missing_ok=True)
         folder.rows.pop(name, None)

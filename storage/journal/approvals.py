@@ -8,7 +8,9 @@ is sealed; nothing else here is about a customer. Who must ask is decided in
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +76,14 @@ approvals = Table(
 def make_approvals(connection: Connection) -> None:
     """Make the table where a journal lacks it."""
     metadata.create_all(connection, tables=[approvals], checkfirst=True)
+
+
+def user_name() -> str:
+    """Return who runs this process, as the machine knows them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"user {os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ AT_THE_END = {"openpyxl", "xlsxwriter", "jinja2", "nightscreen.steps.finalize"}
 TABLE = "customer_id,bvn\nC1,22123456789\n"
 RUN = """
 import sys
-from nightscreen.cli.main import run
+from nightscreen.cli.entry import run
 sys.argv = ["nightscreen", *sys.argv[1:]]
 try:
     run()
@@ -156,3 +156,23 @@ def test_the_journal_is_looked_into_without_engine_or_network(
     open_journal(tmp_path / "home").close()
     loaded = _loaded(tmp_path, *arguments, NIGHTSCREEN_HOME=str(tmp_path / "home"))
     assert not loaded & (set(HEAVY) - {"sqlalchemy", "numpy"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (("desk", "audit"), {*HEAVY} - {"sqlalchemy", "numpy"}),
+        pytest.param(
+            ("outcomes", "report"), {*NOT_TO_START, *AT_THE_END, "httpx"}, marks=pytest.mark.long
+        ),
+        pytest.param(("doctor",), {"pandas", *AT_THE_END}, marks=pytest.mark.long),
+    ],
+    ids=lambda given: " ".join(sorted(given)) if isinstance(given, set) else " ".join(given),
+)
+def test_a_command_leaves_alone_what_others_need(
+    arguments: tuple[str, ...], unused: set[str], tmp_path: Path
+) -> None:
+    """No command loads pandas, and none that looks something up loads what screens."""
+    open_journal(tmp_path / "home").close()
+    loaded = _loaded(tmp_path, *arguments, NIGHTSCREEN_HOME=str(tmp_path / "home"))
+    assert not loaded & unused
