@@ -26,14 +26,20 @@ def process_cpu_s(pid: int) -> float:
 
 def tree_cpu_s(root: int | None = None) -> float:
     """Return the CPU seconds of a process, of what it started, and of what of that has ended."""
-    parents, spent = _processes()
-    mine = {root or os.getpid()}
+    spent = _processes()[1]
+    return sum(spent.get(pid, 0.0) for pid in process_tree(root or os.getpid()))
+
+
+def process_tree(root: int) -> set[int]:
+    """Return a process and all it started that live."""
+    parents = _processes()[0]
+    mine = {root}
     grows = True
     while grows:
         more = {pid for pid, parent in parents.items() if parent in mine} - mine
         mine |= more
         grows = bool(more)
-    return sum(spent.get(pid, 0.0) for pid in mine)
+    return mine
 
 
 def _processes() -> tuple[dict[int, int], dict[int, float]]:

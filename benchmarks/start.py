@@ -1,5 +1,8 @@
 """From typing a command to its first lookup: CPU and wall seconds, with and without a server.
 
+Without a server there are two views: `without` finds an empty folder of Prefect's, as on the first
+night of all, and makes its database; `later` finds the database of an earlier night.
+
 The service is a socket of this program: the instant in which the first call of a contestant comes
 is the instant in which its clock and its CPU are read. Beside `nightscreen screen` of a small file
 stand what anything on the engine needs: its bare import, and a flow of three lines, with one
@@ -7,7 +10,8 @@ parameter, that makes one call. `own` is the process itself; `all` counts what i
 which without a server is a temporary server of the engine.
 
 CPU seconds are the least of several rounds: other work on the machine can only add to them. Ratios
-are to the bare flow. Run it as `python -m benchmarks.start`; `--views with` or `without` takes one.
+are to the bare flow. Run it as `python -m benchmarks.start`; `--views with`,
+`without` or `later` takes one.
 """
 
 from __future__ import annotations
@@ -24,14 +28,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from benchmarks.lookup_cost import prefect_server
-from benchmarks.measured import load_words, process_cpu_s, tree_cpu_s
+from benchmarks.measured import load_words, process_cpu_s, process_tree, tree_cpu_s
 from nightscreen.sandbox.batch import make_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+VIEWS = ("with", "without", "later")
 _PATIENCE_S = 300.0
 _LOOK_S = 1.0
 """How often it is looked whether a program that makes no call is over."""
@@ -66,9 +72,11 @@ class Begun:
 def until_first_call(words: list[str], folder: Path, service: socket.socket) -> Begun:
     """Start a program, take its figures as its first call comes, and end it."""
     env = {**os.environ, "NIGHTSCREEN_HOME": str(folder / "home"), "NIGHTSCREEN_API_KEY": "key"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # who installed it has byte code
     env["NIGHTSCREEN_BASE_URL"] = f"http://127.0.0.1:{service.getsockname()[1]}"
     env.setdefault("PREFECT_HOME", str(folder / "prefect"))
     env["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"  # a busy machine needs longer
+    _forget_calls_of_the_last(service)
     with (folder / "said.log").open("wb") as log:
         began = time.perf_counter()
         child = subprocess.Popen(
@@ -87,10 +95,20 @@ def until_first_call(words: list[str], folder: Path, service: socket.socket) -> 
             said = (folder / "said.log").read_text(errors="replace")
             raise SystemExit(f"no call came from: {words}\n{said}") from None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+            for pid in process_tree(child.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             child.wait()
     return found
+
+
+def _forget_calls_of_the_last(service: socket.socket) -> None:
+    """Take what a program that was ended had called besides."""
+    service.settimeout(0)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            service.accept()[0].close()
+    service.settimeout(_LOOK_S)
 
 
 def _caller(service: socket.socket, child: subprocess.Popen[bytes]) -> socket.socket:
@@ -130,19 +148,31 @@ def contestants(
     }
 
 
+@contextlib.contextmanager
+def _prefect_home_of_an_earlier_night(
+    below: Path, url: str, service: socket.socket
+) -> Iterator[None]:
+    """Have every contestant find a database of the engine's that is up to date."""
+    with mock.patch.dict(os.environ, {"PREFECT_HOME": str(below / "prefect")}):
+        until_first_call([sys.executable, "-c", BARE_FLOW, url], below, service)
+        yield
+
+
 def measure_view(view: str, rounds: int) -> None:
     """Print the table of one view: with a server that runs, or without."""
-    print(f"\n{view + ' a server':22}{'own CPU s':>10}{'all CPU s':>10}{'wall s':>8}{'ratio':>7}")
+    title = "without, later night" if view == "later" else f"{view} a server"
+    print(f"\n{title:22}{'own CPU s':>10}{'all CPU s':>10}{'wall s':>8}{'ratio':>7}")
     with (
         tempfile.TemporaryDirectory() as below,
         contextlib.ExitStack() as stack,
         socket.create_server(("127.0.0.1", 0)) as service,
     ):
-        service.settimeout(_LOOK_S)
         if view == "with":
             stack.enter_context(prefect_server(Path(below)))
         make_batch(Path(below) / "small.csv", rows=_ROWS, seed=1, damage_pct=0)
         url = f"http://127.0.0.1:{service.getsockname()[1]}/"
+        if view == "later":
+            stack.enter_context(_prefect_home_of_an_earlier_night(Path(below), url, service))
         found: dict[str, Begun] = {}
         for name, (words, measure) in contestants(Path(below) / "small.csv", url).items():
             taken = []
@@ -172,9 +202,9 @@ def main() -> None:
     """Measure and print both views."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--views", nargs="+", choices=["with", "without"])
+    parser.add_argument("--views", nargs="+", choices=VIEWS)
     given = parser.parse_args()
-    for view in given.views or ["with", "without"]:
+    for view in given.views or VIEWS:
         measure_view(view, given.rounds)
 
 
