@@ -79,6 +79,8 @@ def _bounded(value: str | int | Decimal) -> Decimal | None:
 
 def read_amount(value: object) -> Decimal | None:
     """Return an exact number that a column of amounts can hold; no record has a larger one."""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return Decimal(value)
     number = read_number(value)
     return None if number is None or abs(number) >= MOST_HELD else number
 
@@ -176,9 +178,6 @@ Instant = Annotated[datetime | None, BeforeValidator(read_instant)]
 Day = Annotated[date | None, BeforeValidator(read_date)]
 
 
-_BEFORE = {"__pydantic_extra__": None, "__pydantic_private__": None}
-
-
 class Record(BaseModel):
     """The base of all records: frozen, masked, and no received field is lost.
 
@@ -224,7 +223,8 @@ class Record(BaseModel):
             if read is None and value not in BLANK:
                 extra[name] = value
         record = cls.__new__(cls)
-        record.__setstate__({**_BEFORE, "__dict__": values, "__pydantic_fields_set__": set()})
+        state = dict.fromkeys(("__pydantic_extra__", "__pydantic_private__"))
+        record.__setstate__({**state, "__dict__": values, "__pydantic_fields_set__": set()})
         return record
 
     def __repr__(self) -> str:

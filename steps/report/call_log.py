@@ -24,14 +24,13 @@ from nightscreen.steps.report.timeline import NO_BALANCE
 from nightscreen.storage.memory_tuning import trim_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import Row
 
     from nightscreen.steps.run import Run
 
-_CALLS_READ = 4096
+_CALLS_READ = 16_384
 
 # `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
 # where nothing was, how the call ended (`state` says only the latter).
@@ -91,37 +90,29 @@ _LOST = (CallState.IN_DOUBT.value, CallState.INTENT.value)
 
 @dataclass(slots=True)
 class CheckCalls:
-    """One check's calls in numbers."""
+    """One check's calls in numbers; `retries` repeated an earlier one of the same lookup."""
 
     attempts: int = 0
     cost_micro: int = 0
     in_doubt_micro: int = 0
     troubles: Counter[str] = field(default_factory=Counter)
-    by_attempt: Counter[int] = field(default_factory=Counter)
+    retries: int = 0
     _latencies_ms: array[float] = field(default_factory=lambda: array("f"))
     _latency: dict[str, float | None] | None = None
 
-    @property
-    def retries(self) -> int:
-        """Return how many calls repeated an earlier one of the same lookup."""
-        return sum(number for attempt, number in self.by_attempt.items() if attempt > 1)
+    def add(self, group: Mapping[str, Any]) -> None:
+        """Enter calls that are alike (`_Calls.groups`)."""
+        number = group["call_id_count"]
+        self.attempts += number
+        self.cost_micro += group["cost_sum"]
+        self.in_doubt_micro += group["doubt_sum"]
+        self.retries += number if group["attempt"] > 1 else 0
+        if group["trouble"] is not None:
+            self.troubles[group["trouble"]] += number
 
-    def count(self, calls: _Calls, selected: NDArray[np.bool_]) -> None:
-        """Enter how many some calls of a block are, and what they cost."""
-        self.attempts += int(selected.sum())
-        self.cost_micro += int(calls.numbers("cost_micro")[selected].sum())
-
-    def take(self, calls: _Calls, selected: NDArray[np.bool_]) -> None:
-        """Enter some calls of a block."""
-        self.count(calls, selected)
-        answered = selected & calls.is_in(CallState.ANSWERED)
-        self.in_doubt_micro += int(calls.doubt()[selected].sum())
-        attempts, numbers = np.unique(calls.numbers("attempt")[selected], return_counts=True)
-        self.by_attempt.update(dict(zip(attempts.tolist(), numbers.tolist(), strict=True)))
-        troubles = calls.rows["trouble"].filter(pa.array(selected)).drop_null()
-        self.troubles.update(troubles.to_pylist())
-        took_ms = calls.took_us()[answered & calls.there("sent_at")] / 1000
-        self._latencies_ms.frombytes(took_ms.astype(np.float32).tobytes())
+    def take_latencies(self, took_us: NDArray[np.int64]) -> None:
+        """Enter how long some answers took."""
+        self._latencies_ms.frombytes((took_us / 1000).astype(np.float32).tobytes())
 
     def close(self) -> None:
         """Reckon up what is known by all calls only, and keep nothing of each."""
@@ -166,14 +157,17 @@ class CallLog:
         """Return the worst cost of every attempt whose answer was lost."""
         return sum(calls.in_doubt_micro for calls in self.checks.values())
 
-    def take(self, rows: Sequence[Row[Any]]) -> pa.Table:
+    def take(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
         """Enter a block of calls, in the order of their intents, and return it as a table."""
         calls = _Calls.of(rows)
-        sent = ~calls.is_in(CallState.NOT_SENT)
-        for check, kind in calls.slots():
-            selected = sent & calls.are_of(check, kind)
-            self.identities[(check, kind)].count(calls, selected)
-            self.checks[check].take(calls, selected)
+        for group in calls.groups():
+            self.identities[(group["check"], group["kind"])].add(group)
+            self.checks[group["check"]].add(group)
+        timed = calls.is_in(CallState.ANSWERED) & calls.there("sent_at")
+        checks = calls.rows["check"].dictionary_encode()
+        for number, check in enumerate(checks.dictionary.to_pylist()):
+            mine = checks.indices.to_numpy() == number
+            self.checks[check].take_latencies(calls.took_us()[timed & mine])
         self.reconciliation.add(calls.of_wallet())
         return calls.table(self.declared)
 
@@ -187,7 +181,7 @@ class CallLog:
 def write_call_log(run: Run) -> CallLog:
     """Write `calls.parquet`, one row per call of a run, and return the accounts of them."""
     call_log = CallLog(declared=run.declared)
-    blocks = run.journal.runs.calls(run.run_id, block=_CALLS_READ)
+    blocks = run.journal.runs.call_columns(run.run_id, list(_COLUMNS), block=_CALLS_READ)
     run.folder.write_parquet("calls.parquet", CALLS, (call_log.take(rows) for rows in blocks))
     trim_memory()
     call_log.close()
@@ -201,10 +195,10 @@ class _Calls:
     rows: pa.RecordBatch
 
     @classmethod
-    def of(cls, rows: Sequence[Row[Any]]) -> _Calls:
+    def of(cls, rows: Sequence[tuple[Any, ...]]) -> _Calls:
         """Return the columns of some of the journal's rows."""
-        values = dict(zip(rows[0]._fields, zip(*rows, strict=True), strict=True))
-        columns = [pa.array(values[name], kind) for name, kind in _COLUMNS.items()]
+        values = zip(zip(*rows, strict=True), _COLUMNS.values(), strict=True)
+        columns = [pa.array(value, kind) for value, kind in values]
         return cls(pa.RecordBatch.from_arrays(columns, list(_COLUMNS)))
 
     def numbers(self, name: str, missing: int = 0) -> NDArray[np.int64]:
@@ -227,20 +221,18 @@ class _Calls:
         found: NDArray[np.int64] = np.where(lost | untold, self.numbers("reserved_micro"), 0)
         return found
 
-    def slots(self) -> list[tuple[str, str]]:
-        """Return the pairs of check and identity that were asked by."""
-        pairs = self.rows.select(["check", "kind"])
-        found = (
-            pa.Table.from_batches([pairs])
-            .group_by(["check", "kind"], use_threads=False)
-            .aggregate([])
+    def groups(self) -> list[dict[str, Any]]:
+        """Return how many calls were sent that are alike, what they cost, and what is in doubt."""
+        alike = ["check", "kind", "attempt", "trouble"]
+        table = pa.Table.from_batches([self.rows.select(["call_id", *alike])])
+        table = table.append_column("cost", pa.array(self.numbers("cost_micro")))
+        table = table.append_column("doubt", pa.array(self.doubt()))
+        sent = table.filter(pa.array(~self.is_in(CallState.NOT_SENT)))
+        sums = [("call_id", "count"), ("cost", "sum"), ("doubt", "sum")]
+        found: list[dict[str, Any]] = (
+            sent.group_by(alike, use_threads=False).aggregate(sums).to_pylist()
         )
-        return [(row["check"], row["kind"]) for row in found.to_pylist()]
-
-    def are_of(self, check: str, kind: str) -> NDArray[np.bool_]:
-        """Return which calls are of a check and an identity."""
-        same = pc.equal(self.rows["check"], check), pc.equal(self.rows["kind"], kind)
-        return _mask(pc.and_(*same))
+        return found
 
     def took_us(self) -> NDArray[np.int64]:
         """Return how long each call took; nothing that counts where it was not sent or settled."""

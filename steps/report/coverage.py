@@ -81,7 +81,7 @@ def together(weights: Iterable[ExposureTotal]) -> ExposureTotal:
 
 
 def weigh(
-    keys: Mapping[str, pa.Array | NDArray[Any]], exposure: pa.ChunkedArray | None, rows: int
+    keys: Mapping[str, pa.ChunkedArray | NDArray[Any]], exposure: pa.ChunkedArray | None, rows: int
 ) -> list[tuple[tuple[Any, ...], ExposureTotal]]:
     """Return rows and exposure of each combination of keys.
 
@@ -91,7 +91,7 @@ def weigh(
         rows: their length.
     """
     naira = pa.nulls(rows, _WIDE) if exposure is None else exposure.cast(_WIDE)
-    table = pa.table({**{name: pa.array(key) for name, key in keys.items()}, "naira": naira})
+    table = pa.table({**keys, "naira": naira})
     counted = table.group_by(list(keys), use_threads=False).aggregate(
         [("naira", "sum"), ("naira", "count"), ([], "count_all")]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,9 +17,6 @@ import pyarrow.compute as pc
 from nightscreen.schemas.checks import Check, NoAnswer, Outcome
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.report.coverage import ExposureTotal, together, weigh
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 WITH_HISTORY, NO_HISTORY, NO_CONSENT = "with_history", "no_history", "no_consent"
 NOT_ASKED, NOT_ANSWERED = "not_asked", "not_answered"
@@ -80,13 +77,13 @@ class Decided:
             "history": table[f"{Check.ECOSYSTEM.value}_status"].cast(pa.string()),
             "reasons": pc.binary_join(table["reasons"], _BETWEEN),
         }
-        for (word, history, reasons), weight in weigh(_joined(keys), exposure, table.num_rows):
+        for (word, history, reasons), weight in weigh(keys, exposure, table.num_rows):
             basis = _BASIS.get(history, NOT_ANSWERED)
             self.cells[word, basis, reasons or ""].add(weight)
         for group, name in group_columns(table.column_names).items():
             keys = {"value": table[name].cast(pa.string()), "decision": decision}
             cells = self.groups.setdefault(group, defaultdict(ExposureTotal))
-            for (value, word), weight in weigh(_joined(keys), exposure, table.num_rows):
+            for (value, word), weight in weigh(keys, exposure, table.num_rows):
                 text = (value or "").strip()
                 known = text and not _LIKE_AN_IDENTIFIER.search(text)
                 many = len(cells) > _MOST_VALUES and (text, word) not in cells
@@ -141,14 +138,6 @@ class Decided:
 
 def _rows(weights: Weights, key: tuple[str, ...]) -> int:
     return weights[key].rows if key in weights else 0
-
-
-def _joined(keys: Mapping[str, Any]) -> dict[str, pa.Array]:
-    """Return columns each in one piece."""
-    return {
-        name: column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        for name, column in keys.items()
-    }
 
 
 def group_columns(names: list[str]) -> dict[str, str]:

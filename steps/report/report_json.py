@@ -16,7 +16,7 @@ from nightscreen.schemas.checks import Check, NoAnswer, Source
 from nightscreen.schemas.money import MICRO, naira_text
 from nightscreen.schemas.plan import AgeEffect, CheckCounts, LookupStatus
 from nightscreen.schemas.policy import Decision
-from nightscreen.steps.report.coverage import Coverage
+from nightscreen.steps.report.coverage import Coverage, weigh
 from nightscreen.steps.report.decided import Decided
 from nightscreen.steps.report.findings import findings_of
 from nightscreen.steps.report.run_end import cost_of, head_of, notices_of, versions_used
@@ -76,43 +76,23 @@ class RowTally:
         self.rows += table.num_rows
         self.coverage.take(table)
         self.decided.take(table)
+        exposure = table["exposure"] if "exposure" in table.column_names else None
         for check in Check:
-            status = table[f"{check.value}_status"]
-            _count(self.statuses[check], status)
             own = pc.equal(table[f"{check.value}_source"].cast("string"), Source.ASKED.value)
-            _count(self.asked[check], pc.filter(status, pc.fill_null(own, fill_value=False)))
-        _count(self.decisions, table["decision"])
-        _count(self.listed_by, pc.list_flatten(table["karma_listed_by"]))
-        if "exposure" in table.column_names:
-            self._take_exposure(table)
-        else:
-            self.exposure_unknown_rows += table.num_rows
-
-    def _take_exposure(self, table: pa.Table) -> None:
-        exposure = table["exposure"]
-        self.exposure_unknown_rows += exposure.null_count
-        self.exposure["total"] += _naira(pc.sum(exposure))
-        for check in Check:
-            status = table[f"{check.value}_status"].cast("string")
-            for word in pc.unique(status).to_pylist():
-                if word in _OPEN:
-                    part = pc.filter(exposure, pc.equal(status, word))
-                    self.exposure[f"{check.value}_{word}"] += _naira(pc.sum(part))
-        decision = table["decision"].cast("string")
-        for word in pc.unique(decision).to_pylist():
-            part = pc.filter(exposure, pc.equal(decision, word))
-            self.exposure[f"decision_{word}"] += _naira(pc.sum(part))
-
-
-def _naira(total: pa.Scalar[Any]) -> int:
-    """Return an exact sum in kobo."""
-    value = total.as_py()
-    return 0 if value is None else int(Decimal(value) * 100)
-
-
-def _count(counter: Counter[str], column: pa.ChunkedArray) -> None:
-    for entry in pc.value_counts(column.cast("string")).to_pylist():
-        counter[entry["values"]] += entry["counts"]
+            keys = {"status": table[f"{check.value}_status"].cast("string"), "own": own}
+            for (status, is_own), weight in weigh(keys, exposure, table.num_rows):
+                self.statuses[check][status] += weight.rows
+                self.asked[check].update({status: weight.rows} if is_own else {})
+                if exposure is not None and status in _OPEN:
+                    self.exposure[f"{check.value}_{status}"] += weight.kobo
+        keys = {"decision": table["decision"].cast("string")}
+        for (decision,), weight in weigh(keys, exposure, table.num_rows):
+            self.decisions[decision] += weight.rows
+            self.exposure_unknown_rows += weight.unknown_rows
+            if exposure is not None:
+                self.exposure["total"] += weight.kobo
+                self.exposure[f"decision_{decision}"] += weight.kobo
+        self.listed_by.update(pc.list_flatten(table["karma_listed_by"]).to_pylist())
 
 
 def check_report(

@@ -219,14 +219,6 @@ class ChangeSet:
     change: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     quiet: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
 
-    def previous_decision(self, row: int) -> str | None:
-        """Return the decision a row had the last time one could be made."""
-        return None if self.previous[row] < 0 else _DECISIONS[self.previous[row]].value
-
-    def kind(self, row: int) -> str | None:
-        """Return the most telling kind of a row's changes."""
-        return None if self.change[row] < 0 else _KINDS[self.change[row]].value
-
     def report(self) -> dict[str, int]:
         """Return the counts as `report.json` has them."""
         names = ("customers", *(kind.value for kind in _KINDS))
@@ -297,6 +289,8 @@ class _Comparison:
         different = np.flatnonzero(~same)
         texts = state_texts(rows.take(pa.array(different)), run_id=self._run_id, at=self._at)
         new = self._are_new(rows, subjects, place)
+        noted[_CHANGE, new], begun = _KINDS.index(ChangeKind.NEW), int(new.sum())
+        self.result.counts.update({ChangeKind.NEW.value: begun, "customers": begun})
         changes: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
         for start in range(0, len(different), _COMPARED_ROWS):
@@ -314,7 +308,6 @@ class _Comparison:
                     mark = self._unchanged.mark(said, looked.decided[number])
                     sealed = self._customers.seal_text(subject, text)
                     writes.append(StateWrite(subject, sealed, differs=False, mark=mark))
-                    noted[:, number] = (*self._note(None, [_NEW]), 0)
                     continue
                 then, now, state = base.get(subject), known.get(subject), read_state(text)
                 told = self._told(then, state)
@@ -324,7 +317,7 @@ class _Comparison:
                 reviewed = self._reviewed.get(subject)
                 quiet = reviewed is not None and reviewed == evidence_digest(merge)
                 noted[:, number] = (*self._note(then, told), int(quiet))
-        self._put_aside(writes)
+        self._put_aside(sorted(writes))
         return changes_table(changes, self._run_id)
 
     def _are_new(
@@ -334,12 +327,11 @@ class _Comparison:
 
         A blacklist that not all were asked by is put in order first, so that its rows are compared.
         """
-        new = (place < 0) & ~self._unchanged.are_compared(subjects)
+        new: NDArray[np.bool_] = (place < 0) & ~self._unchanged.are_compared(subjects)
         if _KARMA in self._unreached:
             listed = pc.equal(rows["karma_status"].cast(pa.string()), "listed")
             new &= ~pc.fill_null(listed, fill_value=False).to_numpy().astype(bool)
-        found: NDArray[np.bool_] = new
-        return found
+        return new
 
     def _told(self, base: KnownCustomer | None, state: State) -> list[FieldChange]:
         if base is None:

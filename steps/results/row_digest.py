@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.steps.results.tracked_state import LISTINGS, READ, has_decision
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -97,14 +96,13 @@ class Unchanged:
 
     Attributes:
         marks: what the journal has of the batch's customers.
-        unreached: checks of which this run left lookups without an answer.
         compared: customers to be compared whatever their mark.
     """
 
     marks: Marks
-    unreached: Collection[str]
     compared: frozenset[bytes]
     _key: bytes = field(repr=False)
+    _tails: Mapping[str, bytes]
 
     @classmethod
     def of(
@@ -116,17 +114,14 @@ class Unchanged:
     ) -> Unchanged:
         """Return what tells unchanged rows; marks are keyed, so that nobody can guess at them."""
         key = hmac.digest(pseudonyms.key, b"nightscreen state marks", "sha256")
-        return cls(marks, unreached, frozenset(compared), key)
+        karma = b"open" if Check.KARMA.value in unreached else b""
+        tails = {word: b"\x1f".join((b"", word.encode(), karma)) for word, _ in _CANDIDATES}
+        return cls(marks, frozenset(compared), key, tails)
 
     def mark(self, text: bytes, decision: str) -> bytes:
         """Return the mark of a row and of the decision its customer had the last time."""
-        whole = text + self._tail(decision)
+        whole = text + self._tails[decision]
         return hashlib.blake2b(whole, digest_size=_MARK_BYTES, key=self._key).digest()
-
-    def _tail(self, decision: str) -> bytes:
-        """Return what a mark is made of behind the row's text."""
-        karma = b"open" if Check.KARMA.value in self.unreached else b""
-        return b"\x1f".join((b"", decision.encode(), karma))
 
     def are_compared(self, subjects: bytes) -> NDArray[np.bool_]:
         """Return which of some joined pseudonyms are compared whatever their mark."""
@@ -151,9 +146,7 @@ class Unchanged:
         decided = has_decision(rows)
         words = rows["decision"].cast(pa.string()).to_pylist()
         both = np.flatnonzero(marked & decided)
-        tails = {word: self._tail(word) for word in _NUMBERS}
-        digest = partial(hashlib.blake2b, digest_size=_MARK_BYTES, key=self._key)
-        found = [digest(texts[row] + tails[words[row]]).digest() for row in both.tolist()]
+        found = [self.mark(texts[row], words[row]) for row in both.tolist()]
         same[both] = np.frombuffer(b"".join(found), _SIXTEEN) == self.marks.marks_at(place[both])
         previous[both] = [_NUMBERS[words[row]] for row in both.tolist()]
         for row in np.flatnonzero(marked & ~decided).tolist():

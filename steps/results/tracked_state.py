@@ -120,19 +120,14 @@ READ = [
 """The columns of `enriched` that are read."""
 
 
-def answered_states(rows: pa.Table, *, run_id: str, at: int) -> list[State]:
-    """Return the answered state of each row of `enriched` (columns `READ`).
+def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
+    """Return the answered state of each row of `enriched` as the JSON that the journal keeps.
 
     Args:
-        rows: some rows of the enriched table.
+        rows: columns `READ` of some rows.
         run_id: the run they are of.
         at: when they were decided, microseconds.
     """
-    return list(map(read_state, state_texts(rows, run_id=run_id, at=at).to_pylist()))
-
-
-def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
-    """Return the answered state of each row as the JSON text that the journal keeps."""
     rows = rows.combine_chunks()
     parts: list[pa.Array] = []
     for check in Check:

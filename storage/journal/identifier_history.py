@@ -241,16 +241,6 @@ class SightingReader:
         self._dense: bool | None = None
         self._is_sqlite = connection.dialect.name == "sqlite"
 
-    def customers(self, identifiers: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield identifier and customer of what was seen; others that lie between may be there."""
-        yield from self._found("identifier, customer", identifiers)
-
-    def accounts(
-        self, identifiers: Sequence[bytes]
-    ) -> Iterator[tuple[bytes, bytes, str, bytes | None]]:
-        """Yield account, customer, batch and BVN of what was seen; others may be there."""
-        yield from self._found("identifier, customer, batch, bvn", identifiers)
-
     def told(self, identifiers: Sequence[bytes], batch: str, *, at: int | None) -> SightingRows:
         """Return what was seen with some identifiers; others that lie between may be there.
 

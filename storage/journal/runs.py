@@ -14,12 +14,13 @@ from sqlalchemy import BigInteger, Integer, bindparam, delete, func, insert, sel
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.storage.journal.engine import outlasting, reading, writing
+from nightscreen.storage.journal.statements import fetched
 from nightscreen.storage.journal.tables import UNSETTLED, calls, runs, tallies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Engine, Row
+    from sqlalchemy import ColumnElement, CursorResult, Engine, Row
 
     from nightscreen.storage.clock import Clock
     from nightscreen.storage.holders import Holders
@@ -244,6 +245,21 @@ class Runs:
 
     def calls(self, run_id: str, *, block: int = 20_000) -> Iterator[list[Row[Any]]]:
         """Yield a run's calls in blocks, in the order of their intents."""
+        yield from self._calls(run_id, list(calls.c), block, lambda found: list(found.all()))
+
+    def call_columns(
+        self, run_id: str, names: Sequence[str], *, block: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield columns of a run's calls, `call_id` first, as the driver has them: half as dear."""
+        yield from self._calls(run_id, [calls.c[name] for name in names], block, fetched)
+
+    def _calls(
+        self,
+        run_id: str,
+        columns: Sequence[ColumnElement[Any]],
+        block: int,
+        read: Callable[[CursorResult[Any]], list[Any]],
+    ) -> Iterator[list[Any]]:
         of_run = calls.c.run_id == run_id
         with reading(self._engine) as connection:
             ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id)).where(of_run)
@@ -252,18 +268,18 @@ class Runs:
             return
         whose = calls.c.run_id.concat("")  # by an index of runs, each block would sort them all
         query = (
-            select(calls)
+            select(*columns)
             .where(whose == run_id, calls.c.call_id.between(bindparam("first"), last))
             .order_by(calls.c.call_id)
             .limit(block)
         )
         while True:
             with reading(self._engine) as connection:
-                rows = list(connection.execute(query, {"first": first}).all())
+                rows = read(connection.execute(query, {"first": first}))
             if not rows:
                 return
             yield rows
-            first = rows[-1].call_id + 1
+            first = rows[-1][0] + 1
 
     @outlasting
     def unanswered(self, run_id: str) -> dict[tuple[str, bytes], str]:

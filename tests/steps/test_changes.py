@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
+from nightscreen.schemas.policy import Decision
 from nightscreen.steps.results.changes import differences, field_kind, merged, unreached_checks
-from nightscreen.steps.results.tracked_state import Compare, Tracked, answered_states
+from nightscreen.steps.results.tracked_state import Compare, Tracked, read_state, state_texts
 from tests.how_many import examples
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,
@@ -198,8 +199,8 @@ def test_counts_are_customers_not_fields(nights: Nights) -> None:
     assert compared.report()["new_listing"] == 1
     assert compared.report()["gone"] == 1
     assert compared.report()["customers"] == 2
-    assert compared.kind(0) == "new_listing"
-    assert compared.previous_decision(0) == "approve"
+    assert tuple(ChangeKind)[compared.change[0]].value == "new_listing"
+    assert tuple(Decision)[compared.previous[0]].value == "approve"
 
 
 def test_a_decision_that_waits_for_evidence_is_no_change(nights: Nights) -> None:
@@ -316,9 +317,8 @@ def test_amounts_compare_whatever_their_scale() -> None:
         enriched_row("A", **listed(amount), ecosystem_loan_amount_average=Decimal(average))
         for amount, average in (("1000.00", "0"), ("1000", "100.5"), ("0.50", "0.000001"))
     ]
-    states = answered_states(
-        enriched_table([{**row, "ecosystem_status": "found"} for row in rows]), run_id="r", at=1
-    )
+    table = enriched_table([{**row, "ecosystem_status": "found"} for row in rows])
+    states = [read_state(text) for text in state_texts(table, run_id="r", at=1).to_pylist()]
     amounts = [state["karma"].values["karma_amount_in_contention"] for state in states]
     averages = [state["ecosystem"].values["ecosystem_loan_amount_average"] for state in states]
     assert amounts == ["1000", "1000", "0.5"]
