@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -11,10 +12,11 @@ from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.errors import NightscreenError, SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.screening_run import open_screening
+from nightscreen.tasks import temporary_server
 from nightscreen.tasks.open_run import lowered_limit
 from nightscreen.tasks.workers import (
     DEPLOYMENT,
@@ -128,3 +130,31 @@ async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
             await require_worker_available(ScreenBatch(run=begun.run_id), settings)
         alone = ScreenBatch(run=begun.run_id, workers=1)
         await require_worker_available(alone, settings)
+
+
+async def test_a_temporary_server_is_none_that_workers_see(world: World) -> None:
+    """It has an address as any other, and is gone with the command."""
+    settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
+    temporary_server.begin(os.getpgrp())
+    own = temporary_server._servers[-1].url
+    try:
+        with (
+            temporary_settings({PREFECT_API_URL: own}),
+            pytest.raises(SettingsError, match="needs a Prefect server"),
+        ):
+            await require_worker_available(ScreenBatch(input="x.csv", workers=2), settings)
+    finally:
+        temporary_server._stop()
+    assert not temporary_server.is_begun()
+
+
+def test_a_temporary_server_that_dies_is_not_waited_for() -> None:
+    """One line says so at once, and how to see why."""
+    temporary_server.begin(os.getpgrp())
+    temporary_server._servers[-1].process.kill()
+    temporary_server._servers[-1].process.wait()
+    try:
+        with pytest.raises(NightscreenError, match="did not start; nothing was asked"):
+            temporary_server.wait(600)
+    finally:
+        temporary_server._stop()
