@@ -3,7 +3,8 @@
 `python -m benchmarks.warm [ROWS ...]`; by default 20,000 rows. A first night is answered straight
 into the journal; then the quote, the second night and the join are each a process of their own on
 one core. CPU seconds count: rows a second are rows by CPU seconds of the process, all its threads
-included. `--profile FILE` writes where the second night's time went.
+included. `--profile FILE` writes where the second night's time went, and beside it, in FILE.first,
+where the first's did.
 
 The join is the limit: one thread reads the same CSV, joins it with the checks' columns as they lie
 typed and in clear in the first night's Parquet, and writes Parquet. It judges, seals, reports and
@@ -143,7 +144,7 @@ def compare(rows: int, folder: Path, profile: str = "") -> None:
     """Measure all four at one size and print them."""
     if not (folder / "in.csv").exists():
         make_batch(folder / "in.csv", rows=rows, seed=1)
-        _print("first", measure("first", folder))
+        _print("first", measure("first", folder, profile and f"{profile}.first"))
     found = {
         kind: measure(kind, folder, profile if kind == "second" else "") for kind in _KINDS[1:]
     }
@@ -175,7 +176,7 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", type=int, default=list(SIZES))
     parser.add_argument("--inside", choices=_KINDS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help="where to work, and to leave everything")
-    parser.add_argument("--profile", default="", help="file for where the second night's time went")
+    parser.add_argument("--profile", default="", help="file for where the nights' time went")
     given = parser.parse_args()
     if given.inside:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
