@@ -180,8 +180,7 @@ def _match(
         pairing = _with_repeats(pairing, fields, folded)
     grade = _grade(pairing)
     if grade == "strong" and (pairing.ours or pairing.theirs):
-        held = words_in_order(fold_in_order(theirs))
-        doubt = _first_name_doubt(pairing, customer, held, holder.compounds)
+        doubt = _first_name_doubt(pairing, customer, theirs, holder.compounds)
         if doubt:
             return NameMatch("likely", f"{_explain(pairing)}; {doubt}")
     return NameMatch(grade, _explain(pairing))
@@ -213,7 +212,7 @@ def fold_in_order(text: str) -> list[str]:
 def _first_name_doubt(
     pairing: _Pairing,
     customer: _Customer,
-    held: Sequence[str],
+    theirs: str,
     compounds: Iterable[tuple[str, ...]],
 ) -> str | None:
     """Say why two names that agree may be a father's and his child's, or return None.
@@ -223,13 +222,15 @@ def _first_name_doubt(
     other half of a double surname is no name before it.
     """
     given, family = customer.ends()
-    if pairing.ours:
-        if given in pairing.ours:
-            return f"the account does not show {given}"
-        other = next((word for word in held if word in lexicon().name_titles), None)
-        if other and family in pairing.ours and other != customer.titled:
-            return f"{other} may be a title or another surname"
+    if given in pairing.ours:
+        return f"the account does not show {given}"
+    if pairing.ours and family not in pairing.ours:
         return None
+    held = words_in_order(fold_in_order(theirs))
+    if pairing.ours:
+        other = next((word for word in held if word in lexicon().name_titles), None)
+        doubted = other and other != customer.titled
+        return f"{other} may be a title or another surname" if doubted else None
     partners = dict((*pairing.sure, *pairing.doubtful))
     first, surname = partners.get(given), partners.get(family or "")
     if len(partners) > _ENOUGH_NAMES or first not in held or surname not in held:
