@@ -75,6 +75,17 @@ def test_calls_come_in_the_order_of_their_intents_block_by_block(journal: Journa
     assert blocks == [[1, 2, 3], [4, 5, 6], [7]]
 
 
+def test_columns_of_calls_say_what_the_calls_do(journal: Journal) -> None:
+    """As the driver has them, from either database: pseudonyms are bytes, gaps None."""
+    reserve(journal, *range(7))
+    names = ("call_id", "subject", "kind", "sent_at", "reserved_micro")
+    found = [row for rows in journal.runs.call_columns("run-1", names, block=3) for row in rows]
+    calls = [row for rows in journal.runs.calls("run-1") for row in rows]
+    assert found == [tuple(getattr(row, name) for name in names) for row in calls]
+    assert {type(row[1]) for row in found} == {bytes}
+    assert {row[3] for row in found} == {None}
+
+
 def test_lookups_without_an_answer_say_why(place: Place) -> None:
     """Doubt outweighs failure, failure outweighs waiting, an answer outweighs all."""
     dead, journal = place.open(), place.open()
