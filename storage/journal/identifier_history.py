@@ -14,16 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    LargeBinary,
-    Table,
-    Text,
-    bindparam,
-    select,
-    text,
-)
+from sqlalchemy import BigInteger, Column, LargeBinary, Table, Text, select, text
 
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.storage.clock import DAY_MICROS
@@ -221,10 +212,6 @@ _KEEP = text(
     DO UPDATE SET last_at = excluded.last_at, bvn = excluded.bvn
     WHERE sightings.last_at <= :since OR sightings.bvn IS DISTINCT FROM excluded.bvn
     """
-).bindparams(
-    *(bindparam(name, type_=LargeBinary) for name in ("seen", "nobody")),
-    *(bindparam(name, type_=BigInteger) for name in ("now", "since")),
-    *(bindparam(name, type_=Text) for name in ("kind", "batch")),
 )
 """Given as one value: bound row by row, they take six times as long."""
 
