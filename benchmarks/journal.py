@@ -75,6 +75,7 @@ class MemoryStore:
         caps: Caps,  # noqa: ARG002
         *,
         since: int,  # noqa: ARG002
+        more: int = 0,  # noqa: ARG002
     ) -> list[Reservation]:
         """Grant a block."""
         start, self.next_id = self.next_id, self.next_id + len(asks)

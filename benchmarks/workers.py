@@ -7,7 +7,8 @@ other programs left of all cores, at the CPU seconds that all of them took.
 
 `--share 0.2` gives each worker that share of a core (a control group of its own, which takes
 root on Linux) and lets the service take 100 ms, as if each had a slow machine to itself: what
-counts then is the ratio to as many times one worker. `ROWS` are then for each worker.
+counts then is the ratio to as many times one worker. `ROWS` are then for each worker. `--cap 200`
+keeps the cap from being the limit: workers that are halted hold their calls for longer.
 
 No engine: parts are plain processes. What counts is the time while all processes ask, without the
 start and the end of each. Beside it stand the most calls of a check under way at once, which its
@@ -200,7 +201,7 @@ def settings_of(place: dict[str, str]) -> Settings:
         api_key=place["key"],
         home=Path(place["home"]),
         journal_url=place["journal"],
-        max_in_flight=dict.fromkeys(CHECKS, CAP),
+        max_in_flight=dict.fromkeys(CHECKS, int(place["cap"])),
         shard_rows=200,
     )
 
@@ -280,7 +281,9 @@ async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> 
     await open_.close()
 
 
-def measure(workers: int, rows: int, database: Database, share: float = 0) -> Figures:
+def measure(
+    workers: int, rows: int, database: Database, share: float = 0, cap: int = CAP
+) -> Figures:
     """Run one batch and return its figures."""
     latency = {"kind": "fixed", "ms": LATENCY_MS} if share else {"kind": "none"}
     with (
@@ -297,6 +300,7 @@ def measure(workers: int, rows: int, database: Database, share: float = 0) -> Fi
             "journal": database.url,
             "workers": str(workers),
             "share": str(share),
+            "cap": str(cap),
         }
         given = ScreenBatch(input=str(file), output=f"{folder}/out", workers=workers)
         run = screening_run.open_screening(given, settings_of(place))
@@ -392,6 +396,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="?", type=int, default=3_000)
     parser.add_argument("--share", type=float, default=0, help="share of a core for each worker")
+    parser.add_argument("--cap", type=int, default=CAP, help="calls of a check under way at once")
     given = parser.parse_args()
     cores = os.cpu_count() or 1
     print(f"{cores} cores; CPU seconds are of a thousand lookups\n")
@@ -403,7 +408,7 @@ def main() -> None:
     first: Figures | None = None
     for workers, database in zip(WORKERS, databases(len(WORKERS)), strict=True):
         rows = given.rows * workers if given.share else given.rows
-        found = measure(workers, rows, database, given.share)
+        found = measure(workers, rows, database, given.share, given.cap)
         first = first or found
         bound = found.bound(cores)
         if given.share:

@@ -6,7 +6,6 @@ these.
 
 from __future__ import annotations
 
-import gc
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -52,6 +51,7 @@ from nightscreen.steps.results.evidence import AccountJudge, Evidence
 from nightscreen.steps.run import (
     Run,
     begin_run,
+    collect_seldom,
     known_prices,
     money_left,
     open_journal,
@@ -88,9 +88,6 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 16_384
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
 PROBLEMS = "problems.csv"
-_COLLECTED_EVERY = 50_000
-"""Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
-at Python's own 700 a tenth of a night goes into walking them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,20 +167,11 @@ def open_screening(
     tune_allocator()
     with ExitStack() as opened:
         journal = open_journal(settings, opened, clock)
-        _collect_seldom(opened)
+        collect_seldom(opened)
         run = _open(parameters, settings, journal, opened)
         run.resolve = resolve or resolver_for(Network.of(settings))
         run.on_close = opened.pop_all()
-        gc.freeze()  # what is loaded by now is there to the end: the collector need not walk it
         return run
-
-
-def _collect_seldom(opened: ExitStack) -> None:
-    """Have the collector look for cycles seldom, until the run closes."""
-    before = gc.get_threshold()
-    opened.callback(gc.set_threshold, *before)
-    opened.callback(gc.unfreeze)
-    gc.set_threshold(_COLLECTED_EVERY, *before[1:])
 
 
 def _open(

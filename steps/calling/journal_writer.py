@@ -29,7 +29,14 @@ class CallStore(Protocol):
     """What it needs of the journal."""
 
     def reserve(
-        self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
+        self,
+        run_id: str,
+        purpose: str,
+        asks: Sequence[ReserveRequest],
+        caps: Caps,
+        *,
+        since: int,
+        more: int = 0,
     ) -> list[Reservation]:
         """Commit the intents of a block as far as the caps allow."""
 
@@ -78,21 +85,25 @@ class JournalWriter:
                 )
         return self.broken
 
-    async def reserve(self, asks: Sequence[ReserveRequest]) -> list[Reservation]:
+    async def reserve(self, asks: Sequence[ReserveRequest], more: int = 0) -> list[Reservation]:
         """Commit the intents of a block; one grant for each ask.
+
+        Args:
+            asks: the block.
+            more: calls that follow at once where the cap, if it is shared, leaves room.
 
         Raises:
             JournalError: the journal cannot be written; nothing of the block may be sent.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._reserve, asks)
+        return await loop.run_in_executor(self._thread, self._reserve, asks, more)
 
-    def _reserve(self, asks: Sequence[ReserveRequest]) -> list[Reservation]:
+    def _reserve(self, asks: Sequence[ReserveRequest], more: int) -> list[Reservation]:
         """Commit a block; asks of several operations in a row are so many blocks."""
         grants: list[Reservation] = []
         for _, block in itertools.groupby(asks, key=lambda ask: ask.check):
             grants += self._store.reserve(
-                self._run_id, self._purpose, list(block), self.caps, since=self._since
+                self._run_id, self._purpose, list(block), self.caps, since=self._since, more=more
             )
         return grants
 

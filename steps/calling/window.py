@@ -50,6 +50,11 @@ _MICROS = 1_000_000
 _HELD_POLL_S = 0.5
 _BUSY_POLL_S = 0.1
 """Until calls are asked for again that others left no room for, unless one of our own settles."""
+_LIKELY = 8
+"""Calls asked for of a shared cap at least; as many again as were granted last at most.
+
+Each that is refused costs nearly what one that is granted does, and is asked for again.
+"""
 _UNCONFIRMED_POLL_S = 0.1
 """Until a call under way has confirmed the price, or came to nothing."""
 _LEAST_WAIT_S = 0.001
@@ -129,6 +134,7 @@ class Window:
         self._flights: set[asyncio.Task[None]] = set()
         self._intents = 0  # granted calls whose outcome is not committed yet
         self._share: int | None = None  # calls the others leave to this process; None: all it wants
+        self._likely: int | None = None  # calls at a time that others may leave room for
         self._busy_until, self._busy_with = 0.0, ""
         self._intending: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -291,8 +297,14 @@ class Window:
         if self._is_used_up() or self._is_paused():
             return
         block = self._block(min(len(self._queue), self._wanted()))
+        likely = len(block) if self._likely is None else self._likely
+        block, more = block[:likely], block[likely:]
+        for task in more:
+            self._control.unbind(task.bound_micro)
+        self._queue.extendleft(reversed(more))
         if block:
-            self._intending = asyncio.get_running_loop().create_task(self._commit(block))
+            intending = self._commit(block, more=len(more))
+            self._intending = asyncio.get_running_loop().create_task(intending)
 
     def _wanted(self) -> int:
         """Return how many calls to reserve now.
@@ -365,10 +377,10 @@ class Window:
     def _highest(self) -> int:
         return self._control.highest_micro.get(self._check, 0)
 
-    async def _commit(self, block: list[LookupTask]) -> None:
+    async def _commit(self, block: list[LookupTask], *, more: int) -> None:
         asked_at = self._clock()
         try:
-            grants = await self._writer.reserve([task.ask() for task in block])
+            grants = await self._writer.reserve([task.ask() for task in block], more)
         except Exception as error:  # noqa: BLE001 - handed to every waiter; nothing was sent
             self._writer.breaks(error)
             grants = [Reservation(ReservationStatus.HELD)] * len(block)
@@ -379,6 +391,8 @@ class Window:
         busy = [pair for pair in pairs if pair[1].kind is ReservationStatus.BUSY]
         self._queue.extendleft(task for task, _ in reversed(busy))
         self._share = self._intents if busy else None
+        if self._writer.caps.under_way(self._check) is not None:
+            self._likely = max(_LIKELY, 2 * (len(block) - len(busy)))
         if busy:
             self._busy_until = asyncio.get_running_loop().time() + _BUSY_POLL_S
             self._busy_with = busy[0][1].holder

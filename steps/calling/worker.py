@@ -33,6 +33,7 @@ from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.run import (
     caps_of,
+    collect_seldom,
     note_unreadable,
     open_journal,
     price_list_of,
@@ -142,6 +143,7 @@ def open_part(
     """
     require_service(settings, quote_only=False)
     with ExitStack() as opened:
+        collect_seldom(opened)
         part = _open(run_id, number, settings, open_journal(settings, opened, clock))
         if part is not None:
             part.run.on_close = opened.pop_all()

@@ -137,7 +137,14 @@ class Calls:
         object.__setattr__(self, "_shared", SharedCaps(self._holders))
 
     def reserve(
-        self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
+        self,
+        run_id: str,
+        purpose: str,
+        asks: Sequence[ReserveRequest],
+        caps: Caps,
+        *,
+        since: int,
+        more: int = 0,
     ) -> list[Reservation]:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
@@ -154,6 +161,7 @@ class Calls:
             caps: what the block must fit under.
             since: place in the journal (`Answers.position`): what was answered after it is not
                 asked for again, whatever the clock of whoever asked.
+            more: calls that follow these at once; other processes keep room for them too.
 
         Returns:
             One grant for each ask, in the same order.
@@ -168,7 +176,7 @@ class Calls:
         def try_once() -> list[Reservation]:
             if caps.under_way(asks[0].check) is not None:
                 self._shared.prepare(self._engine)
-            return self._reserve(run_id, purpose, asks, caps, since=since, unsure=unsure)
+            return self._reserve(run_id, purpose, asks, caps, since=since, more=more, unsure=unsure)
 
         return outlast(self._engine, try_once)
 
@@ -180,6 +188,7 @@ class Calls:
         caps: Caps,
         *,
         since: int,
+        more: int,
         unsure: list[Reservation],
     ) -> list[Reservation]:
         """Reserve a block, unless an earlier try did.
@@ -190,6 +199,7 @@ class Calls:
             asks: the block.
             caps: what it must fit under.
             since: place in the journal.
+            more: calls that follow.
             unsure: the grants of an earlier try of which it is not known whether they were
                 committed; gets those of this one.
         """
@@ -218,13 +228,13 @@ class Calls:
             ]
             if cap is not None:
                 part = self._shared.part(check, cap, standing.rows, now, standing.next_id)
-                wanted = sum(ask.subject not in taken for ask in asks)
+                wanted = sum(ask.subject not in taken for ask in asks) + more
                 room.slots, dead = part.slots(wanted, connection)
                 room.slots_with = "" if room.slots else part.who(connection)
                 self._doubt(connection, dead)
             grants = _grant(asks, worst, taken, room, standing.next_id, now, held)
-            if cap is not None:
-                part.note(grants, now, connection)
+            if cap is not None and room.slots is not None:
+                part.note(grants, now, connection, more=more - room.slots)
             if any(grant.kind is ReservationStatus.LATER for grant in grants):
                 self._doubt(connection, self._dead(connection))  # nobody waits for their calls
             rows = [

@@ -64,6 +64,7 @@ LOOK_AGAIN_MICROS = MICROS
 """How often a process looks for the dead: each look asks the database about every holder, while
 all others wait for their turn."""
 _NAMED = 3
+_GRANTED = ReservationStatus.GRANTED
 
 _tables = MetaData()
 cap_users = Table(
@@ -211,10 +212,19 @@ class CapPart:
         busy = [name for name in most if self.users[name].under_way]
         return ", ".join(self.holders.describe(name, connection) for name in busy)
 
-    def note(self, grants: Sequence[Reservation], now: int, connection: Connection) -> None:
-        """Write down what this process was refused of a cap, and at first that it shares it."""
+    def note(
+        self, grants: Sequence[Reservation], now: int, connection: Connection, *, more: int
+    ) -> None:
+        """Write down what this process was refused of a cap, and at first that it shares it.
+
+        Args:
+            grants: what became of a block.
+            now: the instant.
+            connection: holds the turn.
+            more: calls that follow and would be refused as well; none where it is not positive.
+        """
         mine, kinds = self.users[self.me], Counter(grant.kind for grant in grants)
-        wanted, granted = kinds[ReservationStatus.BUSY], kinds[ReservationStatus.GRANTED]
+        wanted, granted = kinds[ReservationStatus.BUSY] + max(0, more), kinds[_GRANTED]
         is_news = wanted != mine.wanted or (wanted and granted) or self.own_cap != mine.cap
         is_old = not mine.asked_at or (wanted and abs(now - mine.asked_at) >= _RENEW_MICROS)
         if not (is_news or is_old):

@@ -38,7 +38,14 @@ class Store:
         self.error: Exception | None = None
 
     def reserve(
-        self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
+        self,
+        run_id: str,
+        purpose: str,
+        asks: Sequence[ReserveRequest],
+        caps: Caps,
+        *,
+        since: int,
+        more: int = 0,
     ) -> list[Reservation]:
         """Grant all."""
         self.caps.append(caps)

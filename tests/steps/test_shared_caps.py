@@ -155,10 +155,10 @@ def test_whoever_waits_is_not_left_asleep(tmp_path: Path) -> None:
         asked_at: list[float] = []
         reserve = analyst.writer.reserve
 
-        async def noted(asks: Sequence[ReserveRequest]) -> list[Reservation]:
+        async def noted(asks: Sequence[ReserveRequest], more: int = 0) -> list[Reservation]:
             asked_at.append(loop.now_s)  # woken about when the wait ends, by something else
             loop.call_later(0.09 + 0.0005 * (len(asked_at) % 40), analyst.window.nudge)
-            return await reserve(asks)
+            return await reserve(asks, more)
 
         analyst.writer.reserve = noted  # type: ignore[method-assign]
         night = asyncio.create_task(nightly.ask(CAP))

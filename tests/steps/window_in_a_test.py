@@ -153,7 +153,14 @@ class FakeStore:
     break_settle: Exception | None = None
 
     def reserve(
-        self, run_id: str, purpose: str, asks: Sequence[ReserveRequest], caps: Caps, *, since: int
+        self,
+        run_id: str,
+        purpose: str,
+        asks: Sequence[ReserveRequest],
+        caps: Caps,
+        *,
+        since: int,
+        more: int = 0,
     ) -> list[Reservation]:
         """Grant in order until one does not fit."""
         if self.break_reserve is not None:
