@@ -164,6 +164,8 @@ def _open(run_id: str, number: int, settings: Settings, journal: Journal) -> Wor
     shared = settings.shared or str(settings.home)
     space = Workspace.shared(shared, journal.journal_id, session, journal.sealer)
     if not space.has_note(TERMS):
+        if not work.report(run_id, {}):  # all was asked meanwhile, and the place was cleared
+            return None
         raise OutputError(
             f"this machine does not see what run {run_id} shares with its parts: set "
             "NIGHTSCREEN_SHARED to the same place on every machine"

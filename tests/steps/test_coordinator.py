@@ -22,7 +22,7 @@ from nightscreen.steps.calling.shards import families
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.planning.short_circuit import Chains
 from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.work_queue import WHOLE_RUN
+from nightscreen.storage.journal.work_queue import WHOLE_RUN, SharedWork
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps import parts_in_a_test
 from tests.steps.parts_in_a_test import TaskCrew, open_priced, refuse_to_ask, screen_in_parts
@@ -213,6 +213,25 @@ def test_a_stop_met_after_the_last_exchange_is_passed_on(tmp_path: Path) -> None
         part.run.control.stop_run(StopReason.BALANCE)
         part.close()
         assert gathered.work.look(run.run_id).stops == {WHOLE_RUN: StopReason.BALANCE}
+
+
+def test_a_part_that_comes_as_the_run_lets_go_just_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the run shared is gone by then; that is no fault of the machine's settings."""
+    world = world_under(tmp_path / "world")
+    with open_priced(world, ROWS, workers=2) as run:
+        crew = TaskCrew(run, world, asyncio.TaskGroup())
+        gathered = coordinator.open_gathering(open_rounds(run), 1, crew, refuse_to_ask)
+        join = SharedWork.join
+
+        def join_late(work: SharedWork, run_id: str, part: int) -> str | None:
+            session = join(work, run_id, part)
+            asyncio.run(coordinator.let_go(gathered))
+            return session
+
+        monkeypatch.setattr(SharedWork, "join", join_late)
+        assert worker.open_part(run.run_id, 2, run.settings) is None
 
 
 def test_what_a_lost_part_had_in_hand_is_taken_up_again(tmp_path: Path) -> None:
