@@ -134,7 +134,6 @@ class NoAnswer(StrEnum):
     INELIGIBLE = "ineligible"
     INVALID = "invalid"
     REFUSED = "refused"
-    SPARED = "spared"
     TEST_MODE = "test_mode"
     UNREADABLE = "unreadable"
     IN_DOUBT = "in_doubt"

@@ -71,13 +71,15 @@ OPEN = tuple(
         NoAnswer.IN_DOUBT,
         NoAnswer.FAILED,
         NoAnswer.PENDING,
-        NoAnswer.SPARED,
     )
 )
 """Statuses of a check that was asked for and has no answer: such a row is never approved."""
 SILENT = (*NO_ANSWER, Outcome.NOT_FOUND.value, Outcome.CLEAR.value)
 """Statuses under which a check's other columns have nothing to say, and rightly so."""
 
+_NO_STATUS = "spared"
+"""No row has this status: only a listing spares a karma lookup, and its rows are `listed`. A policy
+may name it all the same, for it stood among the statuses."""
 _GRADES = ("strong", "likely", "weak", "none", "business")
 _ANSWERS: dict[Check, tuple[str, ...]] = {
     Check.BANK_ACCOUNT: ("verified", "mismatch", "unconfirmed", "not_found"),
@@ -128,7 +130,7 @@ def words() -> dict[str, tuple[str, ...]]:
     """Return the words of each column that has only certain words."""
     found: dict[str, tuple[str, ...]] = {}
     for check in Check:
-        found[f"{check.value}_status"] = (*_ANSWERS[check], *NO_ANSWER)
+        found[f"{check.value}_status"] = (*_ANSWERS[check], *NO_ANSWER, _NO_STATUS)
         found[f"{check.value}_source"] = tuple(source.value for source in Source)
     found["name_match"] = found["ecosystem_name_match"] = _GRADES
     found["bvn_account_status"] = ACCOUNT_STATUSES

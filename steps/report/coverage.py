@@ -222,7 +222,7 @@ def _standing(
     """Return each row's cause (-1: none), whether answers were due, whether any is still open."""
     cause = np.full(rows, len(CAUSES), dtype=np.int8)
     due, open_ = np.zeros(rows, bool), np.zeros(rows, bool)
-    answered = {word for words in ANSWERED.values() for word in words} | {NoAnswer.SPARED.value}
+    answered = {word for words in ANSWERED.values() for word in words}
     for status in statuses:
         words = status.dictionary.to_pylist()
         codes = status.indices.to_numpy(zero_copy_only=False)

@@ -57,7 +57,6 @@ STATUSES = {
     "ineligible": "identifier absent",
     "invalid": "identifier malformed",
     "refused": "no valid consent",
-    "spared": "spared: already declined",
     "test_mode": "test mode",
     "unreadable": "answered, not readable yet",
     "in_doubt": "answer lost",

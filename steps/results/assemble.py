@@ -72,7 +72,6 @@ _WORST_FIRST = (
     NoAnswer.IN_DOUBT,
     NoAnswer.FAILED,
     NoAnswer.PENDING,
-    NoAnswer.SPARED,
     Outcome.CLEAR,
     NoAnswer.REFUSED,
     NoAnswer.INVALID,

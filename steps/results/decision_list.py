@@ -106,7 +106,7 @@ _BY_DECISION = {
 """What to do next where the rule does not say."""
 BY_POLICY, PROPOSED = "policy", "policy, proposed"
 """Who decided: of all that is on the list, no person has."""
-_REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT, NoAnswer.SPARED})
+_REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT})
 
 
 class RuleWords(NamedTuple):

@@ -205,7 +205,7 @@ def coverage(folder: Folder, judged_at: str) -> dict[str, Any]:
     def quoted(listed: Iterable[str]) -> str:
         return ",".join(f"'{each}'" for each in listed)
 
-    answered = " or ".join(f"{check}_status in ({ANSWERED[check]}, 'spared')" for check in CHECKS)
+    answered = " or ".join(f"{check}_status in ({ANSWERED[check]})" for check in CHECKS)
     waiting = any_in(quoted(WAITING))
     cases = " ".join(f"when {any_in(quoted([word]))} then '{word}'" for word in CAUSES)
     oldest = ", ".join(f"{check}_checked_at" for check in CHECKS)

@@ -296,7 +296,7 @@ def test_columns_of_later_stations_count_where_they_are(
     assert [decision for decision, _ in said(rows)] == expected
 
 
-@pytest.mark.parametrize("status", ["in_doubt", "failed", "pending", "test_mode", "spared"])
+@pytest.mark.parametrize("status", ["in_doubt", "failed", "pending", "test_mode", "unreadable"])
 @pytest.mark.parametrize("column", STATUSES)
 def test_a_row_with_an_open_check_is_never_approved(column: str, status: str) -> None:
     """What was asked for and has no answer leaves the row undecided, whichever check it is."""
@@ -418,7 +418,7 @@ def test_nothing_but_the_row_counts(rows: list[dict[str, Any]], cut: int, random
     assert said(table.take(order), HARD) == [whole[place] for place in order]
     cut = min(cut, len(rows))
     assert said(table.slice(0, cut), HARD) + said(table.slice(cut), HARD) == whole
-    held = {"in_doubt", "failed", "pending", "test_mode", "spared"}
+    held = {"in_doubt", "failed", "pending", "test_mode", "unreadable"}
     for row, (decision, _) in zip(rows, whole, strict=True):
         if decision == "approve":
             assert held.isdisjoint(row[name] for name in STATUSES)

@@ -238,6 +238,11 @@ def test_rules_that_do_not_fit_together_are_told(
     assert message in found[0][1]
 
 
+def test_a_word_that_was_documented_as_a_status_may_be_named() -> None:
+    """No row is `spared`, but a policy in force may say so and must go on being accepted."""
+    assert told(one("karma_status in ('pending', 'spared')")) == []
+
+
 def test_a_stronger_rule_after_a_weaker_one_is_reachable() -> None:
     """One code may have two effects, and a note may share a condition with a review."""
     text = rules(

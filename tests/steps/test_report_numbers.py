@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = 1_790_000_000_000_000
-STATUSES = ("off", "ineligible", "spared", "clear", *CAUSES)
+STATUSES = ("off", "ineligible", "clear", *CAUSES)
 ANSWERED = ("clear", "verified")
 
 
