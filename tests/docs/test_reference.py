@@ -11,7 +11,7 @@ from nightscreen.schemas.settings import setting_names
 from nightscreen.steps.policy.loading import load_policy
 from tests.docs.columns import columns_page, schemas
 from tests.docs.commands import EXAMPLE, walk
-from tests.docs.pages import meanings
+from tests.docs.pages import DOCS, meanings
 from tests.docs.settings import settings_page
 from tests.docs.words import GROUPS, answered_words, reasons_page
 from tests.docs.write import PAGES
@@ -53,6 +53,19 @@ def test_every_setting_and_reason_is_on_its_page() -> None:
     reasons = reasons_page()
     assert all(f"| `{rule.code}` | {rule.effect} |" in reasons for rule in load_policy().rules)
     assert "floating" not in columns_page()
+
+
+def test_the_guide_to_policies_lists_every_rule_of_the_default_policy() -> None:
+    """A row for each code and effect, in their order; further effects of a code are under it."""
+    guide = (DOCS / "policy.md").read_text(encoding="utf-8")
+    table = guide.partition("## The default policy")[2].partition("\n\nA listing")[0]
+    listed: dict[str, list[str]] = {}
+    for code, effect in re.findall(r"^\| (?:`(\w+)`)? ?\| (\w+) \|", table, re.MULTILINE):
+        listed.setdefault(code or list(listed)[-1], []).append(effect)
+    rules: dict[str, list[str]] = {}
+    for rule in load_policy().rules:
+        rules.setdefault(rule.code, []).append(rule.effect.value)
+    assert list(listed.items()) == list(rules.items())
 
 
 @pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[words for words, _ in COMMANDS])
