@@ -1,6 +1,6 @@
 """A quote: naira and hours a plan would take, before anything is spent.
 
-Estimating it belongs to `steps/price`.
+Estimating it belongs to `steps/planning/price.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The stations of the line, one module each. No engine here; only `lookups` reaches the outside."""
+"""The stations of every flow. No engine here; the service is called in `calling` and `consents`."""

@@ -1,7 +1,7 @@
 """Confirming BVN consent: sending on the passwords that customers supplied, and learning from them.
 
 The charge falls here. A wrong password is never tried again, one whose answer was lost never sent
-again, by machine. Reading the file is `bvn_otps`, the portal's way in `bvn_links`.
+again, by machine. Reading the file is `otps`, the portal's way in `links`.
 """
 
 from __future__ import annotations

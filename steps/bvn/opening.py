@@ -1,7 +1,7 @@
 """Opening runs of BVN consent: parameters as a run is remembered by, and how its input is known.
 
 A file of passwords is known by a keyed digest alone: from a plain one its few digits could be
-guessed. The runs themselves are `bvn_requesting` and `bvn_confirming`.
+guessed. The runs themselves are `requesting` and `confirming`.
 """
 
 from __future__ import annotations

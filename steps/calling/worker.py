@@ -2,7 +2,7 @@
 
 It opens the journal, the shared place and windows of its own, and nothing else: what is asked, in
 which order, for how much and until when was settled by the run's own process, which also tells the
-end (`gathering`). Starting processes belongs to the engine.
+end (`coordinator`). Starting processes belongs to the engine.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The exchange is a call like any other: written into the journal before it is sent, under every cap.
 It is repeated only where the service surely did not act: a code works once, and a lost answer
 means that the customer is asked again. The result is a value, which pages and commands describe in
-their own words. Links and states are in `consent_links`.
+their own words. Links and states are in `links`.
 """
 
 from __future__ import annotations

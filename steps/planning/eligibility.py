@@ -63,7 +63,7 @@ def identities(rows: pa.Table, slot: CheckIdentity) -> pa.Array:
 
 
 def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """Return for each row why a slot is not asked (`schemas.plan.Why`), the first that applies."""
+    """Return for each row why a slot is not asked (`SkipReason`), the first that applies."""
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
     absent = pc.is_null(identities(rows, slot)).to_numpy(zero_copy_only=False)
     mask = int(FLAWS[slot.kind])

@@ -1,6 +1,6 @@
 """A policy file as text: its content, and the line of each part.
 
-Judging what it says is the business of `policy_check`.
+Judging what it says is the business of `check`.
 """
 
 from __future__ import annotations

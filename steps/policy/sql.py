@@ -200,7 +200,7 @@ def read_condition(connection: DuckDBPyConnection, text: str) -> Condition:
     """Read a condition without evaluating any of it.
 
     Args:
-        connection: a locked one, see `policy_engine`.
+        connection: a locked one, see `engine`.
         text: the SQL of the condition.
     """
     condition = Condition()

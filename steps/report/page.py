@@ -1,7 +1,7 @@
 """The report as a page for people: one file, no scripts, no network, no identifiers.
 
 Everything on it comes from the report's dictionary; nothing is counted here. The first screen is
-made in `first_screen`, the rest in `risk` and `money`, the shapes of charts in `charts`.
+made in `summary_section`, the rest in `risk` and `money`, the shapes of charts in `charts`.
 """
 
 from __future__ import annotations

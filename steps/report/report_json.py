@@ -1,6 +1,6 @@
 """Report: one account of a run for programs and people, from plan, journal and enriched rows.
 
-It holds no identifier. The page for people is made from the same dictionary in `report_page`.
+It holds no identifier. The page for people is made from the same dictionary in `page`.
 """
 
 from __future__ import annotations

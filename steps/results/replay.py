@@ -1,6 +1,6 @@
 """Replay: past runs decided again from their Parquet alone, at no cost and without the service.
 
-How the decisions of several policies are compared is in `policy_backtest`.
+How the decisions of several policies are compared is in `backtest`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def read_records(
     """Return each record of a list once, ready to be kept, and how many stood there again.
 
     Args:
-        records: as `raw_records.read_list` gave them.
+        records: as `json_decode.read_list` gave them.
         fields: what is known of their fields.
         pseudonyms: makes keys that tell nothing of a record.
         customer: the customer's pseudonym.

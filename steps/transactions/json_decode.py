@@ -1,6 +1,6 @@
 """Records as they came: JSON read and written again with every number to the letter.
 
-What the fields mean is `transaction_fields`; this knows nothing of transactions.
+What the fields mean is `record_fields`; this knows nothing of transactions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the service had answered before about those a run asked about once more.
 
 A night on which only old answers are asked again is no sample of the batch: whoever judges its
-rates must know what was to be expected. The judgement is in `steps/plausible`.
+rates must know what was to be expected. The judgement is in `steps/report/anomaly_check.py`.
 """
 
 from __future__ import annotations
