@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CHECKS = {
     "bank_account": "Bank account",
     "karma": "Karma blacklist",
-    "ecosystem": "Ecosystem history",
+    "ecosystem": "Credit history",
     "selfie": "Selfie",
     "bvn_start": "Password sent",
     "bvn_finish": "BVN confirmed",
