@@ -1,14 +1,13 @@
 """One run of the line below the flow, as a process of its own, measured from inside.
 
-`python -m benchmarks.line URL KEY ROWS FOLDER` prints one JSON document: peak memory, and CPU and
-wall seconds by station. Other benchmarks start it; nothing is compared here.
+`python -m benchmarks.line URL KEY ROWS FOLDER` prints one JSON document: CPU and wall seconds and
+peak memory by station. Other benchmarks start it; nothing is compared here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import sys
 import time
 from pathlib import Path
@@ -20,19 +19,32 @@ from nightscreen.steps import finalize, screening_run
 from nightscreen.steps.calling import funding_rounds as asking
 
 CAP = 50
+_SHARDS_AT_ONCE = 3
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 class Stations:
-    """Takes CPU and wall seconds from one mark to the next."""
+    """Takes CPU and wall seconds, and the peak of resident memory, from one mark to the next.
+
+    Attributes:
+        seconds: CPU and wall seconds, by station.
+        peaks: megabytes, by station.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, tuple[float, float]] = {}
+        self.peaks: dict[str, int] = {}
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
     def mark(self, name: str) -> None:
         """Put what passed since the last mark down to a station."""
         cpu, wall = time.process_time(), time.perf_counter()
         self.seconds[name] = (round(cpu - self._cpu, 3), round(wall - self._wall, 3))
+        lines = _STATUS.read_text("utf-8").splitlines()
+        peak = next(each for each in lines if each.startswith("VmHWM"))
+        self.peaks[name] = int(peak.split()[1]) // 1024
+        _CLEAR_REFS.write_text("5", "utf-8")  # begins the peak anew at what is resident now
         self._cpu, self._wall = cpu, wall
 
 
@@ -49,15 +61,7 @@ async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]
     stations.mark("plan")
     screening_run.make_price(under_way)
     stations.mark("price")
-    open_ = asking.open_rounds(under_way)
-    await asking.take_opening_balance(open_)
-    while shards := asking.next_round(open_):
-        async with asyncio.TaskGroup() as group:
-            for names in shards.values():
-                for name in names:
-                    group.create_task(_ask(open_, name))
-    await asking.take_closing_balance(open_)
-    await open_.close()
+    await ask(under_way)
     stations.mark("lookups")
     rows = finalize.write_rows(under_way)
     stations.mark("write")
@@ -68,13 +72,28 @@ async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]
         "rows": report["rows"]["read"],
         "lookups": sum(each["attempts"] for each in report["checks"].values()),
         "cost": report["cost"]["total"],
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peaks": stations.peaks,
         "stations": stations.seconds,
     }
 
 
-async def _ask(open_: asking.FundingRounds, name: str) -> None:
-    await asking.ask_shard(open_, name)
+async def ask(run: screening_run.ScreeningRun) -> None:
+    """Ask all that a priced run needs, from the opening call to the closing one."""
+    open_ = asking.open_rounds(run)
+    await asking.take_opening_balance(open_)
+    while shards := asking.next_round(open_):
+        async with asyncio.TaskGroup() as group:
+            for names in shards.values():
+                slots = asyncio.Semaphore(_SHARDS_AT_ONCE)
+                for name in names:
+                    group.create_task(_ask_one(open_, name, slots))
+    await asking.take_closing_balance(open_)
+    await open_.close()
+
+
+async def _ask_one(open_: asking.FundingRounds, name: str, slots: asyncio.Semaphore) -> None:
+    async with slots:
+        await asking.ask_shard(open_, name)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.filled import answer_needed
+from benchmarks.line import Stations
 from benchmarks.warm import open_night
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
@@ -37,36 +38,20 @@ MOST_ASKED = 20_000
 """Rows up to which the simulator is asked."""
 BASE_ROWS = 100_000
 _NIGHTS = ("first", "second", "quote")
-_STATUS = Path("/proc/self/status")
-_CLEAR_REFS = Path("/proc/self/clear_refs")
-
-
-class Peaks:
-    """Takes the peak of resident memory from one mark to the next, in megabytes."""
-
-    def __init__(self) -> None:
-        self.by_station: dict[str, int] = {}
-
-    def mark(self, station: str) -> None:
-        """Put the peak since the last mark down to a station."""
-        lines = _STATUS.read_text("utf-8").splitlines()
-        peak = next(each for each in lines if each.startswith("VmHWM"))
-        self.by_station[station] = int(peak.split()[1]) // 1024
-        _CLEAR_REFS.write_text("5", "utf-8")  # begins the peak anew at what is resident now
 
 
 def night(folder: Path, kind: str) -> dict[str, Any]:
     """Carry a batch along the line, answered straight into the journal; return its peaks."""
-    peaks = Peaks()
+    stations = Stations()
     run = open_night(folder, quote_only=kind == "quote")
     try:
-        peaks.mark("open")
+        stations.mark("open")
         for station, work in _stations(run, quote_only=kind == "quote"):
             work()
-            peaks.mark(station)
+            stations.mark(station)
     finally:
         run.close()
-    return {"rows": run.rows_read, "lookups": len(run.status), "peaks": peaks.by_station}
+    return {"rows": run.rows_read, "lookups": len(run.status), "peaks": stations.peaks}
 
 
 def _stations(
@@ -110,8 +95,7 @@ def measure_asked(rows: int, folder: Path) -> dict[str, dict[str, Any]]:
         sandbox.post("/_sandbox/latency", {"kind": "none"})
         for kind in _NIGHTS[:2]:
             command = ("benchmarks.line", sandbox.url, sandbox.api_key, str(rows), str(folder))
-            figures = _inside(*command)
-            found[kind] = {**figures, "peaks": {"asked": round(figures["peak_mb"])}}
+            found[kind] = _inside(*command)
     return found
 
 

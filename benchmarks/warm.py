@@ -3,8 +3,8 @@
 `python -m benchmarks.warm [ROWS ...]`; by default 20,000 rows. A first night is answered straight
 into the journal; then the quote, the second night and the join are each a process of their own on
 one core. CPU seconds count: rows a second are rows by CPU seconds of the process, all its threads
-included. `--profile FILE` writes where the second night's time went, and beside it, in FILE.first,
-where the first's did.
+included. With `--asked` the first night asks the simulator, which answers at once. `--profile FILE`
+writes where the second night's time went, and beside it, in FILE.first, where the first's did.
 
 The join is the limit: one thread reads the same CSV, joins it with the checks' columns as they lie
 typed and in clear in the first night's Parquet, and writes Parquet. It judges, seals, reports and
@@ -14,11 +14,11 @@ remembers nothing.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import cProfile
 import json
 import os
 import pstats
-import resource
 import subprocess
 import sys
 import tempfile
@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from benchmarks.filled import answer_needed
-from benchmarks.line import Stations
+from benchmarks.line import Stations, ask
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps import finalize, screening_run
@@ -40,13 +41,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SIZES = (20_000,)
+CAP = 200
+NOBODY = ("http://127.0.0.1:9", "none")
+"""Address and key of a service that is not asked."""
 _KINDS = ("first", "second", "quote", "join")
 _TOP = 45
 
 
-def open_night(folder: Path, *, quote_only: bool) -> screening_run.ScreeningRun:
+def open_night(
+    folder: Path, *, quote_only: bool = False, service: tuple[str, str] = NOBODY
+) -> screening_run.ScreeningRun:
     """Open a run of the batch in a folder."""
-    settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
+    url, key = service
+    in_flight = {"bank_account": CAP, "karma": CAP, "ecosystem": CAP}
+    settings = read_settings(
+        base_url=url, api_key=key, home=folder / "home", max_in_flight=in_flight
+    )
     parameters = ScreenBatch(
         input=str(folder / "in.csv"),
         batch="benchmark",
@@ -56,10 +66,12 @@ def open_night(folder: Path, *, quote_only: bool) -> screening_run.ScreeningRun:
     return screening_run.open_screening(parameters, settings)
 
 
-def night(folder: Path, *, quote_only: bool = False) -> dict[str, Any]:
+def night(
+    folder: Path, *, quote_only: bool = False, service: tuple[str, str] = NOBODY
+) -> dict[str, Any]:
     """Carry the batch along the line; return its figures."""
     stations = Stations()
-    run = open_night(folder, quote_only=quote_only)
+    run = open_night(folder, quote_only=quote_only, service=service)
     try:
         stations.mark("open")
         screening_run.read_input(run)
@@ -71,7 +83,11 @@ def night(folder: Path, *, quote_only: bool = False) -> dict[str, Any]:
         if quote_only:
             quote_document(run)
             return _figures(stations, run.rows_read, 0)
-        needed = answer_needed(run)
+        needed = len(run.status)
+        if service == NOBODY:
+            answer_needed(run)
+        else:
+            asyncio.run(ask(run))
         stations.mark("answers")
         tally = finalize.write_rows(run)
         stations.mark("rows")
@@ -87,7 +103,7 @@ def _figures(stations: Stations, rows: int, needed: int) -> dict[str, Any]:
     return {
         "rows": rows,
         "needed": needed,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peaks": stations.peaks,
         "stations": stations.seconds,
     }
 
@@ -112,11 +128,11 @@ def join(folder: Path) -> dict[str, Any]:
     return _figures(stations, rows[0][0], 0)
 
 
-def _one(kind: str, folder: Path) -> dict[str, Any]:
+def _one(kind: str, folder: Path, service: tuple[str, str]) -> dict[str, Any]:
     """Do one of the four, in this process."""
     if kind == "join":
         return join(folder)
-    return night(folder, quote_only=kind == "quote")
+    return night(folder, quote_only=kind == "quote", service=service)
 
 
 def profiled(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -130,9 +146,12 @@ def profiled(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return figures
 
 
-def measure(kind: str, folder: Path, profile: str = "") -> dict[str, Any]:
+def measure(
+    kind: str, folder: Path, profile: str = "", service: tuple[str, str] = NOBODY
+) -> dict[str, Any]:
     """Do one of the four in a process of its own, on one core."""
     command = [sys.executable, "-m", "benchmarks.warm", "--inside", kind, "--folder", str(folder)]
+    command += ["--service", *service]
     if profile:
         command += ["--profile", profile]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -140,11 +159,18 @@ def measure(kind: str, folder: Path, profile: str = "") -> dict[str, Any]:
     return figures
 
 
-def compare(rows: int, folder: Path, profile: str = "") -> None:
+def compare(rows: int, folder: Path, profile: str = "", *, asked: bool = False) -> None:
     """Measure all four at one size and print them."""
     if not (folder / "in.csv").exists():
         make_batch(folder / "in.csv", rows=rows, seed=1)
-        _print("first", measure("first", folder, profile and f"{profile}.first"))
+        profile_first = profile and f"{profile}.first"
+        if asked:
+            with SandboxProcess(balance="900000000") as sandbox:
+                sandbox.post("/_sandbox/latency", {"kind": "none"})
+                service = (sandbox.url, sandbox.api_key)
+                _print("first", measure("first", folder, profile_first, service))
+        else:
+            _print("first", measure("first", folder, profile_first))
     found = {
         kind: measure(kind, folder, profile if kind == "second" else "") for kind in _KINDS[1:]
     }
@@ -161,13 +187,14 @@ def _cpu(figures: dict[str, Any]) -> float:
 
 def _print(kind: str, figures: dict[str, Any]) -> None:
     rows, cpu = figures["rows"], _cpu(figures)
-    each = {name: round(1e6 * cpu / rows, 1) for name, (cpu, _) in figures["stations"].items()}
-    wall = sum(wall for _, wall in figures["stations"].values())
+    wall, peaks = sum(wall for _, wall in figures["stations"].values()), figures["peaks"]
     print(
         f"{kind:8}{rows:>10,} rows {cpu:8.1f} CPU s {wall:8.1f} s {rows / cpu:>10,.0f} rows a CPU "
-        f"second {figures['peak_mb']:>6.0f} MB  µs a row: {each}",
+        f"second {max(peaks.values()):>6} MB",
         flush=True,
     )
+    for name, (cpu_s, wall_s) in figures["stations"].items():
+        print(f"    {name:9}{1e6 * cpu_s / rows:8.1f} µs a row {wall_s:9.1f} s {peaks[name]:>6} MB")
 
 
 def main() -> None:
@@ -177,19 +204,21 @@ def main() -> None:
     parser.add_argument("--inside", choices=_KINDS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help="where to work, and to leave everything")
     parser.add_argument("--profile", default="", help="file for where the nights' time went")
+    parser.add_argument("--asked", action="store_true", help="ask the simulator, the first night")
+    parser.add_argument("--service", nargs=2, default=NOBODY, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-        work = partial(_one, given.inside, Path(given.folder))
+        work = partial(_one, given.inside, Path(given.folder), tuple(given.service))
         print(json.dumps(profiled(Path(given.profile), work) if given.profile else work()))
         return
     for rows in given.rows:
         if given.folder:
             Path(given.folder).mkdir(parents=True, exist_ok=True)
-            compare(rows, Path(given.folder), given.profile)
+            compare(rows, Path(given.folder), given.profile, asked=given.asked)
             continue
         with tempfile.TemporaryDirectory() as folder:
-            compare(rows, Path(folder), given.profile)
+            compare(rows, Path(folder), given.profile, asked=given.asked)
 
 
 if __name__ == "__main__":
