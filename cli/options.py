@@ -15,6 +15,7 @@ import typer
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
+from nightscreen.schemas.checks import Check
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.parameters import Option
 
@@ -34,7 +35,7 @@ _WRITE = {
     "2026-03-01T06:00",
     "run": "an id holds letters, digits and hyphens; see the ids with: nightscreen runs list",
     "batch": "write at most 80 characters",
-    "checks": "name at least one of bank_account, karma, ecosystem, selfie",
+    "checks": f"name at least one of {', '.join(Check)}",
 }
 
 

@@ -512,7 +512,7 @@ def _cards(
         if lookup["run_id"] == document["run_id"] and lookup["cost"] is not None:
             costs.setdefault(lookup["check"], []).append(Decimal(lookup["cost"]))
     cards = []
-    for check in (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE):
+    for check in map(Check, TITLES):
         status = row.get(f"{check.value}_status") or "off"
         card: dict[str, Any] = {
             "check": check.value,

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import CUSTOMERS
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNOREC
 HEADER_SEARCH_ROWS = 30
 """How far down to search for the row of headings; titles and notes take a few rows."""
 
-CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
-OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_", "tx_")
+OUTPUT_PREFIXES = (*(f"{check.value}_" for check in Check), "batch_same_", "bvn_", "tx_")
 OUTPUT_COLUMNS = frozenset(
     {
         *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),

@@ -32,19 +32,20 @@ FLAWS: dict[IdentityKind, Flaw] = {
 """What keeps an identifier of each kind from being asked about; it has no pseudonym then."""
 
 
+ASKED_BY = {
+    Check.BANK_ACCOUNT: IdentityKind.NUBAN,
+    Check.ECOSYSTEM: IdentityKind.BVN,
+    Check.SELFIE: IdentityKind.BVN,
+}
+"""The identity of each check that has only one; karma is asked by those the run names."""
+
+
 def slots_of(
     checks: Sequence[Check], karma_kinds: Sequence[IdentityKind]
 ) -> tuple[CheckIdentity, ...]:
     """Return every check with the identities it is asked by."""
-    found: list[CheckIdentity] = []
-    for check in checks:
-        if check is Check.KARMA:
-            found += [CheckIdentity(check, kind) for kind in karma_kinds]
-        elif check is Check.BANK_ACCOUNT:
-            found.append(CheckIdentity(check, IdentityKind.NUBAN))
-        else:
-            found.append(CheckIdentity(check, IdentityKind.BVN))
-    return tuple(found)
+    kinds = {check: (kind,) for check, kind in ASKED_BY.items()} | {Check.KARMA: karma_kinds}
+    return tuple(CheckIdentity(check, kind) for check in checks for kind in kinds[check])
 
 
 def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.cashflow import TX_FIELDS
-from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
+from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, REQUESTED, row_schema
@@ -81,12 +81,6 @@ _NO_STATUS = "spared"
 """No row has this status: only a listing spares a karma lookup, and its rows are `listed`. A policy
 may name it all the same, for it stood among the statuses."""
 _GRADES = ("strong", "likely", "weak", "none", "business")
-_ANSWERS: dict[Check, tuple[str, ...]] = {
-    Check.BANK_ACCOUNT: ("verified", "mismatch", "unconfirmed", "not_found"),
-    Check.KARMA: ("listed", "clear"),
-    Check.ECOSYSTEM: ("found", "not_found"),
-    Check.SELFIE: ("match", "no_match", "unsure"),
-}
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -130,7 +124,7 @@ def words() -> dict[str, tuple[str, ...]]:
     """Return the words of each column that has only certain words."""
     found: dict[str, tuple[str, ...]] = {}
     for check in Check:
-        found[f"{check.value}_status"] = (*_ANSWERS[check], *NO_ANSWER, _NO_STATUS)
+        found[f"{check.value}_status"] = (*ANSWERED[check], *NO_ANSWER, _NO_STATUS)
         found[f"{check.value}_source"] = tuple(source.value for source in Source)
     found["name_match"] = found["ecosystem_name_match"] = _GRADES
     found["bvn_account_status"] = ACCOUNT_STATUSES

@@ -13,10 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import ANSWERED, Check
 from nightscreen.schemas.errors import InputError
 from nightscreen.steps.report.page import report_page
-from nightscreen.steps.results.tracked_state import ANSWERED
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.outputs import MANIFEST, REPORT, RunFolder
 

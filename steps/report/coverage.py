@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import Check, NoAnswer
-from nightscreen.steps.results.tracked_state import ANSWERED
+from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer
 from nightscreen.storage.clock import DAY_MICROS
 
 if TYPE_CHECKING:

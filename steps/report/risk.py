@@ -8,7 +8,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import ANSWERED, Check
 from nightscreen.steps.report.charts import Bars, Series
 from nightscreen.steps.report.components import Picture, Section, Table, spoken
 from nightscreen.steps.report.format import (
@@ -28,7 +28,6 @@ from nightscreen.steps.report.format import (
     some,
     untight,
 )
-from nightscreen.steps.results.tracked_state import ANSWERED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
-from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Source
+from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Source
 from nightscreen.schemas.enriched import (
     CHECK_FIELDS,
     SIGNALS,
@@ -55,8 +55,7 @@ _SOURCES = tuple(Source)
 _ASKED, _SHARED, _REUSED = (_SOURCES.index(each) for each in Source)
 _STATUSES = (
     *(each.value for each in NoAnswer),
-    *("verified", "mismatch", "unconfirmed", "not_found"),
-    *("listed", "clear", "found", "match", "no_match", "unsure"),
+    *dict.fromkeys(word for words in ANSWERED.values() for word in words),
 )
 """Every word of a status; what a row has is kept as its number here."""
 _UNREAD = OUTCOMES.index(Outcome.UNREADABLE)

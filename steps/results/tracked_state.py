@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import ANSWERED, Check
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, CheckState, State
 from nightscreen.schemas.policy import Decision
 
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-ANSWERED = {
-    Check.BANK_ACCOUNT: ("verified", "mismatch", "unconfirmed", "not_found"),
-    Check.KARMA: ("listed", "clear"),
-    Check.ECOSYSTEM: ("found", "not_found"),
-    Check.SELFIE: ("match", "no_match", "unsure"),
-}
-"""Statuses that rest on an answer; every other says why there is none."""
 
 LISTINGS = "karma_listings"
 _EVIDENCE_BYTES = 8
