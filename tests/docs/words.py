@@ -141,7 +141,8 @@ def _checks() -> Iterator[str]:
     )
     yield "## A check without an answer"
     yield ""
-    yield "The same column says why; the first that applies."
+    yield "The same column says why; the first that applies. What else says so, and what it leaves"
+    yield "out, is under [Why a row was not asked](../checks.md#why-a-row-was-not-asked)."
     yield ""
     yield from _rows("statuses", "means")
 
