@@ -180,10 +180,10 @@ async def ask_parts(gathering: Gathering) -> None:
             if not await asyncio.to_thread(_offer, gathering) and _is_over(gathering, state):
                 return
             await _bring_back_lost(gathering, state)
-            _help_out(gathering, state)
             for task in gathering.alone.values():
                 if task.done():
-                    task.result()  # a fault of it is the round's: nobody else would see it
+                    task.result()  # a fault of it is the run's: nobody else would see it
+            _help_out(gathering, state)
             await asyncio.sleep(POLL_S)
     finally:
         for task in gathering.alone.values():
@@ -201,7 +201,7 @@ def _offer(gathering: Gathering) -> bool:
     caps = caps_document(rounds.session.writer.caps)
     highest = {check.value: price for check, price in run.control.highest_micro.items()}
     gathering.space.note(terms_of(names[0][0]), {"caps": caps, "highest_micro": highest})
-    gathering.work.lay_out(run.run_id, names, rounds.laid_out, gathered=gathering.gathered)
+    gathering.work.lay_out(run.run_id, names, gathered=gathering.gathered)
     gathering.gathered.clear()
     return True
 

@@ -84,7 +84,7 @@ class WorkerPart:
         wanted: False once the run does not want this part any more.
         leaves: this process was told to end, and hands back what it has in hand.
         reported: stops that came from outside, or were passed on, by scope.
-        terms: name of the note with the terms of the shard taken last.
+        offer: number of the latest offer that a shard was taken of.
         turn: held by who looks for a shard, so that one looks at a time.
     """
 
@@ -97,7 +97,7 @@ class WorkerPart:
     wanted: bool = True
     leaves: bool = False
     reported: set[str] = field(default_factory=set)
-    terms: str = ""
+    offer: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def close(self) -> None:
@@ -234,9 +234,14 @@ def caps_of_document(document: Mapping[str, Any]) -> Caps:
     return Caps(**{**document, **pairs})
 
 
+def offer_of(name: str) -> int:
+    """Return the number of the offer that a shard is of."""
+    return int(name.split("-")[2])
+
+
 def terms_of(name: str) -> str:
     """Return the name of the note that holds the terms a shard was offered on."""
-    return f"{TERMS}-{name.split('-')[2]}"
+    return f"{TERMS}-{offer_of(name)}"
 
 
 # --- shards ---
@@ -252,6 +257,7 @@ async def ask_shards(part: WorkerPart, check: Check, ask: Ask) -> None:
 async def _ask_in_turn(part: WorkerPart, check: Check, ask: Ask) -> None:
     while (name := await _next_shard(part, check)) is not None:
         await ask(check, name)
+        await exchange(part)  # what was met goes before: the run may go on once the shard is done
         if part.leaves or not part.wanted:
             return
         await asyncio.to_thread(_hand_in, part, name)
@@ -280,15 +286,15 @@ def _take_up(part: WorkerPart, name: str) -> None:
     run.status[indexes] = LookupStatus.WAITING.value
     rounds.attempts[indexes] = 0
     part.taken[name] = indexes
-    terms = terms_of(name)
-    if terms != part.terms:
-        noted = part.space.noted(terms)
+    offer = offer_of(name)
+    if offer > part.offer:  # a shard of an earlier one may come back from a part that was lost
+        noted = part.space.noted(terms_of(name))
         rounds.session.writer.caps = run.caps = caps_of_document(noted["caps"])
-        part.terms = terms
+        part.offer = offer
         run.control.price_limits = dict(run.caps.price_limits)
-        part.run.control.highest_micro.update(
-            {Check(check): price for check, price in noted["highest_micro"].items()}
-        )
+        highest = run.control.highest_micro
+        for word, price in noted["highest_micro"].items():
+            highest[Check(word)] = max(highest.get(Check(word), 0), price)
     if noted_chains := _chains(part, name):
         sparing = rounds.sparing
         if isinstance(sparing, SparingOfShards):

@@ -128,6 +128,8 @@ def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
         if pc.any(answered).as_py():
             fields = TRACKED[check.value]
             values = {each.name: _field_texts(rows[each.name], each) for each in fields}
+            # Arrow leaves a row out of a join in which all is null; a status never is.
+            values[f"{check.value}_status"] = status.fill_null("")
             instants = _texts(rows[f"{check.value}_checked_at"].cast(pa.int64())).fill_null("0")
             part = _part(check.value, instants, run_id, values)
             parts.append(pc.if_else(answered, part, None))

@@ -210,7 +210,8 @@ _KEEP = text(
     FROM place WHERE true
     ON CONFLICT (kind, identifier, customer, batch)
     DO UPDATE SET last_at = excluded.last_at, bvn = excluded.bvn
-    WHERE sightings.last_at <= :since OR sightings.bvn IS DISTINCT FROM excluded.bvn
+    WHERE sightings.last_at <= :since
+        OR coalesce(sightings.bvn, :nobody) <> coalesce(excluded.bvn, :nobody)
     """
 )
 """Given as one value: bound row by row, they take six times as long."""

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     delete,
+    func,
     insert,
     select,
     update,
@@ -72,8 +73,6 @@ stops = Table(
     Column("reason", Text, nullable=False),
 )
 
-_MOST_SHARDS = 1_000_000
-"""More than one offer can have."""
 CALLED, ASKING, ENDED = "called", "asking", "ended"
 WHOLE_RUN = ""
 LEFT: dict[bool, dict[str, str | None]] = {
@@ -152,44 +151,45 @@ class SharedWork:
         self,
         run_id: str,
         names: Sequence[tuple[str, str]],
-        number: int,
         *,
         gathered: Collection[str] = (),
     ) -> None:
-        """Offer shards, most important first.
+        """Offer shards, most important first; those offered before are taken before.
 
         Args:
             run_id: the run.
             names: pairs of name and check.
-            number: of this offer; those of a lower one are taken before.
             gathered: shards whose ends are known, which are forgotten.
         """
-        rows = [
-            {
-                "run_id": run_id,
-                "name": name,
-                "check": check,
-                "place": number * _MOST_SHARDS + place,
-                "holder": None,
-                "done": False,
-            }
-            for place, (name, check) in enumerate(names)
-        ]
+        mine = shards.c.run_id == run_id
         with recording(self._engine, Turn.WORK) as connection:
             if gathered:
-                known = shards.c.name.in_(gathered)
-                connection.execute(delete(shards).where(shards.c.run_id == run_id, known))
-            connection.execute(insert(shards), rows)
+                connection.execute(delete(shards).where(mine, shards.c.name.in_(gathered)))
+            last = connection.execute(select(func.max(shards.c.place)).where(mine)).scalar()
+            rows = [
+                {
+                    "run_id": run_id,
+                    "name": name,
+                    "check": check,
+                    "place": place,
+                    "holder": None,
+                    "done": False,
+                }
+                for place, (name, check) in enumerate(names, -1 if last is None else last + 1)
+            ]
+            statement = insert_into(connection.dialect.name, shards)
+            connection.execute(statement.on_conflict_do_nothing(), rows)
 
     @outlasting
     def look(self, run_id: str) -> WorkState:
         """Return how parts, shards and stops stand."""
         with reading(self._engine) as connection:
-            part_rows = connection.execute(
-                select(parts).where(parts.c.run_id == run_id).order_by(parts.c.part)
-            ).all()
+            # A part reports what it met before its shard is done: read in the other order.
             shard_rows = connection.execute(
                 select(shards).where(shards.c.run_id == run_id).order_by(shards.c.place)
+            ).all()
+            part_rows = connection.execute(
+                select(parts).where(parts.c.run_id == run_id).order_by(parts.c.part)
             ).all()
             stop_rows = connection.execute(select(stops).where(stops.c.run_id == run_id)).all()
             held = {row.holder for row in (*part_rows, *shard_rows) if row.holder is not None}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +28,7 @@ from nightscreen.tasks.workers import (
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
 
     from prefect.client.orchestration import PrefectClient
@@ -146,6 +149,35 @@ async def test_a_temporary_server_is_none_that_workers_see(world: World) -> None
     finally:
         temporary_server._stop()
     assert not temporary_server.is_begun()
+
+
+def test_a_temporary_server_whose_database_another_makes_just_now_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two commands at once on a new machine: a migration of one may meet the other's."""
+    started, processes = temporary_server._started, list[subprocess.Popen[str]]()
+    fails = "import sys; print('here', flush=True); sys.stdin.readline(); sys.exit(3)"
+
+    def fail_once(listening: socket.socket, group: int) -> subprocess.Popen[str]:
+        if not processes:
+            command = [sys.executable, "-c", fails]
+            pipe = subprocess.PIPE
+            processes.append(subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe))
+        else:
+            processes.append(started(listening, group))
+        return processes[-1]
+
+    monkeypatch.setattr(temporary_server, "_started", fail_once)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    temporary_server.begin(os.getpgrp())
+    try:
+        url = temporary_server.let_serve()
+        assert url == temporary_server.let_serve(), "asked twice it does not wait for ever"
+        temporary_server.wait(100)
+        assert len(processes) == 2
+        assert temporary_server.is_temporary(url)
+    finally:
+        temporary_server._stop()
 
 
 def test_a_temporary_server_that_dies_is_not_waited_for() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import Latency, fixed
@@ -22,7 +23,7 @@ from nightscreen.steps.calling.shards import families
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.planning.short_circuit import Chains
 from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.work_queue import WHOLE_RUN, SharedWork
+from nightscreen.storage.journal.work_queue import WHOLE_RUN, SharedWork, shards
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps import parts_in_a_test
 from tests.steps.parts_in_a_test import TaskCrew, open_priced, refuse_to_ask, screen_in_parts
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightscreen.client.limiter import AdaptiveCap
+    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.storage.journal import Journal
     from tests.steps.virtual_time import VirtualLoop
 
 ROWS = [customer(number, **CONSENT) for number in range(120)]
@@ -213,6 +216,48 @@ def test_a_stop_met_after_the_last_exchange_is_passed_on(tmp_path: Path) -> None
         part.run.control.stop_run(StopReason.BALANCE)
         part.close()
         assert gathered.work.look(run.run_id).stops == {WHOLE_RUN: StopReason.BALANCE}
+
+
+def test_a_fault_of_the_runs_own_helper_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes part, the run asks by itself, and that fails: it is told, not begun again."""
+    monkeypatch.setattr(coordinator, "ALONE_AFTER_S", -1)
+    world = world_under(tmp_path / "world")
+
+    class Nobody:
+        async def start(self, part: int) -> None:
+            """Start nothing."""
+
+        async def came_to_nothing(self, _: int) -> bool:
+            return False
+
+    async def gather(run: ScreeningRun) -> None:
+        gathered = coordinator.open_gathering(open_rounds(run), 1, Nobody(), refuse_to_ask)
+        await coordinator.call_parts(gathered)
+        await coordinator.ask_parts(gathered)
+
+    failed = pytest.raises(AssertionError, match="asked by the run's own process")
+    with open_priced(world, ROWS, workers=2) as run, failed:
+        asyncio.run(asyncio.wait_for(gather(run), 60))
+
+
+def test_shards_are_offered_in_order_however_often(tmp_path: Path) -> None:
+    """A later offer comes after an earlier one; an offer that is made twice counts once."""
+    with open_journal(tmp_path) as journal:
+        work = SharedWork.of(journal)
+        work.lay_out("run", [("b", "karma"), ("a", "karma")])
+        work.lay_out("run", [("c", "karma")])
+        work.lay_out("run", [("c", "karma")])
+        work.lay_out("run", [("d", "karma")], gathered=["b"])
+        assert [work.take("run", "karma") for _ in range(4)] == ["a", "c", "d", None]
+        assert max(shard_places(journal)) < 10, "places stay small however many offers there are"
+
+
+def shard_places(journal: Journal) -> list[int]:
+    """Return the places of the shards that are left."""
+    with journal.engine.connect() as connection:
+        return list(connection.execute(select(shards.c.place)).scalars())
 
 
 def test_a_part_that_comes_as_the_run_lets_go_just_ends(
