@@ -10,23 +10,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from nightscreen.steps.calling.window import Window
+
+
+_NONE = np.zeros(0, np.int64)
 
 
 class Funding:
     """The money of one round; before a round begins, and without a cap, everything is paid for."""
 
     def __init__(self) -> None:
-        self._lookups: list[int] = []
-        self._place: dict[int, int] = {}
-        self._worst: list[int] = []
-        self._ended: set[int] = set()
+        self._lookups = self._worst = _NONE
+        self._place = np.zeros(0, np.int32)
+        """The place of each lookup in rank, -1 for others."""
+        self._ended = np.zeros(0, bool)
         self._paid_for = 0
         self._open_micro = 0
         self._room_micro = 0
@@ -41,20 +45,24 @@ class Funding:
         Args:
             lookups: those of the round, in rank.
             worst_micro: the most each may cost.
-            room_micro: what there is to spend; None where nothing limits it.
+            room_micro: what there is to spend; None where nothing limits it. Where it pays for all
+                at their worst, it limits nothing either: a million lookups are not kept in mind.
         """
-        limited = room_micro is not None
-        self._lookups = lookups.tolist() if limited else []
-        self._place = {lookup: place for place, lookup in enumerate(self._lookups)}
-        self._worst = worst_micro.tolist() if limited else []
-        self._ended = set()
+        limited = room_micro is not None and int(worst_micro.sum()) > room_micro
+        self._lookups, self._worst = (lookups, worst_micro) if limited else (_NONE, _NONE)
+        self._place = np.full(int(lookups.max()) + 1 if limited else 0, -1, np.int32)
+        self._place[self._lookups] = np.arange(len(self._lookups))
+        self._ended = np.zeros(len(self._lookups), bool)
         self._paid_for = self._open_micro = 0
         self._room_micro = room_micro or 0
         self._advance()
 
     def pays_for(self, lookup: int) -> bool:
         """Return whether there is money for a lookup by now."""
-        return self._place.get(lookup, -1) < self._paid_for
+        return self._place_of(lookup) < self._paid_for
+
+    def _place_of(self, lookup: int) -> int:
+        return int(self._place[lookup]) if lookup < len(self._place) else -1
 
     def park(self, lookup: int, release: Callable[[], None]) -> None:
         """Call back once there is money for a lookup."""
@@ -67,24 +75,24 @@ class Funding:
     def end(self, lookup: int) -> None:
         """Give back what was set aside for a lookup that has come to its end."""
         self._parked.pop(lookup, None)
-        place = self._place.get(lookup)
-        if place is None or place in self._ended:
+        place = self._place_of(lookup)
+        if place < 0 or self._ended[place]:
             return
-        self._ended.add(place)
+        self._ended[place] = True
         if place < self._paid_for:
-            self._open_micro -= self._worst[place]
+            self._open_micro -= int(self._worst[place])
         self._advance()
 
     def _advance(self) -> None:
         """Pay for the next lookups in rank as far as the room goes, and let them go on."""
         while self._paid_for < len(self._lookups):
             place = self._paid_for
-            cost = 0 if place in self._ended else self._worst[place]
+            cost = 0 if self._ended[place] else int(self._worst[place])
             if self._open_micro + cost > self._room_micro:
                 return
             self._open_micro += cost
             self._paid_for += 1
-            if release := self._parked.pop(self._lookups[place], None):
+            if release := self._parked.pop(int(self._lookups[place]), None):
                 release()
 
     # --- the end of the money ---
