@@ -223,8 +223,14 @@ class Record(BaseModel):
             if read is None and value not in BLANK:
                 extra[name] = value
         record = cls.__new__(cls)
-        state = dict.fromkeys(("__pydantic_extra__", "__pydantic_private__"))
-        record.__setstate__({**state, "__dict__": values, "__pydantic_fields_set__": set()})
+        record.__setstate__(
+            {
+                "__dict__": values,
+                "__pydantic_fields_set__": set(),
+                "__pydantic_extra__": None,
+                "__pydantic_private__": None,
+            }
+        )
         return record
 
     def __repr__(self) -> str:

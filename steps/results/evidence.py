@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from operator import itemgetter
@@ -30,8 +31,6 @@ from nightscreen.steps.results.judge import NAME_FIELDS, dob_agrees, history_nam
 from nightscreen.storage.evidence import KEY_BYTES, EvidenceFiles, Keys, Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from nightscreen.schemas.plan import AnswerRefs
@@ -190,19 +189,16 @@ class Evidence:
         self, check: Check, rows: pa.Table, hand: AnswerRefs, new: NDArray[np.int64]
     ) -> pa.Table:
         """Open some answers and hold each against its row."""
-        judged = rows.select(list(JUDGED)).take(pa.array(hand.rows[new])).to_pylist()
-        wanted = {int(hand.call_id[place]): hand.subject(int(place)) for place in new}
+        make, columns = _MAKERS[check]
+        judged = rows.select(list(columns)).take(pa.array(hand.rows[new])).to_pylist()
+        calls, name = hand.call_id[new].tolist(), check.value
+        wanted = dict(zip(calls, map(hand.subject, new.tolist()), strict=True))
         bodies = {
-            call_id: self._answers.body(check.value, stored)
-            for call_id, stored in self._answers.of_calls(check.value, wanted)
+            call_id: self._answers.body(name, stored)
+            for call_id, stored in self._answers.of_calls(name, wanted)
         }
-        make = _MAKERS[check]
-        lines = [
-            None if body is None else make(row, body)
-            for row, body in zip(
-                judged, (bodies.get(int(hand.call_id[place])) for place in new), strict=True
-            )
-        ]
+        found = zip(judged, map(bodies.get, calls), strict=True)
+        lines = [None if body is None else make(row, body) for row, body in found]
         return _table(lines, SCHEMAS[check])
 
     def _keep(
@@ -328,10 +324,12 @@ def _history(row: Mapping[str, Any], body: bytes) -> tuple[Any, ...]:
     )
 
 
-_MAKERS: dict[Check, Callable[[Mapping[str, Any], bytes], tuple[Any, ...]]] = {
-    Check.BANK_ACCOUNT: _account,
-    Check.ECOSYSTEM: _history,
+_Maker = Callable[[Mapping[str, Any], bytes], tuple[Any, ...]]
+_MAKERS: dict[Check, tuple[_Maker, Sequence[str]]] = {
+    Check.BANK_ACCOUNT: (_account, ("flaws", "bvn", *NAME_FIELDS)),
+    Check.ECOSYSTEM: (_history, (*NAME_FIELDS, "date_of_birth")),
 }
+"""What makes a line of each check's evidence, and the columns of the row that it looks at."""
 
 
 def _table(lines: Sequence[tuple[Any, ...] | None], schema: pa.Schema) -> pa.Table:

@@ -6,9 +6,8 @@ Decisions about the customer belong to `decide`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.schemas.rows import Flaw
 from nightscreen.steps.values.names import NameMatch, match_names
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 BVN_DIGITS = 11
 _SHOWN_FIRST = 2
 _SHOWN_LAST = 2
+_MASKED = "0" * (BVN_DIGITS - _SHOWN_FIRST - _SHOWN_LAST)
 AGREES = frozenset({"strong"})
 """Grades that verify an account by themselves; with its BVN agreeing, `likely` does no harm."""
 CONTRADICTS = frozenset({"weak", "none"})
 NAME_FIELDS = ("first_name", "middle_name", "last_name", "full_name")
 
 
-@dataclass(frozen=True, slots=True)
-class AccountVerdict:
+class AccountVerdict(NamedTuple):
     """A bank account held against a row: status, and what it rests on."""
 
     status: str
@@ -46,11 +45,9 @@ def bvn_agrees(ours: str | None, theirs: str | None) -> bool | None:
     """
     if not ours or not theirs or len(ours) != BVN_DIGITS or len(theirs) != BVN_DIGITS:
         return None
-    middle = theirs[_SHOWN_FIRST : BVN_DIGITS - _SHOWN_LAST]
-    if set(middle) == {"0"}:
-        shown = [*range(_SHOWN_FIRST), *range(BVN_DIGITS - _SHOWN_LAST, BVN_DIGITS)]
-    else:
-        shown = [place for place, digit in enumerate(theirs) if digit.isdigit()]
+    if theirs[_SHOWN_FIRST:-_SHOWN_LAST] == _MASKED:
+        return ours[:_SHOWN_FIRST] == theirs[:_SHOWN_FIRST] and ours.endswith(theirs[-_SHOWN_LAST:])
+    shown = [place for place, digit in enumerate(theirs) if digit.isdigit()]
     if not shown:
         return None
     return all(ours[place] == theirs[place] for place in shown)

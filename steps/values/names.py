@@ -6,7 +6,6 @@ means for a customer is not decided here.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -32,8 +31,7 @@ _CUT_FROM = 25  # letters and spaces: banks keep names in fields of 25, 30 or 35
 _CUT_LETTERS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class NameMatch:
+class NameMatch(NamedTuple):
     """How well two names agree, and why, in a few words (which quote words of the names)."""
 
     grade: Grade
@@ -85,22 +83,39 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
         return None
     fields = tuple(field for field in ours if field)
     folded = fold(theirs).split()
-    if _are_same_words(fold(" ".join(fields)).split(), folded):
+    written = " ".join(fields)
+    if _agree_at_once(fold(written).split(), folded, in_order="," not in written):
         return NameMatch("strong", f"agree: {', '.join(sorted(folded)[:_EXPLAINED_WORDS])}")
     customer = _customer(fields)
     return None if customer is None else _match(customer, fields, folded, theirs)
 
 
-def _are_same_words(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Return whether both sides are the same words, at least two, none of which needs a reading.
+def _agree_at_once(ours: Sequence[str], theirs: Sequence[str], *, in_order: bool) -> bool:
+    """Return whether an account has the customer's words and none of them needs a reading.
 
-    Most accounts are, and what follows would come to the same at five times the cost.
+    It has at least two, the first name among them. Most accounts and histories are so, and what
+    follows would come to the same at five times the cost.
+
+    Args:
+        ours: the folded words of the customer's fields.
+        theirs: those of the account.
+        in_order: the customer's first name is written first.
     """
-    bag = set(theirs)
-    return (
+    bag, borne = set(theirs), set(ours)
+    plain = (
         _ENOUGH_NAMES <= len(bag) == len(theirs) <= MOST_WORDS >= len(ours)
-        and bag == set(ours)
+        and bag <= borne
         and all(map(_is_plain, theirs))
+    )
+    if not plain or bag == borne:
+        return plain
+    left = borne - bag
+    return (
+        in_order
+        and len(borne) == len(ours)
+        and ours[0] in bag
+        and all(map(_is_plain, left))
+        and not any(word.startswith(tuple(bag)) for word in left)  # nor two of them in one
     )
 
 

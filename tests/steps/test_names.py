@@ -132,6 +132,20 @@ def test_name_matches_itself(words: list[str]) -> None:
     assert _grade(words, " ".join(words)) == ("strong" if len(words) > 1 else "weak")
 
 
+@given(
+    st.lists(st.sampled_from(WORDS), min_size=2, max_size=5).flatmap(
+        lambda words: st.tuples(st.just(words), st.permutations(words), st.integers(2, len(words)))
+    )
+)
+@example((["OJO", "ADEOJO", "ADE"], ["ADE", "OJO", "ADEOJO"], 2))
+@example((["ADA", "CHIDI", "OKAFOR"], ["CHIDI", "OKAFOR", "ADA"], 2))
+def test_names_that_agree_at_once_are_read_alike(drawn: tuple[list[str], list[str], int]) -> None:
+    """Words of the customer's own are matched at a glance; a title before them has them read."""
+    ours, shuffled, shown = drawn
+    theirs = " ".join(shuffled[:shown])
+    assert match_names(ours, theirs) == match_names(ours, f"MRS {theirs}")
+
+
 @given(names, st.sampled_from(WORDS))
 def test_one_word_is_never_more_than_weak(ours: list[str], theirs: str) -> None:
     """One name alone proves nothing."""
