@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.alternatives import cash_flow_pandas
+from benchmarks.measured import run_words
 from nightscreen.sandbox.lives import KINDS, Truth, life_of, truth_of
 from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
 from nightscreen.schemas.cashflow import CASHFLOW_FILE, FEATURES
@@ -189,6 +190,7 @@ def main() -> None:
     parser.add_argument("--speed", type=int, default=0, metavar="TRANSACTIONS")
     parser.add_argument("--pulled", type=int, default=0, metavar="LIVES")
     given = parser.parse_args()
+    print(run_words())
     lender = CashFlow.of(Settings(home=Path("no-home")))
     if given.speed:
         ours, pandas_s = speed(given.speed, lender)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import httpx
 from sqlalchemy import insert
 
+from benchmarks.measured import run_words
 from benchmarks.warm import night
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
@@ -167,6 +168,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3000, help="earlier runs, of a day each")
     parser.add_argument("--folder", help="where to work, and to leave everything")
     given = parser.parse_args()
+    print(run_words())
     for rows in given.rows:
         with tempfile.TemporaryDirectory() as made:
             folder = Path(given.folder or made)

@@ -31,7 +31,7 @@ import httpx
 import uvloop
 
 from benchmarks import virtual_time
-from benchmarks.measured import load_words
+from benchmarks.measured import load_words, run_words
 from nightscreen.client.limiter import CallStart
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
@@ -288,6 +288,7 @@ def main() -> None:
     seconds = 240.0 if given.long else given.seconds
     rows = int(seconds * sum(LIMITS) / len(LIMITS) / LATENCY_S)
     every_s = seconds / len(LIMITS) / (2 if given.long else 1)
+    print(run_words())
     print(f"a hidden limit of {LIMITS}, another every {every_s:.0f} s; maximum {MAXIMUM}")
     print("cap           of the limit  refused  failed  answers/s  machine")
     for cap in (None, *given.fixed):

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 import openpyxl
 
+from benchmarks.measured import run_words
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -307,6 +309,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=LIMIT_MB, help="MB of address space")
     parser.add_argument("--only", default="", help="files whose name has this word")
     given = parser.parse_args()
+    print(run_words())
     print("| file | size | inspect: MB, CPU s | quote: MB, CPU s | status | what is said |")
     print("|---|---|---|---|---|---|")
     for each in HOSTILE:

@@ -22,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.measured import run_words
 from nightscreen.sandbox.batch import make_batch
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def main() -> None:
     if given.inside:
         print(json.dumps(inside(given.inside, Path(given.file))))
         return
+    print(run_words())
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dirty.csv"
         make_batch(file, rows=given.rows, seed=1, damage_pct=DAMAGE_PCT)

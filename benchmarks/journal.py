@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import tempfile
 import time
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from benchmarks.measured import run_words
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.sandbox.batch import make_batch
@@ -44,7 +44,7 @@ from nightscreen.storage.journal import open_journal
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.calling.journal_writer import CallStore
@@ -75,7 +75,7 @@ class MemoryStore:
         caps: Caps,  # noqa: ARG002
         *,
         since: int,  # noqa: ARG002
-        more: int = 0,  # noqa: ARG002
+        more: Mapping[str, int] | None = None,  # noqa: ARG002
     ) -> list[Reservation]:
         """Grant a block."""
         start, self.next_id = self.next_id, self.next_id + len(asks)
@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=4000)
     given = parser.parse_args()
-    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(run_words())
     print(f"{'':34}{'CPU µs':>10}{'time µs':>10}")
     with SandboxProcess() as sandbox:
         without = line(sandbox, given.calls, journal=False)

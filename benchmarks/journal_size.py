@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.measured import load_words
+from benchmarks.measured import run_words
 from nightscreen.sandbox.people import ecosystem_of
 from nightscreen.sandbox.wire import Meta, envelope
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where there is room")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     given = parser.parse_args()
-    words = load_words()
+    words = run_words()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         found = measure(Path(folder), given.answers)
     if given.json:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from benchmarks.measured import run_words
 from nightscreen.cli.demo import DAMAGE_PCT, SEED
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.storage.clock import DAY_MICROS, system_clock
@@ -70,6 +71,7 @@ def _why(before: tuple[str, ...], now: tuple[str, ...]) -> str:
 
 def main(rows: int, *, nightly: bool) -> None:
     """Screen the same people on several days and print who is new on the list."""
+    print(run_words())
     print("| day | customers | asked | on the list | newly on it | newly, % | a day, % | after |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:

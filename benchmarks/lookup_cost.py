@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.measured import load_words, tree_cpu_s
+from benchmarks.measured import load_words, run_words, tree_cpu_s
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 
@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
     parser.add_argument("--json", type=Path, help="file to write the figures to as well")
     given = parser.parse_args()
+    print(run_words())
     print(f"{'CPU ms a lookup':36}{'calls':>7}{'each':>9}{'more':>9}{'ratio':>8}  machine")
     found: dict[str, Cost] = {}
     with (

@@ -6,6 +6,9 @@ Standard library only: programs of other environments use it as well. Nothing is
 from __future__ import annotations
 
 import os
+import platform
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 _TICKS_S = os.sysconf("SC_CLK_TCK")
@@ -16,6 +19,15 @@ _CPU_FIELDS = slice(11, 15)
 def load_words() -> str:
     """Say how busy the machine is; a figure without it is worth little."""
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
+def run_words() -> str:
+    """Say what a table was taken on, and when."""
+    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    processor = found[1] if found else platform.machine()
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    when = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{processor}, {load_words()}, {platform.system()}, {python}, {when}"
 
 
 def process_cpu_s(pid: int) -> float:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.filled import answer_needed
 from benchmarks.line import Stations
+from benchmarks.measured import run_words
 from benchmarks.warm import open_night
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
@@ -139,6 +140,7 @@ def main() -> None:
         kind, folder = given.inside
         print(json.dumps(night(Path(folder), kind)))
         return
+    print(run_words())
     _table(given.rows, given.folder)
 
 

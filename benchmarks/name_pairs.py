@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from rapidfuzz import fuzz
 
+from benchmarks.measured import run_words
 from nightscreen.steps.values.names import match_names
 
 if TYPE_CHECKING:
@@ -297,6 +298,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=2500)
     parser.add_argument("--misses", action="store_true", help="list the pairs judged wrongly")
     chosen = parser.parse_args()
+    print(run_words())
     pairs = labelled(chosen.set, chosen.seed, chosen.pairs)
     tuned = labelled("tune", chosen.seed, chosen.pairs)
     judges: dict[str, Callable[[Pair], bool]] = {"strong": verified}

@@ -29,7 +29,7 @@ import uvloop
 
 from benchmarks import virtual_time
 from benchmarks.ideal import ideal_span_s, share_in_use
-from benchmarks.measured import load_words
+from benchmarks.measured import load_words, run_words
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.faults import Latency, Profile, fixed, lognormal
@@ -190,6 +190,7 @@ def main() -> None:
     given = parser.parse_args()
     caps, seconds = ([20, 50, 200], 30.0) if given.long else (given.caps, given.seconds)
     views = {"schedule": schedule, "real": real}
+    print(run_words())
     print(
         "view      latency    checks  cap    calls  in use   ideal  of the ideal  CPU ms  machine"
     )

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 import uvloop
 
 from benchmarks.lookup_cost import CONTESTANTS, cost_of
-from benchmarks.measured import load_words
+from benchmarks.measured import load_words, run_words
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.parameters import ScreenBatch
@@ -127,6 +127,7 @@ def main() -> None:
         url, key = given.one
         print(json.dumps(shares(url, key, given.calls)))
         return
+    print(run_words())
     runs, bare = [], []
     with (
         tempfile.TemporaryDirectory() as below,

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from benchmarks.lookup_cost import prefect_server
-from benchmarks.measured import load_words, process_cpu_s, process_tree, tree_cpu_s
+from benchmarks.measured import load_words, process_cpu_s, process_tree, run_words, tree_cpu_s
 from nightscreen.sandbox.batch import make_batch
 
 if TYPE_CHECKING:
@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--views", nargs="+", choices=VIEWS)
     given = parser.parse_args()
+    print(run_words())
     for view in given.views or VIEWS:
         measure_view(view, given.rounds)
 

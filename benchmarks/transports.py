@@ -27,6 +27,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from benchmarks.measured import run_words
 from nightscreen.client.api import Client
 from nightscreen.client.transport import PooledTransport
 from nightscreen.client.wire import ecosystem
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--caps", type=int, nargs="+", default=[50, 200])
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
+    print(run_words())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

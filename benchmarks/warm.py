@@ -30,6 +30,7 @@ import duckdb
 
 from benchmarks.filled import answer_needed
 from benchmarks.line import Stations, ask
+from benchmarks.measured import run_words
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.parameters import ScreenBatch
@@ -212,6 +213,7 @@ def main() -> None:
         work = partial(_one, given.inside, Path(given.folder), tuple(given.service))
         print(json.dumps(profiled(Path(given.profile), work) if given.profile else work()))
         return
+    print(run_words())
     for rows in given.rows:
         if given.folder:
             Path(given.folder).mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import make_url
 
+from benchmarks.measured import run_words
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.parameters import ScreenBatch
@@ -399,7 +400,8 @@ def main() -> None:
     parser.add_argument("--cap", type=int, default=CAP, help="calls of a check under way at once")
     given = parser.parse_args()
     cores = os.cpu_count() or 1
-    print(f"{cores} cores; CPU seconds are of a thousand lookups\n")
+    print(run_words())
+    print("CPU seconds are of a thousand lookups\n")
     print(
         f"{'workers':>7} {'a second':>9} {'bound':>7} {'reached':>8} {'to one':>7} "
         f"{'bound to one':>13} {'peak':>5} {'twice':>6}"
