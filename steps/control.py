@@ -231,7 +231,9 @@ class Control:
 
     def stop_check(self, check: Asked, reason: str) -> None:
         """Stop one check; the run where no check is left."""
-        self.stopped_checks.setdefault(check, reason)
+        if check in self.stopped_checks:
+            return
+        self.stopped_checks[check] = reason
         if all(each in self.stopped_checks for each in self.progress):
             self.stop_run(reason)
         self._tell()

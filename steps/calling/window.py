@@ -50,10 +50,12 @@ _MICROS = 1_000_000
 _HELD_POLL_S = 0.5
 _BUSY_POLL_S = 0.1
 """Until calls are asked for again that others left no room for, unless one of our own settles."""
+_BUSY_POLL_BESIDE_S = 0.5
+"""The same where calls of our own are under way: what they leave is ours, and soon."""
 _LIKELY = 8
-"""Calls asked for of a shared cap at least; as many again as were granted last at most.
+"""Calls asked for of a shared cap at least; at most twice what was granted of late.
 
-Each that is refused costs nearly what one that is granted does, and is asked for again.
+Each that is refused costs something, and is asked for again.
 """
 _UNCONFIRMED_POLL_S = 0.1
 """Until a call under way has confirmed the price, or came to nothing."""
@@ -296,14 +298,12 @@ class Window:
             return
         if self._is_used_up() or self._is_paused():
             return
-        block = self._block(min(len(self._queue), self._wanted()))
-        likely = len(block) if self._likely is None else self._likely
-        block, more = block[:likely], block[likely:]
-        for task in more:
-            self._control.unbind(task.bound_micro)
-        self._queue.extendleft(reversed(more))
+        wanted = min(len(self._queue), self._wanted())
+        likely = wanted if self._likely is None else min(wanted, self._likely)
+        block = self._block(likely)
         if block:
-            intending = self._commit(block, more=len(more))
+            more = min(len(self._queue), wanted - likely)
+            intending = self._commit(block, more=more)
             self._intending = asyncio.get_running_loop().create_task(intending)
 
     def _wanted(self) -> int:
@@ -314,9 +314,14 @@ class Window:
         """
         limit = self._limit()
         if self._writer.caps.under_way(self._check) is None:
-            return 0 if len(self._ready) >= max(1, limit // 2) else limit
+            return limit if self._runs_low() else 0
         is_early = asyncio.get_running_loop().time() < self._busy_until
         return 0 if is_early else max(0, limit - self._intents)
+
+    def _runs_low(self) -> bool:
+        """Return whether few of the calls that are reserved ahead are left."""
+        is_shared = self._writer.caps.under_way(self._check) is not None
+        return not is_shared and len(self._ready) < max(1, self._limit() // 2)
 
     def _block(self, size: int) -> list[LookupTask]:
         """Take the next lookups, at the highest price seen so far, as far as the floor allows."""
@@ -392,9 +397,11 @@ class Window:
         self._queue.extendleft(task for task, _ in reversed(busy))
         self._share = self._intents if busy else None
         if self._writer.caps.under_way(self._check) is not None:
-            self._likely = max(_LIKELY, 2 * (len(block) - len(busy)))
+            granted = len(block) - len(busy)
+            self._likely = max(_LIKELY, 2 * granted, (self._likely or 0) // 2)
         if busy:
-            self._busy_until = asyncio.get_running_loop().time() + _BUSY_POLL_S
+            poll_s = _BUSY_POLL_BESIDE_S if self._intents else _BUSY_POLL_S
+            self._busy_until = asyncio.get_running_loop().time() + poll_s
             self._busy_with = busy[0][1].holder
         self._wake.set()
 
@@ -461,18 +468,25 @@ class Window:
     # --- calls ---
 
     def _launch(self) -> None:
-        """Send what is ready; what was reserved at a price since risen is reserved anew."""
+        """Send what is ready, as far as the limit lets."""
         loop = asyncio.get_running_loop()
-        while self._ready and len(self._flights) < self._limit() and not self._is_paused():
-            task, grant = self._ready.popleft()
-            if task.bound_micro < self._highest():
-                self._give_back(task, grant, self._requeue)
-                continue
+        while len(self._flights) < self._limit() and (pair := self._next_ready()) is not None:
             begun = self._cap.begin(len(self._flights) + 1)
-            flight = loop.create_task(self._fly(task, grant, begun))
+            flight = loop.create_task(self._fly(*pair, begun))
             self._flights.add(flight)
             self._progress.in_flight = len(self._flights)
             flight.add_done_callback(self._landed)
+
+    def _next_ready(self) -> tuple[LookupTask, Reservation] | None:
+        """Take what may be sent; what was reserved at a price since risen is reserved anew."""
+        while self._ready and not self._is_paused():
+            task, grant = self._ready.popleft()
+            if self._runs_low():
+                self._wake.set()
+            if task.bound_micro >= self._highest():
+                return task, grant
+            self._give_back(task, grant, self._requeue)
+        return None
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
         self._flights.discard(flight)
@@ -480,7 +494,24 @@ class Window:
         self._wake.set()
 
     async def _fly(self, task: LookupTask, grant: Reservation, begun: CallStart) -> None:
-        """Make one attempt and hand in its outcome."""
+        """Make an attempt, and after a good answer the next one at once.
+
+        A call that waited for the loop to come around would go out with all others that were
+        answered beside it, and be answered with them: they would all wait for each other for good.
+        """
+        goes_on = await self._attempt(task, grant, begun)
+        while goes_on:
+            if len(self._flights) > self._limit() or self._halted():
+                return
+            pair = self._next_ready()
+            if pair is None:
+                return
+            begun = self._cap.begin(len(self._flights))
+            self._launch()  # the answer may have opened the cap further
+            goes_on = await self._attempt(*pair, begun)
+
+    async def _attempt(self, task: LookupTask, grant: Reservation, begun: CallStart) -> bool:
+        """Make one attempt and hand in its outcome; return whether it brought a good answer."""
         mark, witness_mark = self._control.wallet.settled_micro, self._evidence.mark
         sent_at = self._clock()
         task.attempts += 1
@@ -492,7 +523,7 @@ class Window:
             self._writer.breaks(error)
             self._control.unbind(task.bound_micro)
             self._end(task, LookupStatus.WAITING, 0)
-            return
+            return False
         now = self._clock()
         if self._control.heard is not None:
             self._control.heard(self._check.value, (now - sent_at) / _MICROS, reading)
@@ -518,6 +549,7 @@ class Window:
         ended = task.ends_as(reading, delay, stops=stops)
         settled = outcome_of(task, grant, reading, ended=ended, sent_at=sent_at, now=now)
         self._writer.settle(settled, lambda: self._settled(task, ended, delay, reading))
+        return reading.verdict is ChargeStatus.ANSWERED
 
     def _delay(self, task: LookupTask, reading: CallOutcome) -> float | None:
         """Return seconds until a lookup is tried again; None where its attempts are used up.

@@ -39,7 +39,7 @@ from tests.steps.window_in_a_test import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from nightscreen.schemas.calls import ReserveRequest
     from nightscreen.steps.calling.lookup_task import LookupTask
@@ -62,6 +62,28 @@ def test_the_cap_is_never_passed_and_the_window_stays_full(cap: int) -> None:
         assert made.service.peak == cap
         assert made.service.busy_s / (cap * loop.time()) > 0.98
         assert {each.status for each in tasks} == {LookupStatus.FREE}
+
+    run(main)
+
+
+def test_a_call_does_not_wait_for_answers_that_came_beside_the_last_one() -> None:
+    """Else calls that once went out together would do so for good, each waiting for all others."""
+    heard: list[str] = []
+
+    def reply(*_: object) -> CallOutcome:
+        heard.append("answered")
+        return miss()
+
+    async def main(loop: VirtualLoop) -> None:
+        made = bench(loop, reply, cap=3)
+
+        def send(lookup: Lookup) -> Awaitable[CallOutcome]:
+            heard.append("sent")
+            return made.service(lookup)
+
+        made.window._send = send
+        await ask_all(made, 6)
+        assert heard == ["sent"] * 3 + ["answered", "sent"] * 3 + ["answered"] * 3
 
     run(main)
 
@@ -222,7 +244,7 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(
     """Where lookups agree nothing new is sent, and every intent is given back."""
 
     def reply(lookup: Lookup, _: int) -> CallOutcome:
-        if lookup.check is Check.KARMA and int(lookup.identity) >= 5:
+        if lookup.check is Check.KARMA and int(lookup.identity) >= 6:
             return stopping(stop, scope)
         return hit()
 
@@ -233,7 +255,7 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(
         )
         stopped = "outage" if stop is StopSignal.ADDRESS else stop.value
         assert stopped in {made.control.stop, *made.control.stopped_checks.values()}
-        assert made.service.attempts["00000000009"] <= 1
+        assert made.service.attempts["00000000010"] <= 1
         waiting = [each for each in (*karma, *ecosystem) if each.status is LookupStatus.WAITING]
         failed = [each for each in karma if each.status is LookupStatus.FAILED]
         assert len(failed) <= 3
