@@ -3,26 +3,33 @@
 One thread of its own writes; outcomes that arrive while it writes go into the next group, and no
 call waits for the disk. An outcome that comes after a quiet moment is committed at once; where they
 come thick and fast, a group is begun every few milliseconds, since a commit for each would cost
-more CPU than the call. Nothing is decided here.
+more CPU than the call. Among workers that are short of CPU it is begun less often: a group costs
+nearly the same whatever its size. Nothing is decided here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nightscreen.schemas.errors import JournalError, NightscreenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nightscreen.schemas.calls import CallResult, Caps, Reservation, ReserveRequest
 
 
 GROUP_EVERY_S = 0.01
 """The least time from one group's beginning to the next; it keeps no call and no slot waiting."""
+SCARCE_S, MOST_EVERY_S = 1.0, 0.25
+"""What a share of time without CPU is multiplied by to get the same, and the most that can be."""
+_CPU_WAIT = Path("/proc/thread-self/schedstat")
 
 
 class CallStore(Protocol):
@@ -36,12 +43,53 @@ class CallStore(Protocol):
         caps: Caps,
         *,
         since: int,
-        more: int = 0,
+        more: Mapping[str, int] | None = None,
     ) -> list[Reservation]:
         """Commit the intents of a block as far as the caps allow."""
 
     def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:
         """Commit a group of outcomes."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What windows ask for in one turn of the loop.
+
+    Attributes:
+        asks: their blocks, one after the other.
+        more: calls that follow, by check.
+        grants: one for each ask, once they are committed.
+    """
+
+    asks: list[ReserveRequest] = field(default_factory=list)
+    more: dict[str, int] = field(default_factory=dict)
+    grants: asyncio.Task[list[Reservation]] = field(init=False)
+
+
+class _CpuWait:
+    """How long this thread was ready to run and got no CPU, as Linux counts it; elsewhere never."""
+
+    def __init__(self) -> None:
+        self._looked_at = time.monotonic()
+        self._waited_s = 0.0
+        self._share = 0.0
+
+    def share_waited(self) -> float:
+        """Return the share of the time it has waited of late, 0 to 1."""
+        now, waited_s = time.monotonic(), self._read_s()
+        since_s, self._looked_at = now - self._looked_at, now
+        if since_s > 0 and self._waited_s:
+            latest = min(1.0, (waited_s - self._waited_s) / since_s)
+            self._share = (self._share + latest) / 2
+        self._waited_s = waited_s
+        return self._share
+
+    @staticmethod
+    def _read_s() -> float:
+        try:
+            return int(_CPU_WAIT.read_text().split()[1]) / 1e9
+        except (OSError, ValueError, IndexError):
+            return 0.0
 
 
 class JournalWriter:
@@ -71,7 +119,9 @@ class JournalWriter:
         self._pending: list[tuple[CallResult, Callable[[], None]]] = []
         self._unwritten: list[CallResult] = []
         self._writer: asyncio.Task[None] | None = None
+        self._asked: _Asked | None = None
         self._next_group_at = 0.0
+        self._cpu = _CpuWait()
 
     def breaks(self, error: Exception) -> NightscreenError:
         """Let nothing more be sent because of an error; the first one stays and is returned."""
@@ -88,6 +138,9 @@ class JournalWriter:
     async def reserve(self, asks: Sequence[ReserveRequest], more: int = 0) -> list[Reservation]:
         """Commit the intents of a block; one grant for each ask.
 
+        Windows that ask in the same turn of the loop, as those do whose calls were settled
+        together, get their blocks committed together.
+
         Args:
             asks: the block.
             more: calls that follow at once where the cap, if it is shared, leaves room.
@@ -95,17 +148,28 @@ class JournalWriter:
         Raises:
             JournalError: the journal cannot be written; nothing of the block may be sent.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._reserve, asks, more)
+        if self._asked is None:
+            self._asked = asked = _Asked()
+            asked.grants = asyncio.get_running_loop().create_task(self._reserve(asked))
+        asked = self._asked
+        first = len(asked.asks)
+        asked.asks += asks
+        asked.more[asks[-1].check] = more
+        grants = await asyncio.shield(asked.grants)
+        return grants[first : first + len(asks)]
 
-    def _reserve(self, asks: Sequence[ReserveRequest], more: int) -> list[Reservation]:
-        """Commit a block; asks of several operations in a row are so many blocks."""
-        grants: list[Reservation] = []
-        for _, block in itertools.groupby(asks, key=lambda ask: ask.check):
-            grants += self._store.reserve(
-                self._run_id, self._purpose, list(block), self.caps, since=self._since, more=more
-            )
-        return grants
+    async def _reserve(self, asked: _Asked) -> list[Reservation]:
+        self._asked = None  # who asks from here on has to wait for the next block
+        reserve = partial(
+            self._store.reserve,
+            self._run_id,
+            self._purpose,
+            asked.asks,
+            self.caps,
+            since=self._since,
+            more=asked.more,
+        )
+        return await asyncio.get_running_loop().run_in_executor(self._thread, reserve)
 
     def settle(self, outcome: CallResult, then: Callable[[], None]) -> None:
         """Hand in an outcome; `then` is called once it is committed, or cannot be."""
@@ -117,13 +181,23 @@ class JournalWriter:
         loop = asyncio.get_running_loop()
         while self._pending:
             early_s = self._next_group_at - loop.time()
-            if 0 < early_s <= GROUP_EVERY_S:
+            if 0 < early_s <= MOST_EVERY_S:
                 await asyncio.sleep(early_s)
-            self._next_group_at = loop.time() + GROUP_EVERY_S
+            self._next_group_at = loop.time() + self._every_s()
             group, self._pending = self._pending, []
             await self._commit([outcome for outcome, _ in group])
             for _, then in group:
                 then()
+
+    def _every_s(self) -> float:
+        """Return the least time to the next group.
+
+        A process that has a cap to itself has enough under way for its groups to be large.
+        """
+        if not self.caps.in_flight:
+            return GROUP_EVERY_S
+        scarce_s = min(MOST_EVERY_S, SCARCE_S * self._cpu.share_waited())
+        return max(GROUP_EVERY_S, scarce_s)
 
     async def _commit(self, outcomes: list[CallResult]) -> None:
         """Commit outcomes; those that cannot be are kept for one more try at the end."""

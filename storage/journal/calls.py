@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -67,6 +69,7 @@ from nightscreen.storage.journal.shared_caps import (
 from nightscreen.storage.journal.statements import (
     Many,
     adding_up,
+    among,
     given,
     inserting,
     keeping_highest,
@@ -82,9 +85,9 @@ from nightscreen.storage.journal.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import BindParameter, ColumnElement, Connection, Engine, Select
+    from sqlalchemy import ColumnElement, CompoundSelect, Connection, Engine, Select
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.storage.clock import Clock
@@ -144,7 +147,7 @@ class Calls:
         caps: Caps,
         *,
         since: int,
-        more: int = 0,
+        more: Mapping[str, int] | None = None,
     ) -> list[Reservation]:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
@@ -157,11 +160,11 @@ class Calls:
         Args:
             run_id: the run that asks.
             purpose: the run's purpose, kept with each call.
-            asks: the block, most important first, all of one check.
+            asks: the block, most important first; those of one check lie together.
             caps: what the block must fit under.
             since: place in the journal (`Answers.position`): what was answered after it is not
                 asked for again, whatever the clock of whoever asked.
-            more: calls that follow these at once; other processes keep room for them too.
+            more: calls that follow these at once, by check; other processes keep room for them too.
 
         Returns:
             One grant for each ask, in the same order.
@@ -174,9 +177,10 @@ class Calls:
         unsure: list[Reservation] = []
 
         def try_once() -> list[Reservation]:
-            if caps.under_way(asks[0].check) is not None:
+            if caps.in_flight:
                 self._shared.prepare(self._engine)
-            return self._reserve(run_id, purpose, asks, caps, since=since, more=more, unsure=unsure)
+            blocks = groupby(asks, key=lambda ask: ask.check)
+            return self._reserve(run_id, purpose, blocks, caps, since, more or {}, unsure)
 
         return outlast(self._engine, try_once)
 
@@ -184,72 +188,99 @@ class Calls:
         self,
         run_id: str,
         purpose: str,
-        asks: Sequence[ReserveRequest],
+        blocks: Iterable[tuple[str, Iterable[ReserveRequest]]],
         caps: Caps,
-        *,
         since: int,
-        more: int,
+        more: Mapping[str, int],
         unsure: list[Reservation],
     ) -> list[Reservation]:
-        """Reserve a block, unless an earlier try did.
+        """Reserve what is asked of each check in turn, unless an earlier try did.
 
         Args:
             run_id: the run that asks.
             purpose: the run's purpose.
-            asks: the block.
+            blocks: checks and what is asked of each.
             caps: what it must fit under.
             since: place in the journal.
-            more: calls that follow.
+            more: calls that follow, by check.
             unsure: the grants of an earlier try of which it is not known whether they were
                 committed; gets those of this one.
         """
-        check = asks[0].check
         with recording(self._engine, Turn.GRANTS, first=self._holders.assure) as connection:
             if self._holders.was_lost:
                 self._refuse_if_taken_for_dead(connection)
             if self._were_committed(connection, run_id, unsure):
                 return unsure
+            self._limits.update(caps.price_limits)
             now = self._clock()
-            scopes = scopes_of(run_id, check, now)
-            limits = dict(caps.price_limits)
-            self._limits.update(limits)
-            held: dict[bytes, str] = {}
-            session = self._session(connection, run_id, scopes) if caps.bind and limits else None
-            cap = caps.under_way(check)
-            shares = cap is not None
-            standing = _read_spending(connection, scopes, check, session, now, shares=shares)
-            taken = self._taken(connection, check, [ask.subject for ask in asks], since, held)
-            room = headroom(standing.counters, caps, scopes, check)
-            if session is not None:
-                _weigh_unconfirmed(connection, room, standing, session, scopes, caps)
-            worst = [
-                max_cost(ask.worst_micro, standing.price, limit_micro=limits.get(check), now=now)
-                for ask in asks
-            ]
-            if cap is not None:
-                part = self._shared.part(check, cap, standing.rows, now, standing.next_id)
-                wanted = sum(ask.subject not in taken for ask in asks) + more
-                room.slots, dead = part.slots(wanted, connection)
-                room.slots_with = "" if room.slots else part.who(connection)
-                self._doubt(connection, dead)
-            grants = _grant(asks, worst, taken, room, standing.next_id, now, held)
-            if cap is not None and room.slots is not None:
-                part.note(grants, now, connection, more=more - room.slots)
-            if any(grant.kind is ReservationStatus.LATER for grant in grants):
-                self._doubt(connection, self._dead(connection))  # nobody waits for their calls
-            rows = [
-                self._intent_row(run_id, purpose, ask, grant, micro)
-                for ask, grant, micro in zip(asks, grants, worst, strict=True)
-                if grant.call_id
-            ]
-            if rows:
-                reserved = sum(row[_RESERVED] for row in rows)
-                delta = Delta(reserved=reserved, calls=len(rows))
+            grants: list[Reservation] = []
+            deltas: dict[str, Delta] = defaultdict(Delta)
+            for check, block in blocks:
+                asks, scopes = list(block), scopes_of(run_id, check, now)
+                found, worst = self._grant(
+                    connection, scopes, asks, caps, since, more.get(check, 0), now, deltas
+                )
+                rows = [
+                    self._intent_row(run_id, purpose, ask, grant, micro)
+                    for ask, grant, micro in zip(asks, found, worst, strict=True)
+                    if grant.call_id
+                ]
                 _INTEND.run(connection, rows)
-                unsure[:] = grants
+                grants += found
+                if rows:
+                    delta = Delta(reserved=sum(row[_RESERVED] for row in rows), calls=len(rows))
+                    for scope in scopes:
+                        deltas[scope].add(delta)
+            unsure[:] = grants
+            if deltas:
                 with in_one_stroke(connection):
-                    apply_deltas(connection, dict.fromkeys(scopes, delta))
+                    apply_deltas(connection, deltas)
         return grants
+
+    def _grant(
+        self,
+        connection: Connection,
+        scopes: tuple[str, str, str, str],
+        asks: Sequence[ReserveRequest],
+        caps: Caps,
+        since: int,
+        more: int,
+        now: int,
+        deltas: Mapping[str, Delta],
+    ) -> tuple[list[Reservation], list[int]]:
+        """Return what becomes of the asks of one check, and the worst cost of each.
+
+        `deltas` is what other checks of the block have taken by now; it is written at the end.
+        """
+        check, run_id = asks[0].check, scopes[0].removeprefix("run:")
+        limits = dict(caps.price_limits)
+        held: dict[bytes, str] = {}
+        session = self._session(connection, run_id, scopes) if caps.bind and limits else None
+        cap = caps.under_way(check)
+        shares = cap is not None
+        standing = _read_spending(connection, scopes, check, session, now, shares=shares)
+        for scope in deltas.keys() & standing.counters.keys():
+            standing.counters[scope] += deltas[scope]
+        room = headroom(standing.counters, caps, scopes, check)
+        if session is not None:
+            _weigh_unconfirmed(connection, room, standing, session, scopes, caps)
+        if cap is not None:
+            part = self._shared.part(check, cap, standing.rows, now, standing.next_id)
+            room.slots, dead = part.slots(len(asks) + more, connection)
+            room.slots_with = "" if room.slots else part.who(connection)
+            self._doubt(connection, dead)
+        looked_up = [ask.subject for ask in asks[: room.slots]]
+        taken = self._taken(connection, check, looked_up, since, held)
+        worst = [
+            max_cost(ask.worst_micro, standing.price, limit_micro=limits.get(check), now=now)
+            for ask in asks
+        ]
+        grants = _granted(asks, worst, taken, len(looked_up), room, standing.next_id, now, held)
+        if cap is not None and room.slots is not None:
+            part.note(grants, now, connection, more=more - room.slots)
+        if any(grant.kind is ReservationStatus.LATER for grant in grants):
+            self._doubt(connection, self._dead(connection))  # nobody waits for their calls
+        return grants, worst
 
     def _were_committed(
         self, connection: Connection, run_id: str, grants: Sequence[Reservation]
@@ -328,10 +359,14 @@ class Calls:
         An intent whose process is dead is put in doubt on the way; `held` is told who holds one
         that is not.
         """
-        values = {"subjects": list(subjects), "check": check, "since": since}
         taken: dict[bytes, ReservationStatus] = {}
+        if not subjects:
+            return taken
+        values = {"subjects": list(subjects), "check": check, "since": since}
         dead: set[str] = set()
-        for subject, holder, since_ in connection.execute(_TAKEN, values):
+        for subject, holder, since_ in connection.execute(
+            _taken_query(connection.dialect.name), values
+        ):
             if holder is None:
                 taken[bytes(subject)] = ReservationStatus.ANSWERED
             elif holder not in dead and not self._holders.dead(holder, connection):
@@ -536,30 +571,45 @@ _FORGET_ABSURD = (
     .where(prices.c.check == bindparam("check_"), prices.c.highest_micro > bindparam("limit"))
     .values(highest_micro=0)
 )
-_SUBJECTS: BindParameter[list[bytes]] = bindparam("subjects", expanding=True)
-_TAKEN = union_all(
-    select(calls.c.subject, calls.c.holder, calls.c.intent_at).where(
-        calls.c.subject.in_(_SUBJECTS), calls.c.check == bindparam("check"), _IS_INTENT
-    ),
-    select(answers.c.subject, null(), _NOTHING).where(
-        answers.c.subject.in_(_SUBJECTS),
-        answers.c.check == bindparam("check"),
-        answers.c.answer_id > bindparam("since"),
-    ),
-)
-_OPEN = (
-    select(
-        calls.c.call_id,
-        calls.c.run_id,
-        calls.c.check,
-        calls.c.intent_at,
-        calls.c.reserved_micro,
-        select(meta.c.value).where(meta.c.name == SEAL_KEY).scalar_subquery().label("seal_key"),
+
+
+@cache
+def _taken_query(dialect: str) -> CompoundSelect[Any]:
+    """Return who asks for some subjects, and which of them were answered since."""
+    return union_all(
+        select(calls.c.subject, calls.c.holder, calls.c.intent_at).where(
+            among(dialect, calls.c.subject, "subjects"),
+            calls.c.check == bindparam("check"),
+            _IS_INTENT,
+        ),
+        select(answers.c.subject, null(), _NOTHING).where(
+            among(dialect, answers.c.subject, "subjects"),
+            answers.c.check == bindparam("check"),
+            answers.c.answer_id > bindparam("since"),
+        ),
     )
-    .where(calls.c.call_id.in_(bindparam("ids", expanding=True)), or_(_IS_INTENT, _CRASHED))
-    .order_by(calls.c.call_id)
-    .with_for_update(of=calls)  # outcomes are written beside each other: each call's by one only
-)
+
+
+@cache
+def _open_query(dialect: str) -> Select[Any]:
+    """Return those of some calls that have no outcome yet."""
+    key = select(meta.c.value).where(meta.c.name == SEAL_KEY).scalar_subquery()
+    return (
+        select(
+            calls.c.call_id,
+            calls.c.run_id,
+            calls.c.check,
+            calls.c.intent_at,
+            calls.c.reserved_micro,
+            key.label("seal_key"),
+        )
+        .where(among(dialect, calls.c.call_id, "ids"), or_(_IS_INTENT, _CRASHED))
+        .order_by(calls.c.call_id)
+        .with_for_update(
+            of=calls
+        )  # outcomes are written beside each other: each call's by one only
+    )
+
 
 _INTENT_COLUMNS = (
     "call_id",
@@ -687,29 +737,36 @@ def _weigh_unconfirmed(
 
 def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Any]:
     """Return those of some calls that have no outcome yet, by id."""
-    return {row.call_id: row for row in connection.execute(_OPEN, {"ids": list(ids)})}
+    query = _open_query(connection.dialect.name)
+    return {row.call_id: row for row in connection.execute(query, {"ids": list(ids)})}
 
 
 def _is_old(instant: int, now: int) -> bool:
     return now - instant >= RECENT_MICROS
 
 
-def _grant(
+def _granted(
     asks: Sequence[ReserveRequest],
     worst_micro: Sequence[int],
     taken: dict[bytes, ReservationStatus],
+    looked_up: int,
     room: Room,
     next_id: int,
     now: int,
     held: dict[bytes, str],
 ) -> list[Reservation]:
-    """Grant the asks in order until one does not fit; none after it is granted either."""
+    """Grant the asks in order until one does not fit; none after it is granted either.
+
+    Of those beyond `looked_up` it is not known whether they are taken: they are too many for the
+    slots that are free.
+    """
     grants: list[Reservation] = []
     full: ReservationStatus | None = None
-    for ask, worst in zip(asks, worst_micro, strict=True):
+    for place, (ask, worst) in enumerate(zip(asks, worst_micro, strict=True)):
         refused = taken.get(ask.subject)
         if refused is None:
-            full = refused = full or room.refusal(worst)
+            busy = ReservationStatus.BUSY if place >= looked_up else None
+            full = refused = full or room.refusal(worst) or busy
         if refused is not None:
             others = room.slots_with if refused is ReservationStatus.BUSY else ""
             grants.append(Reservation(refused, holder=held.get(ask.subject, others)))

@@ -12,13 +12,13 @@ import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nightscreen.schemas.errors import (
@@ -39,6 +39,7 @@ BUSY_TIMEOUT_S = 60.0
 _TIMEOUT = "busy_timeout_s"  # execution option that carries an engine's own timeout
 _PATIENCE = "patience"  # and the one that carries how long it waits for its database
 _CONNECT_TIMEOUT_S = 10
+_IDLE_S, _RETURNED_AT = 1.0, "returned_at"
 _RETRY_S = 0.02
 _REACH_AGAIN_S = 0.5
 _NAMED_EVERY_S = 60.0
@@ -126,11 +127,10 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
     if given:
         arguments["options"] = f"{arguments['options']} {given}"
     try:
-        return create_engine(
+        engine = create_engine(
             url.difference_update_query(["options"]),
             connect_args=arguments,
             isolation_level="READ COMMITTED",  # a lock is waited for, then all committed is seen
-            pool_pre_ping=True,
             pool_timeout=busy_timeout_s,
             max_overflow=20,
             hide_parameters=True,
@@ -140,6 +140,28 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
             f"NIGHTSCREEN_JOURNAL_URL names a driver that is not installed: {url.drivername}; "
             "write postgresql+psycopg://user:password@host/database"
         ) from None
+    event.listen(engine, "checkout", partial(_ping, engine))
+    event.listen(engine, "checkin", _note_return)
+    return engine
+
+
+def _ping(
+    engine: Engine, connection: DBAPIConnection, record: ConnectionPoolEntry, _: object
+) -> None:
+    """Look whether a connection that lay idle is still there, and have it replaced if not.
+
+    Transactions that follow each other at once do without: each ping is a message to the database.
+    """
+    if time.monotonic() - record.info.get(_RETURNED_AT, 0.0) < _IDLE_S:
+        return
+    try:
+        engine.dialect.do_ping(connection)
+    except engine.dialect.loaded_dbapi.Error:
+        raise DisconnectionError from None
+
+
+def _note_return(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+    record.info[_RETURNED_AT] = time.monotonic()
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

@@ -67,6 +67,14 @@ class Spent:
     reserved_micro: int = 0
     calls: int = 0
 
+    def __add__(self, change: Delta) -> Spent:
+        """Return the counters after a change."""
+        return Spent(
+            self.spent_micro + change.spent,
+            self.reserved_micro + change.reserved,
+            self.calls + change.calls,
+        )
+
     @property
     def bound_micro(self) -> int:
         """What is spent or may yet turn out to be."""

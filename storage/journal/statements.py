@@ -9,14 +9,22 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, bindparam, case, column, func, literal_column, select
+from sqlalchemy import and_, any_, bindparam, case, column, func, literal_column, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection, CursorResult, Dialect, Table, TableValuedAlias
+    from sqlalchemy import (
+        Column,
+        ColumnElement,
+        Connection,
+        CursorResult,
+        Dialect,
+        Table,
+        TableValuedAlias,
+    )
     from sqlalchemy.sql.dml import UpdateBase
 
 _POSTGRESQL = "postgresql"
@@ -69,7 +77,21 @@ class Many:
             compiled = self._make(name).compile(dialect=dialect, column_keys=list(self._names))
         positions = tuple(compiled.positiontup or ())
         order = tuple(self._names.index(position) for position in positions)
-        return compiled.string, None if order == tuple(range(len(self._names))) else order
+        sql = compiled.string
+        if name == _POSTGRESQL and self._at_once is not None:
+            sql = sql.replace("%s", "%b")  # as text each element of an array would be quoted
+        return sql, None if order == tuple(range(len(self._names))) else order
+
+
+def among(dialect: str, column: Column[Any], name: str) -> ColumnElement[bool]:
+    """Return the condition that a column has one of the values of a list.
+
+    Where the database has arrays it is one parameter: the statement is the same for every number,
+    and prepared once.
+    """
+    if dialect == _POSTGRESQL:
+        return column == any_(bindparam(name, type_=postgresql.ARRAY(column.type)))
+    return column.in_(bindparam(name, expanding=True))
 
 
 def insert_into(dialect: str, table: Table) -> Any:  # noqa: ANN401 - two dialects' own types

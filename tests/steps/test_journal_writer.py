@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +18,13 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.errors import JournalError
-from nightscreen.steps.calling.journal_writer import JournalWriter
+from nightscreen.steps.calling import journal_writer
+from nightscreen.steps.calling.journal_writer import MOST_EVERY_S, JournalWriter
+from tests.steps.virtual_time import VirtualLoop, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 ASK = ReserveRequest("karma", "bvn", b"\0" * 16, 10, None, 1)
 
@@ -35,6 +40,7 @@ class Store:
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
         self.caps: list[Caps] = []
+        self.blocks: list[tuple[list[str], dict[str, int]]] = []
         self.error: Exception | None = None
 
     def reserve(
@@ -45,10 +51,11 @@ class Store:
         caps: Caps,
         *,
         since: int,
-        more: int = 0,
+        more: Mapping[str, int] | None = None,
     ) -> list[Reservation]:
         """Grant all."""
         self.caps.append(caps)
+        self.blocks.append(([ask.check for ask in asks], dict(more or {})))
         if self.error is not None:
             raise self.error
         return [
@@ -78,6 +85,64 @@ async def test_outcomes_that_arrive_together_are_one_group() -> None:
     written.close()
     assert store.groups == [[0, 1, 2, 3, 4]]
     assert done == [0, 1, 2, 3, 4]
+
+
+async def test_what_is_asked_for_in_one_turn_of_the_loop_is_one_block() -> None:
+    """Each window gets its own grants back, and what follows is told by check."""
+    store = Store()
+    written = book(store)
+    bank = replace(ASK, check="bank_account")
+    first, second = await asyncio.gather(written.reserve([ASK, ASK], 3), written.reserve([bank], 0))
+    (third,) = await written.reserve([ASK])
+    written.close()
+    assert [grant.call_id for grant in (*first, *second, third)] == [1, 2, 3, 1]
+    assert store.blocks == [
+        (["karma", "karma", "bank_account"], {"karma": 3, "bank_account": 0}),
+        (["karma"], {"karma": 0}),
+    ]
+
+
+def test_groups_are_larger_where_the_cpu_is_scarce() -> None:
+    """So it is among workers, each of which has but a part of what is under way."""
+
+    def groups_at(share: float) -> int:
+        async def main(loop: VirtualLoop) -> int:
+            store = Store()
+            written = book(store)
+            written.caps = Caps(in_flight=(("karma", 8),))
+            written._cpu.share_waited = lambda: share  # type: ignore[method-assign]
+            waits: list[float] = []
+            for number in range(400):
+                at = loop.time()
+                written.settle(settled(number), lambda at=at: waits.append(loop.time() - at))  # type: ignore[misc]
+                await asyncio.sleep(0.005)
+            await written.drain()
+            written.close()
+            assert [each for group in store.groups for each in group] == list(range(400))
+            assert max(waits) <= MOST_EVERY_S
+            return len(store.groups)
+
+        return run(main)
+
+    assert groups_at(0.0) > 150
+    assert 5 < groups_at(0.9) < 12
+    assert groups_at(0.9) < groups_at(0.1) < groups_at(0.0)
+
+
+def test_the_share_of_time_without_cpu_is_read_from_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nanoseconds in the second place; where there is no such file, none is waited."""
+    place, now = tmp_path / "schedstat", 100.0
+    monkeypatch.setattr(journal_writer, "_CPU_WAIT", place)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    waits = journal_writer._CpuWait()
+    now = 101.0
+    assert waits.share_waited() == 0
+    for waited_ns, shares in ((5_000_000_000, 0), (5_400_000_000, 0.2), (5_800_000_000, 0.3)):
+        place.write_text(f"7 {waited_ns} 3\n")
+        now += 1
+        assert waits.share_waited() == pytest.approx(shares)
 
 
 async def test_outcomes_handed_in_while_writing_go_into_the_next_group() -> None:

@@ -29,7 +29,7 @@ from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.steps.control import CheckProgress, Control
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from nightscreen.steps.calling.funding import Funding
     from tests.steps.virtual_time import VirtualLoop
@@ -160,7 +160,7 @@ class FakeStore:
         caps: Caps,
         *,
         since: int,
-        more: int = 0,
+        more: Mapping[str, int] | None = None,
     ) -> list[Reservation]:
         """Grant in order until one does not fit."""
         if self.break_reserve is not None:

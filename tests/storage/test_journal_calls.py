@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.calls import CRASHED
 from nightscreen.storage.journal.money import Spent, Surprise
 from nightscreen.storage.journal.verify import verify_journal
-from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
+from tests.how_many import examples
+from tests.storage.conftest import NOON, PRICE, Place, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
     from nightscreen.schemas.calls import Reservation, ReserveRequest
     from nightscreen.storage.journal import Journal
-    from tests.storage.conftest import Place
 
 
 def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
@@ -34,6 +38,45 @@ def test_a_block_is_granted_and_its_worst_cost_reserved(journal: Journal) -> Non
     assert journal.money.of_run("run-1") == Spent(0, 3 * PRICE, 3)
     assert journal.money.today() == journal.money.this_month() == Spent(0, 3 * PRICE, 3)
     assert verify_journal(journal) == []
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["karma", "bank_account"]), st.integers(1, 4)), max_size=5),
+    st.integers(0, 12),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_a_block_of_several_checks_is_granted_as_one_after_the_other(
+    sizes: list[tuple[str, int]], most: int, quota: int, confirms: bool
+) -> None:
+    """What one check takes of money and number is gone for the next, though it is written later."""
+    caps = Caps(
+        run_micro=most * PRICE,
+        day_micro=(most + 2) * PRICE,
+        day_calls=(("karma", quota),),
+        price_limits=(("karma", 3 * PRICE), ("bank_account", 2 * PRICE)) if confirms else (),
+        in_flight=(("bank_account", 5),),
+    )
+    number, blocks = 0, []
+    for check, size in sizes:
+        blocks.append(asks(*range(number, number + size), check=check))
+        number += size
+    found = []
+    for strokes in ([[ask for block in blocks for ask in block]], blocks):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Place(Path(folder) / "home", "")
+            journal = place.open()
+            grants = [
+                grant
+                for block in strokes
+                for grant in journal.calls.reserve("run-1", "portfolio", block, caps, since=1 << 60)
+            ]
+            kinds_and_ids = [(grant.kind, grant.call_id) for grant in grants]
+            found.append((kinds_and_ids, journal.money.today(), journal.money.by_day()))
+            assert verify_journal(journal) == []
+            place.close()
+    assert found[0] == found[1]
 
 
 def test_settling_turns_reservations_into_spending(journal: Journal) -> None:

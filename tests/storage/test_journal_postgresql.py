@@ -83,6 +83,28 @@ def test_a_mark_of_life_that_is_dropped_is_set_again(server_place: Place) -> Non
     server_place.close()
 
 
+def test_a_connection_that_ended_while_it_lay_idle_is_replaced(
+    server_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that was started anew, or a network that drops what is quiet, fails no call."""
+    journal = server_place.open()
+    reserve(journal, 1)
+    monkeypatch.setattr("nightscreen.storage.journal.engine._IDLE_S", 0.0)
+    other = create_engine(server_place.url)
+    with other.begin() as connection:
+        ended_ = connection.execute(
+            text(
+                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            )
+        )
+        assert ended_.scalar_one() >= 2
+    other.dispose()
+    assert reserve(journal, 2)[0][1].kind is ReservationStatus.GRANTED
+    assert journal.money.today().calls == 2
+    server_place.close()
+
+
 def test_who_was_taken_for_dead_sends_nothing_more(server_place: Place) -> None:
     """A process that was away for too long stops, since others may make its calls by now.
 

@@ -169,6 +169,24 @@ def test_who_shares_nothing_is_neither_counted_nor_refused(place: Place) -> None
     assert kinds(reserve(alone, 6)) == [GRANTED]
 
 
+def test_what_is_asked_for_beyond_the_free_slots_waits_for_its_turn(place: Place) -> None:
+    """It is not looked up, so that it is not granted: whether another asks for it is not known."""
+    nightly, analyst = place.open(), place.open()
+    reserve(analyst, 9, caps=SHARED)
+    held = ReservationStatus.HELD
+    assert kinds(reserve(nightly, 1, 2, 9, 3, caps=SHARED)) == [GRANTED, GRANTED, held, BUSY]
+    assert kinds(reserve(nightly, 3, 9, caps=SHARED)) == [GRANTED, BUSY]
+    assert kinds(reserve(nightly, 9, caps=SHARED)) == [BUSY]
+
+
+def test_operations_of_a_family_share_its_cap_in_one_block_too(place: Place) -> None:
+    """What is granted to the first of them counts before the next one is looked at."""
+    journal = place.open()
+    block = asks(1, check="bvn_start") + asks(2, 3, check="bvn_finish") + asks(4)
+    found = journal.calls.reserve("run-1", "bvn", block, SHARED, since=1 << 60)
+    assert [grant.kind for grant in found] == [GRANTED, GRANTED, BUSY, GRANTED]
+
+
 def test_money_is_refused_before_a_slot_is_waited_for(journal: Journal) -> None:
     """What cannot be paid for is not made to wait for others' calls."""
     tight = Caps(run_micro=0, in_flight=(("karma", 1),))
