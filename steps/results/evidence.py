@@ -347,9 +347,11 @@ def _table(lines: Sequence[tuple[Any, ...] | None], schema: pa.Schema) -> pa.Tab
 
 def typed_column(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Return values as a column of a type; decimals are rounded to its places."""
-    if pa.types.is_decimal(kind):
-        values = [None if value is None else round(value, kind.scale) for value in values]
-    return pa.array(values, kind)
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowInvalid:  # a decimal of more places, which is rare
+        rounded = [None if value is None else round(value, kind.scale) for value in values]
+        return pa.array(rounded, kind)
 
 
 @cache

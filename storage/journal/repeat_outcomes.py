@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Outcome
 from nightscreen.storage.journal.engine import reading
-from nightscreen.storage.journal.tables import answers, calls
+from nightscreen.storage.journal.tables import answers, calls, tallies
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -46,12 +46,15 @@ def earlier_outcomes(engine: Engine, run_id: str, check: str, before: int) -> Co
         .correlate(asked)
         .scalar_subquery()
     )
+    # looked at once: on a first night nobody's answers need be looked for one by one
+    others = exists().where(tallies.c.run_id != run_id, tallies.c.check == check)
     each = (
         select(latest.label("outcome"))
         .where(
             asked.c.run_id == run_id,
             asked.c.check == check,
             asked.c.state == CallState.ANSWERED.value,
+            others,
         )
         .subquery()
     )

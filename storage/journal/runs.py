@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import BigInteger, Integer, bindparam, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Integer, bindparam, delete, exists, func, insert, select, update
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.storage.journal.engine import outlasting, reading, writing
@@ -292,6 +292,13 @@ class Runs:
         """
         doubt = (CallState.IN_DOUBT.value, CallState.INTENT.value)
         unread = calls.c.state == CallState.UNREADABLE.value
+        answered = calls.alias("answered")
+        has_answer = exists().where(
+            answered.c.run_id == run_id,
+            answered.c.check == calls.c.check,
+            answered.c.subject == calls.c.subject,
+            answered.c.state == CallState.ANSWERED.value,
+        )
         query = (
             select(
                 calls.c.check,
@@ -300,9 +307,8 @@ class Runs:
                 func.max(calls.c.state.in_(doubt).cast(Integer)).label("doubt"),
                 func.max(calls.c.final.cast(Integer)).label("final"),
             )
-            .where(calls.c.run_id == run_id)
+            .where(calls.c.run_id == run_id, calls.c.state != CallState.ANSWERED.value, ~has_answer)
             .group_by(calls.c.check, calls.c.subject)
-            .having(func.max((calls.c.state == CallState.ANSWERED.value).cast(Integer)) == 0)
         )
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
