@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,9 @@ CHANGES_FILE = "changes.parquet"
 BLOCK_ROWS = 8192
 _COMPARED_ROWS = 1000
 """Rows whose states are in memory together: each is a thousand bytes and more."""
+_KEPT_ROWS = 16_384
+"""States written together, in the order of their keys: each touches the pages of two indexes, which
+the fewer transactions write the less often."""
 _PIECE = "states-{:05d}"
 _GONE = "gone"
 _KINDS = tuple(ChangeKind)
@@ -317,7 +321,7 @@ class _Comparison:
                 reviewed = self._reviewed.get(subject)
                 quiet = reviewed is not None and reviewed == evidence_digest(merge)
                 noted[:, number] = (*self._note(then, told), int(quiet))
-        self._put_aside(sorted(writes))
+        self._put_aside(writes)
         return changes_table(changes, self._run_id)
 
     def _are_new(
@@ -476,11 +480,14 @@ def keep_states(
 ) -> None:
     """Put the states that were saved into the journal; safe to do again after a crash."""
     at = customers.begin(run_id, batch)
+    writes: list[StateWrite] = []
     for number in range(compared.pieces):
         piece = workspace.get(_PIECE.format(number))
         columns = (piece[name].to_pylist() for name in _PIECE_SCHEMA.names)
-        writes = [StateWrite(*each) for each in zip(*columns, strict=True)]
-        customers.replace(run_id, batch, at, writes)
+        writes += [StateWrite(*each) for each in zip(*columns, strict=True)]
+        if len(writes) >= _KEPT_ROWS or number == compared.pieces - 1:
+            customers.replace(run_id, batch, at, sorted(writes, key=attrgetter("customer")))
+            writes = []
     customers.mark_gone(run_id, workspace.get(_GONE)["customer"].to_pylist())
 
 
