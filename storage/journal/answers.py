@@ -345,26 +345,8 @@ def _standing_sqlite(
     connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
 ) -> _StoredRows:
     """Look for each of some subjects."""
-    sql = (
-        f"SELECT {', '.join(_STANDING)}, COALESCE(cost_micro, {NONE}), run_id = ? "  # noqa: S608 - nothing of it comes from outside
-        f'FROM answers WHERE subject IN ({marks(len(block))}) AND "check" = ? '
-        "ORDER BY subject, answer_id"
-    )
-    cursor = connection.connection.cursor()
-    try:
-        rows = cursor.execute(sql, (run_id, *_texts(block), check)).fetchall()
-    finally:
-        cursor.close()
-    return _StoredRows.of_rows(rows)
-
-
-_WHOLE = (
-    "SELECT CAST(group_concat(subject, '') AS BLOB), group_concat(outcome), "  # noqa: S608 - nothing of it comes from outside
-    "group_concat(answered_at), group_concat(answer_id), group_concat(call_id), "
-    f"group_concat(run_id = ?), group_concat(COALESCE(cost_micro, {NONE})) "
-    'FROM answers WHERE subject BETWEEN ? AND ? AND "check" = ?'
-)
-"""A range of answers as one row: to hand over columns costs half of what rows cost."""
+    values = (run_id, *_texts(block), check)
+    return _columns_sqlite(connection, f"subject IN ({marks(len(block))})", values)
 
 
 def _between_sqlite(
@@ -372,9 +354,27 @@ def _between_sqlite(
 ) -> _StoredRows:
     """Read all that lies between some subjects: quicker than looking for each of most of them."""
     limits = (run_id, block[:1].tobytes(), block[-1:].tobytes(), check)
+    return _columns_sqlite(connection, "subject BETWEEN ? AND ?", limits)
+
+
+_COLUMNS_SQLITE = (
+    "SELECT CAST(group_concat(subject, '') AS BLOB), group_concat(outcome), "  # noqa: S608 - nothing of it comes from outside
+    "group_concat(answered_at), group_concat(answer_id), group_concat(call_id), "
+    f"group_concat(run_id = ?), group_concat(COALESCE(cost_micro, {NONE})) "
+    'FROM answers WHERE {} AND "check" = ?'
+)
+"""Answers as one row: to hand over columns costs half of what rows cost."""
+
+
+def _columns_sqlite(
+    connection: Connection, condition: str, values: Sequence[object]
+) -> _StoredRows:
+    """Read the answers about some subjects, whatever their order."""
     cursor = connection.connection.cursor()
     try:
-        subjects, outcomes, *numbers = cursor.execute(_WHOLE, limits).fetchone()
+        subjects, outcomes, *numbers = cursor.execute(
+            _COLUMNS_SQLITE.format(condition), values
+        ).fetchone()
     finally:
         cursor.close()
     if subjects is None:
