@@ -26,6 +26,7 @@ from nightscreen.schemas.checks import Check, Operation
 from nightscreen.schemas.consented import RawRecords, TokenAnswer, find_records
 from nightscreen.schemas.loans import LoanProduct, LoanProducts, LoanStarted, LoanState
 
+_OPERATIONS: dict[str, Operation] = {operation.value: operation for operation in Operation}
 _LISTS = frozenset({Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS})
 _TOKENS = frozenset({Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH})
 _LOAN_NAMES = (("loan_reference", "reference"), ("link", "url"), ("short_link", "url"))
@@ -94,7 +95,7 @@ def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None:
     as the details object, as a list of accounts, or as both together, karma as one record or a list
     of them.
     """
-    operation = Operation(check.value)
+    operation = _OPERATIONS[check]
     return read_record(operation, parse_document(operation, body))
 
 

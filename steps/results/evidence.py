@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.schemas.answers import BankAccountAnswer, EcosystemRecord
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.enriched import CHECK_FIELDS, ECOSYSTEM_FIELDS
 from nightscreen.schemas.rows import Flaw
@@ -300,9 +299,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 def _account(row: Mapping[str, Any], body: bytes) -> tuple[Any, ...]:
     """Return a line of `ACCOUNT`."""
-    answer = parse_answer(Check.BANK_ACCOUNT, body)
-    account = answer if isinstance(answer, BankAccountAnswer) else None
-    verdict = judge_account(row, account)
+    verdict = judge_account(row, parse_answer(Check.BANK_ACCOUNT, body))
     grade, explained = (None, None)
     if verdict.name is not None:
         grade, explained = verdict.name.grade, verdict.name.explained
@@ -312,7 +309,7 @@ def _account(row: Mapping[str, Any], body: bytes) -> tuple[Any, ...]:
 def _history(row: Mapping[str, Any], body: bytes) -> tuple[Any, ...]:
     """Return a line of `HISTORY`; empty where the body holds no record."""
     record = parse_answer(Check.ECOSYSTEM, body)
-    if not isinstance(record, EcosystemRecord):
+    if record is None:
         return (True, *([None] * len(_HISTORY_NAMES)))
     name_match = history_name(row, record)
     return (

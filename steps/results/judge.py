@@ -7,6 +7,7 @@ Decisions about the customer belong to `decide`.
 from __future__ import annotations
 
 from decimal import Decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.schemas.rows import Flaw
@@ -27,6 +28,8 @@ AGREES = frozenset({"strong"})
 """Grades that verify an account by themselves; with its BVN agreeing, `likely` does no harm."""
 CONTRADICTS = frozenset({"weak", "none"})
 NAME_FIELDS = ("first_name", "middle_name", "last_name", "full_name")
+_names = itemgetter(*NAME_FIELDS)
+_BAD_BVN = int(Flaw.BVN)
 
 
 class AccountVerdict(NamedTuple):
@@ -62,9 +65,9 @@ def judge_account(row: Mapping[str, Any], answer: BankAccountAnswer | None) -> A
     """
     if answer is None:
         return AccountVerdict("not_found")
-    ours = None if row["flaws"] & Flaw.BVN else row["bvn"]
+    ours = None if row["flaws"] & _BAD_BVN else row["bvn"]
     bvn = bvn_agrees(ours, answer.bvn)
-    name = match_names([row[field] for field in NAME_FIELDS], answer.account_name)
+    name = match_names(_names(row), answer.account_name)
     grade = None if name is None else name.grade
     if bvn is False or grade in CONTRADICTS:
         status = "mismatch"
@@ -83,7 +86,7 @@ def dob_agrees(ours: date | None, theirs: date | None) -> bool | None:
 def history_name(row: Mapping[str, Any], record: EcosystemRecord) -> NameMatch | None:
     """Compare a row's names with those of a history."""
     theirs = " ".join(part for part in (record.first_name, record.last_name) if part)
-    return match_names([row[field] for field in NAME_FIELDS], theirs or None)
+    return match_names(_names(row), theirs or None)
 
 
 def judge_selfie(answer: SelfieAnswer | None, *, match_at: float, no_match_below: float) -> str:

@@ -205,9 +205,13 @@ def fold(text: str) -> str:
     return _folded(text[:MOST_CHARACTERS])
 
 
+def fold_words(text: str) -> list[str]:
+    """Return the words of a folded text, each folded by itself: many names share it."""
+    return [word for part in text[:MOST_CHARACTERS].split() for word in _folded(part).split()]
+
+
 @lru_cache(maxsize=CACHED_WORDS)
 def _folded(text: str) -> str:
-    """Fold; one customer's fields are folded several times, and many customers share a name."""
     if not text.isascii():
         text = _without_accents(text)
     text = text.upper()

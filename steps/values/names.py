@@ -16,7 +16,7 @@ from nightscreen.steps.values.name_normalize import (
     Similarity,
     alike,
     beginnings,
-    fold,
+    fold_words,
     is_name,
     lexicon,
     read_name,
@@ -82,9 +82,9 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
     if not theirs:
         return None
     fields = tuple(field for field in ours if field)
-    folded = fold(theirs).split()
+    folded = fold_words(theirs)
     written = " ".join(fields)
-    if _agree_at_once(fold(written).split(), folded, in_order="," not in written):
+    if _agree_at_once(fold_words(written), folded, in_order="," not in written):
         return NameMatch("strong", f"agree: {', '.join(sorted(folded)[:_EXPLAINED_WORDS])}")
     customer = _customer(fields)
     return None if customer is None else _match(customer, fields, folded, theirs)
@@ -175,7 +175,7 @@ def _customer(fields: tuple[str, ...]) -> _Customer | None:
     titled = last[-1] if last and last[-1] in lexicon().surname_titles else None
     if titled is not None and len(parts) == 1 and len(last) == 1:
         titled = None
-    name = read_name(fold(" ".join(fields)).split(), titled)
+    name = read_name(fold_words(" ".join(fields)), titled)
     return None if name is None else _Customer(name, parts, titled)
 
 
@@ -203,7 +203,7 @@ def _match(
 
 def _parts(fields: Sequence[str]) -> Sequence[str]:
     """Return the fields without a full name that only repeats the others."""
-    words = [fold(field).split() for field in fields]
+    words = [fold_words(field) for field in fields]
     if max(map(len, words), default=0) < _ENOUGH_NAMES:
         return fields
     bags = [set(each) for each in words]
@@ -219,9 +219,9 @@ def _parts(fields: Sequence[str]) -> Sequence[str]:
 def fold_in_order(text: str) -> list[str]:
     """Return folded words, a surname that is written first, before a comma, at the end."""
     surname, comma, given = text.partition(",")
-    if comma and words_in_order(fold(given).split()):
-        return [*fold(given).split(), *fold(surname).split()]
-    return fold(text).split()
+    if comma and words_in_order(fold_words(given)):
+        return [*fold_words(given), *fold_words(surname)]
+    return fold_words(text)
 
 
 def _first_name_doubt(
@@ -264,7 +264,7 @@ def _with_repeats(pairing: _Pairing, fields: Sequence[str], folded: Sequence[str
     A customer has a word twice if two one-word fields have it, or one field repeats it;
     a full name beside its parts repeats nothing.
     """
-    read = [fold(field).split() for field in fields]
+    read = [fold_words(field) for field in fields]
     parts = [words[0] for words in read if len(words) == 1]
     agreeing = {ours for ours, theirs in pairing.sure if ours == theirs}
     twice = tuple(
