@@ -627,7 +627,11 @@ _INTENT_COLUMNS = (
     "final",
 )
 _RESERVED = _INTENT_COLUMNS.index("reserved_micro")
-_INTEND = inserting(calls, _INTENT_COLUMNS)
+_INTEND = inserting(
+    calls,
+    _INTENT_COLUMNS,
+    same=("run_id", "check", "purpose", "holder", "intent_at", "state", "final"),
+)
 
 _OUTCOME_COLUMNS = (
     "state",
@@ -666,6 +670,7 @@ _SETTLE = Many(
 _ANSWER = inserting(
     answers,
     ("check", "subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro", "body"),
+    same=("run_id",),
 )
 _TALLY = adding_up(tallies, ("answers", "cost_micro"))
 _PRICES = keeping_highest(prices, "highest_micro", "seen_at", RECENT_MICROS)

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from sqlalchemy import (
         Column,
@@ -38,6 +38,7 @@ class Many:
         names: the statement's parameters, in the order in which rows give them.
         at_once: the same for all rows at once, as `given` has them, where the database has arrays:
             one message to it in place of one for each row.
+        same: parameters that are the same in all rows executed at once, and go as a single value.
     """
 
     def __init__(
@@ -45,11 +46,13 @@ class Many:
         make: Callable[[str], UpdateBase],
         names: Sequence[str],
         at_once: Callable[[], UpdateBase] | None = None,
+        same: Collection[str] = (),
     ) -> None:
         self._make = make
         self._names = tuple(names)
         self._at_once = at_once
-        self._compiled: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+        self._same = [name in same for name in self._names]
+        self._compiled: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def run(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Execute the statement once for each row."""
@@ -59,15 +62,17 @@ class Many:
         if dialect not in self._compiled:
             self._compiled[dialect] = self._compile(dialect)
         sql, order = self._compiled[dialect]
-        if order is not None:
-            rows = [tuple(row[index] for index in order) for row in rows]
         if dialect == _POSTGRESQL and self._at_once is not None:
-            connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True))))
-        else:
+            columns = zip(self._same, zip(*rows, strict=True), strict=True)
+            values = [column[0] if same else list(column) for same, column in columns]
+            connection.exec_driver_sql(sql, tuple(values[index] for index in order))
+        elif order == tuple(range(len(order))):
             connection.exec_driver_sql(sql, list(rows))
+        else:
+            connection.exec_driver_sql(sql, [tuple(row[index] for index in order) for row in rows])
 
-    def _compile(self, name: str) -> tuple[str, tuple[int, ...] | None]:
-        """Return SQL with positional parameters, and where they lie in a row if not in order."""
+    def _compile(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """Return SQL with positional parameters, and where they lie in a row."""
         dialect: Dialect = sqlite.dialect()
         if name == _POSTGRESQL:
             dialect = psycopg.dialect(paramstyle="format")  # type: ignore[no-untyped-call]  # there
@@ -80,7 +85,7 @@ class Many:
         sql = compiled.string
         if name == _POSTGRESQL and self._at_once is not None:
             sql = sql.replace("%s", "%b")  # as text each element of an array would be quoted
-        return sql, None if order == tuple(range(len(self._names))) else order
+        return sql, order
 
 
 def among(dialect: str, column: Column[Any], name: str) -> ColumnElement[bool]:
@@ -116,16 +121,24 @@ def given(table: Table, names: Sequence[str], columns: Sequence[str] = ()) -> Ta
     return func.unnest(*arrays).table_valued(*made).render_derived(name="given")
 
 
-def inserting(table: Table, names: Sequence[str]) -> Many:
-    """Return a plain write of rows."""
+def inserting(table: Table, names: Sequence[str], same: Collection[str] = ()) -> Many:
+    """Return a plain write of rows; `same` are columns that have one value in all of them."""
     return Many(
-        lambda dialect: insert_into(dialect, table), names, lambda: _insert_given(table, names)
+        lambda dialect: insert_into(dialect, table),
+        names,
+        lambda: _insert_given(table, names, same),
+        same,
     )
 
 
-def _insert_given(table: Table, names: Sequence[str]) -> Any:  # noqa: ANN401 - a dialect's own type
+def _insert_given(table: Table, names: Sequence[str], same: Collection[str] = ()) -> Any:  # noqa: ANN401 - a dialect's own type
+    rows = given(table, [name for name in names if name not in same])
+    values = [
+        bindparam(name, type_=table.c[name].type).label(name) if name in same else rows.c[name]
+        for name in names
+    ]
     return insert_into(_POSTGRESQL, table).from_select(
-        list(names), select(given(table, names)), include_defaults=False
+        list(names), select(*values), include_defaults=False
     )
 
 
