@@ -215,6 +215,11 @@ async def part_opened(
         yield None
         return
     run = OpenScreening(part.run)
+
+    def heed_signal() -> None:
+        part.leaves = part.leaves or run.signalled  # before anyone hands in what the stop cut short
+
+    part.run.control.on_stop(heed_signal)
     try:
         rounds = run.rounds = part.open_rounds()
         run.session = rounds.session
