@@ -61,9 +61,9 @@ CHANGES_FILE = "changes.parquet"
 BLOCK_ROWS = 8192
 _COMPARED_ROWS = 1000
 """Rows whose states are in memory together: each is a thousand bytes and more."""
-_KEPT_ROWS = 16_384
-"""States written together, in the order of their keys: each touches the pages of two indexes, which
-the fewer transactions write the less often."""
+_KEPT_ROWS = 32_768
+"""States written together, in the order of their keys: what two indexes write grows with the number
+of transactions. 250,000 rows took 15.7 µs each by three thousand, 10.3 by this or half of it."""
 _PIECE = "states-{:05d}"
 _GONE = "gone"
 _KINDS = tuple(ChangeKind)
@@ -484,7 +484,7 @@ def keep_states(
     for number in range(compared.pieces):
         piece = workspace.get(_PIECE.format(number))
         columns = (piece[name].to_pylist() for name in _PIECE_SCHEMA.names)
-        writes += [StateWrite(*each) for each in zip(*columns, strict=True)]
+        writes += map(StateWrite._make, zip(*columns, strict=True))
         if len(writes) >= _KEPT_ROWS or number == compared.pieces - 1:
             customers.replace(run_id, batch, at, sorted(writes, key=attrgetter("customer")))
             writes = []
