@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 
 GROUP_EVERY_S = 0.01
-"""The least time from one group's beginning to the next; it keeps no call and no slot waiting."""
-SCARCE_S, MOST_EVERY_S = 1.0, 0.25
-"""What a share of time without CPU is multiplied by to get the same, and the most that can be."""
+"""The least time from one group's beginning to the next.
+
+It keeps no call waiting; a slot of a shared cap is free once the outcome is committed.
+"""
+MOST_EVERY_S = 0.25
+"""The same at most, among workers that share a cap and are short of CPU."""
+_SHORT_OF_CPU = 1.0
+"""Seconds between groups where the loop is ready to run and never gets the CPU."""
 _CPU_WAIT = Path("/proc/thread-self/schedstat")
 
 
@@ -196,7 +201,7 @@ class JournalWriter:
         """
         if not self.caps.in_flight:
             return GROUP_EVERY_S
-        scarce_s = min(MOST_EVERY_S, SCARCE_S * self._cpu.share_waited())
+        scarce_s = min(MOST_EVERY_S, _SHORT_OF_CPU * self._cpu.share_waited())
         return max(GROUP_EVERY_S, scarce_s)
 
     async def _commit(self, outcomes: list[CallResult]) -> None:

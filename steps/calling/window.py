@@ -302,7 +302,8 @@ class Window:
         likely = wanted if self._likely is None else min(wanted, self._likely)
         block = self._block(likely)
         if block:
-            more = min(len(self._queue), wanted - likely)
+            is_whole = len(block) == likely  # else what is left waits for money, or for another
+            more = min(len(self._queue), wanted - likely) if is_whole else 0
             intending = self._commit(block, more=more)
             self._intending = asyncio.get_running_loop().create_task(intending)
 
@@ -482,7 +483,7 @@ class Window:
         while self._ready and not self._is_paused():
             task, grant = self._ready.popleft()
             if self._runs_low():
-                self._wake.set()
+                self._wake.set()  # a flight that goes on never lands, and wakes nobody
             if task.bound_micro >= self._highest():
                 return task, grant
             self._give_back(task, grant, self._requeue)
@@ -506,7 +507,7 @@ class Window:
             pair = self._next_ready()
             if pair is None:
                 return
-            begun = self._cap.begin(len(self._flights))
+            begun = self._cap.begin(len(self._flights))  # this one is among them already
             self._launch()  # the answer may have opened the cap further
             goes_on = await self._attempt(*pair, begun)
 

@@ -217,8 +217,8 @@ class Calls:
             deltas: dict[str, Delta] = defaultdict(Delta)
             for check, block in blocks:
                 asks, scopes = list(block), scopes_of(run_id, check, now)
-                found, worst = self._grant(
-                    connection, scopes, asks, caps, since, more.get(check, 0), now, deltas
+                found, worst = self._grants_of(
+                    connection, run_id, asks, caps, since, more.get(check, 0), now, deltas
                 )
                 rows = [
                     self._intent_row(run_id, purpose, ask, grant, micro)
@@ -237,10 +237,10 @@ class Calls:
                     apply_deltas(connection, deltas)
         return grants
 
-    def _grant(
+    def _grants_of(
         self,
         connection: Connection,
-        scopes: tuple[str, str, str, str],
+        run_id: str,
         asks: Sequence[ReserveRequest],
         caps: Caps,
         since: int,
@@ -252,15 +252,15 @@ class Calls:
 
         `deltas` is what other checks of the block have taken by now; it is written at the end.
         """
-        check, run_id = asks[0].check, scopes[0].removeprefix("run:")
-        limits = dict(caps.price_limits)
+        check, limits = asks[0].check, dict(caps.price_limits)
+        scopes = scopes_of(run_id, check, now)
         held: dict[bytes, str] = {}
         session = self._session(connection, run_id, scopes) if caps.bind and limits else None
         cap = caps.under_way(check)
         shares = cap is not None
         standing = _read_spending(connection, scopes, check, session, now, shares=shares)
         for scope in deltas.keys() & standing.counters.keys():
-            standing.counters[scope] += deltas[scope]
+            standing.counters[scope] = standing.counters[scope].after(deltas[scope])
         room = headroom(standing.counters, caps, scopes, check)
         if session is not None:
             _weigh_unconfirmed(connection, room, standing, session, scopes, caps)
@@ -269,13 +269,14 @@ class Calls:
             room.slots, dead = part.slots(len(asks) + more, connection)
             room.slots_with = "" if room.slots else part.who(connection)
             self._doubt(connection, dead)
-        looked_up = [ask.subject for ask in asks[: room.slots]]
-        taken = self._taken(connection, check, looked_up, since, held)
+        # where nothing is free all wait, whoever else asks for them
+        subjects = [] if room.is_only_full else [ask.subject for ask in asks]
+        taken = self._taken(connection, check, subjects, since, held)
         worst = [
             max_cost(ask.worst_micro, standing.price, limit_micro=limits.get(check), now=now)
             for ask in asks
         ]
-        grants = _granted(asks, worst, taken, len(looked_up), room, standing.next_id, now, held)
+        grants = _grant_in_order(asks, worst, taken, room, standing.next_id, now, held)
         if cap is not None and room.slots is not None:
             part.note(grants, now, connection, more=more - room.slots)
         if any(grant.kind is ReservationStatus.LATER for grant in grants):
@@ -605,9 +606,7 @@ def _open_query(dialect: str) -> Select[Any]:
         )
         .where(among(dialect, calls.c.call_id, "ids"), or_(_IS_INTENT, _CRASHED))
         .order_by(calls.c.call_id)
-        .with_for_update(
-            of=calls
-        )  # outcomes are written beside each other: each call's by one only
+        .with_for_update(of=calls)  # of outcomes written beside each other one is each call's
     )
 
 
@@ -750,28 +749,22 @@ def _is_old(instant: int, now: int) -> bool:
     return now - instant >= RECENT_MICROS
 
 
-def _granted(
+def _grant_in_order(
     asks: Sequence[ReserveRequest],
     worst_micro: Sequence[int],
     taken: dict[bytes, ReservationStatus],
-    looked_up: int,
     room: Room,
     next_id: int,
     now: int,
     held: dict[bytes, str],
 ) -> list[Reservation]:
-    """Grant the asks in order until one does not fit; none after it is granted either.
-
-    Of those beyond `looked_up` it is not known whether they are taken: they are too many for the
-    slots that are free.
-    """
+    """Grant the asks in order until one does not fit; none after it is granted either."""
     grants: list[Reservation] = []
     full: ReservationStatus | None = None
-    for place, (ask, worst) in enumerate(zip(asks, worst_micro, strict=True)):
+    for ask, worst in zip(asks, worst_micro, strict=True):
         refused = taken.get(ask.subject)
         if refused is None:
-            busy = ReservationStatus.BUSY if place >= looked_up else None
-            full = refused = full or room.refusal(worst) or busy
+            full = refused = full or room.refusal(worst)
         if refused is not None:
             others = room.slots_with if refused is ReservationStatus.BUSY else ""
             grants.append(Reservation(refused, holder=held.get(ask.subject, others)))

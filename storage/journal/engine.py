@@ -150,7 +150,8 @@ def _ping(
 ) -> None:
     """Look whether a connection that lay idle is still there, and have it replaced if not.
 
-    Transactions that follow each other at once do without: each ping is a message to the database.
+    Transactions that follow each other at once do without: each ping is a message to the database,
+    and one whose connection was dropped that moment is begun again.
     """
     if time.monotonic() - record.info.get(_RETURNED_AT, 0.0) < _IDLE_S:
         return
@@ -301,7 +302,7 @@ def _transaction(
     engine: Engine, prepare: Callable[[Connection], object], *, reads: bool = False
 ) -> Iterator[Connection]:
     """One transaction, begun once the database can be reached and gives what it waits for."""
-    wait, under_way = _Wait(engine), ExitStack()
+    wait, under_way, dropped = _Wait(engine), ExitStack(), False
     while True:
         try:
             with told(engine), ExitStack() as opening:
@@ -313,7 +314,9 @@ def _transaction(
                 under_way = opening.pop_all()
             break
         except (JournalBusyError, JournalUnreachableError) as error:
-            wait.after(error)
+            if dropped or isinstance(error, JournalBusyError):
+                wait.after(error)
+            dropped = True  # the first time it may be a connection that was kept, and is gone
     with told(engine), under_way:
         yield connection
     if not reads:
@@ -384,12 +387,14 @@ def in_one_stroke(connection: Connection) -> Iterator[None]:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One read transaction; never waits for writers, and never makes them wait."""
-    with _transaction(engine, _nothing, reads=True) as connection:
+    with _transaction(engine, _reach, reads=True) as connection:
         yield connection
 
 
-def _nothing(_: Connection) -> None:
-    """Prepare nothing."""
+def _reach(connection: Connection) -> None:
+    """Find out whether the database is there, while it can still be waited for."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SELECT 1")
 
 
 @contextmanager

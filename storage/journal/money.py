@@ -67,8 +67,8 @@ class Spent:
     reserved_micro: int = 0
     calls: int = 0
 
-    def __add__(self, change: Delta) -> Spent:
-        """Return the counters after a change."""
+    def after(self, change: Delta) -> Spent:
+        """Return the counters as they are after a change."""
         return Spent(
             self.spent_micro + change.spent,
             self.reserved_micro + change.reserved,
@@ -110,6 +110,11 @@ class Room:
     risk_micro: int = 0
     slots: int | None = None
     slots_with: str = ""
+
+    @property
+    def is_only_full(self) -> bool:
+        """Return whether no slot is free, and neither money nor a number of calls is limited."""
+        return self.slots == 0 and self.micro is None and self.calls is None
 
     def refusal(self, worst_micro: int) -> ReservationStatus | None:
         """Return why one more call does not fit, or None.

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 WISH_LASTS_MICROS = 2 * MICROS
 """How long a part of the cap is kept free for a process that was refused and asks no more.
 
-It is suspended, or paused. One that wants calls asks again ten times a second, and repeats its wish
-four times as often as this.
+It is suspended, or paused. One that wants calls asks again twice a second at least, and so repeats
+its wish four times as often as this.
 """
 _RENEW_MICROS = WISH_LASTS_MICROS // 4
 STALE_MICROS = 600 * MICROS

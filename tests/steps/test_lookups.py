@@ -88,6 +88,21 @@ def test_a_call_does_not_wait_for_answers_that_came_beside_the_last_one() -> Non
     run(main)
 
 
+def test_no_more_is_wished_for_than_may_be_sent() -> None:
+    """Others keep room of a shared cap for what is wished for: what no money is left for is not."""
+
+    async def main(loop: VirtualLoop) -> None:
+        control = Control()
+        control.balance_floor_micro = 1
+        shared = Caps(in_flight=(("karma", 50),))
+        made = bench(loop, lambda *_: hit(), cap=50, caps=shared, control=control)
+        await ask_all(made, 100)
+        assert set(made.store.blocks[1:]) == {1}
+        assert set(made.store.wishes[1:]) == {0}
+
+    run(main)
+
+
 def test_a_call_waiting_to_retry_holds_no_slot() -> None:
     """While refused lookups wait, others use the whole cap."""
 

@@ -149,6 +149,7 @@ class FakeStore:
     open: dict[int, ReserveRequest] = field(default_factory=dict)
     settled: list[CallResult] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
+    wishes: list[int] = field(default_factory=list)
     break_reserve: Exception | None = None
     break_settle: Exception | None = None
 
@@ -166,6 +167,7 @@ class FakeStore:
         if self.break_reserve is not None:
             raise self.break_reserve
         self.blocks.append(len(asks))
+        self.wishes.append(sum((more or {}).values()))
         found: list[Reservation] = []
         full: ReservationStatus | None = None
         for ask in asks:

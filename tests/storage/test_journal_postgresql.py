@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 
 from nightscreen.schemas.calls import Caps, ReservationStatus
 from nightscreen.schemas.errors import JournalBusyError, JournalError
-from nightscreen.storage.journal.engine import _WRITE_LOCK, Turn, recording
+from nightscreen.storage.journal.engine import _WRITE_LOCK, Turn, reading, recording
 from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, Place, ended, reserve
 
@@ -83,25 +83,34 @@ def test_a_mark_of_life_that_is_dropped_is_set_again(server_place: Place) -> Non
     server_place.close()
 
 
-def test_a_connection_that_ended_while_it_lay_idle_is_replaced(
-    server_place: Place, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("idle_s", [0.0, 60.0])
+def test_a_connection_that_is_gone_is_replaced(
+    server_place: Place, monkeypatch: pytest.MonkeyPatch, idle_s: float
 ) -> None:
-    """A database that was started anew, or a network that drops what is quiet, fails no call."""
+    """A database that was started anew fails nobody, whether the connection lay idle or not."""
     journal = server_place.open()
     reserve(journal, 1)
-    monkeypatch.setattr("nightscreen.storage.journal.engine._IDLE_S", 0.0)
+    monkeypatch.setattr("nightscreen.storage.journal.engine._IDLE_S", idle_s)
     other = create_engine(server_place.url)
-    with other.begin() as connection:
-        ended_ = connection.execute(
-            text(
-                "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
-                "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+
+    def drop_all() -> None:
+        with other.begin() as connection:
+            dropped = connection.execute(
+                text(
+                    "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
+                    "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+                )
             )
-        )
-        assert ended_.scalar_one() >= 2
-    other.dispose()
+            assert dropped.scalar_one() >= 1
+
+    drop_all()
     assert reserve(journal, 2)[0][1].kind is ReservationStatus.GRANTED
+    drop_all()
+    with reading(journal.engine) as connection:
+        assert connection.execute(text("SELECT count(*) FROM calls")).scalar_one() == 2
+    drop_all()
     assert journal.money.today().calls == 2
+    other.dispose()
     server_place.close()
 
 

@@ -169,14 +169,29 @@ def test_who_shares_nothing_is_neither_counted_nor_refused(place: Place) -> None
     assert kinds(reserve(alone, 6)) == [GRANTED]
 
 
-def test_what_is_asked_for_beyond_the_free_slots_waits_for_its_turn(place: Place) -> None:
-    """It is not looked up, so that it is not granted: whether another asks for it is not known."""
+def test_what_others_ask_for_or_were_answered_takes_no_slot(place: Place) -> None:
+    """A run that follows another over the same people gets all that is free for the rest."""
     nightly, analyst = place.open(), place.open()
-    reserve(analyst, 9, caps=SHARED)
-    held = ReservationStatus.HELD
-    assert kinds(reserve(nightly, 1, 2, 9, 3, caps=SHARED)) == [GRANTED, GRANTED, held, BUSY]
-    assert kinds(reserve(nightly, 3, 9, caps=SHARED)) == [GRANTED, BUSY]
-    assert kinds(reserve(nightly, 9, caps=SHARED)) == [BUSY]
+    first, _ = reserve(analyst, 8, 9, caps=SHARED)
+    end(analyst, first)
+    asked = asks(8, 9, 1, 2, 3, 4)
+    found = nightly.calls.reserve("run-2", "portfolio", asked, SHARED, since=0)
+    answered, held = ReservationStatus.ANSWERED, ReservationStatus.HELD
+    assert [grant.kind for grant in found] == [answered, held, GRANTED, GRANTED, GRANTED, BUSY]
+
+
+def test_an_answer_is_found_though_no_slot_is_free_and_no_money_left(place: Place) -> None:
+    """What was paid for by another is no more to pay, and ends no lookup."""
+    nightly, analyst = place.open(), place.open()
+    pairs = reserve(analyst, 1, 2, 3, 4, 5, caps=SHARED)
+    end(analyst, pairs[0])
+    assert kinds(reserve(analyst, 6, caps=SHARED)) == [GRANTED]
+    tight = Caps(run_micro=0, in_flight=SHARED.in_flight)
+    found = nightly.calls.reserve("run-2", "portfolio", asks(1, 7), tight, since=0)
+    assert [grant.kind for grant in found] == [
+        ReservationStatus.ANSWERED,
+        ReservationStatus.UNAFFORDABLE,
+    ]
 
 
 def test_operations_of_a_family_share_its_cap_in_one_block_too(place: Place) -> None:
