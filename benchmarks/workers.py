@@ -203,7 +203,7 @@ def settings_of(place: dict[str, str]) -> Settings:
         home=Path(place["home"]),
         journal_url=place["journal"],
         max_in_flight=dict.fromkeys(CHECKS, int(place["cap"])),
-        shard_rows=200,
+        shard_rows=500,
     )
 
 
