@@ -60,11 +60,11 @@ from nightscreen.storage.journal.money import (
     scopes_of,
 )
 from nightscreen.storage.journal.shared_caps import (
-    CAP_USERS,
     STALE_MICROS,
     UNDER_WAY,
     SharedCaps,
     cap_users_of,
+    cap_users_queries,
 )
 from nightscreen.storage.journal.statements import (
     Many,
@@ -531,35 +531,46 @@ def _answered(settled: CallResult) -> bool:
 _IS_INTENT = calls.c.state == CallState.INTENT.value
 _CRASHED = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble == CRASHED)
 _NOTHING: ColumnElement[int] = literal_column("0")
-_COUNTERS: tuple[Select[Any], ...] = (
-    select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
-        spend.c.scope.in_(bindparam("scopes", expanding=True))
-    ),
-    select(literal_column(f"'{_NEXT}'"), func.max(calls.c.call_id), _NOTHING, _NOTHING),
-    select(
-        literal_column(f"'{_PRICE}'"),
-        prices.c.latest_micro,
-        prices.c.highest_micro,
-        prices.c.seen_at,
-    ).where(prices.c.check == bindparam("check")),
-)
-_OPEN_BY_RUN = (
-    select(
-        literal_column(f"'{_OPEN_CALLS}'").concat(calls.c.check).concat(":").concat(calls.c.run_id),
-        _NOTHING,
-        cast(func.sum(calls.c.reserved_micro), BigInteger),
-        func.count(),
-    )
-    .where(*UNDER_WAY)
-    .group_by(calls.c.check, calls.c.run_id)
-)
-_STANDING = {
-    (False, False): union_all(*_COUNTERS),
-    (True, False): union_all(*_COUNTERS, _OPEN_BY_RUN),
-    (False, True): union_all(*_COUNTERS, *CAP_USERS),
-    (True, True): union_all(*_COUNTERS, _OPEN_BY_RUN, *CAP_USERS),
-}
-"""What a block is granted against: whether a cap on money binds, and calls under way are shared."""
+
+
+@cache
+def _standing_query(dialect: str, *, binds: bool, shares: bool) -> CompoundSelect[Any]:
+    """Return what a block is granted against.
+
+    Args:
+        dialect: the database's.
+        binds: a cap on money binds, so that calls under way count by what they may cost.
+        shares: calls under way are shared with other processes.
+    """
+    parts: list[Select[Any]] = [
+        select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
+            among(dialect, spend.c.scope, "scopes")
+        ),
+        select(literal_column(f"'{_NEXT}'"), func.max(calls.c.call_id), _NOTHING, _NOTHING),
+        select(
+            literal_column(f"'{_PRICE}'"),
+            prices.c.latest_micro,
+            prices.c.highest_micro,
+            prices.c.seen_at,
+        ).where(prices.c.check == bindparam("check")),
+    ]
+    if binds:
+        key = literal_column(f"'{_OPEN_CALLS}'").concat(calls.c.check)
+        parts.append(
+            select(
+                key.concat(":").concat(calls.c.run_id),
+                _NOTHING,
+                cast(func.sum(calls.c.reserved_micro), BigInteger),
+                func.count(),
+            )
+            .where(*UNDER_WAY)
+            .group_by(calls.c.check, calls.c.run_id)
+        )
+    if shares:
+        parts += cap_users_queries(dialect)
+    return union_all(*parts)
+
+
 _FIRST_OPEN = select(
     func.coalesce(
         select(func.min(calls.c.call_id)).where(_IS_INTENT, UNSETTLED).scalar_subquery(),
@@ -694,7 +705,8 @@ def _read_spending(
     if shares:
         given |= cap_users_of(check)
     given["scopes"] = wanted
-    rows = connection.execute(_STANDING[session is not None, shares], given).all()
+    query = _standing_query(connection.dialect.name, binds=session is not None, shares=shares)
+    rows = connection.execute(query, given).all()
     found = {scope: numbers for scope, *numbers in rows}
     return _Spending(
         counters={scope: Spent(*found.get(scope, ())) for scope in wanted},

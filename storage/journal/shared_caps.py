@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -30,13 +30,13 @@ from nightscreen.schemas.calls import CallState, ReservationStatus
 from nightscreen.schemas.checks import FAMILIES, family_of
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.statements import insert_into
+from nightscreen.storage.journal.statements import among, insert_into
 from nightscreen.storage.journal.tables import UNSETTLED, calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import ColumnElement, Connection, Engine, Select
 
     from nightscreen.schemas.calls import Reservation
     from nightscreen.storage.holders import Holders
@@ -80,23 +80,36 @@ cap_users = Table(
 
 _USER, _CAP, _UNDER_WAY = "user:", "cap:", "under_way:"
 _NOTHING: ColumnElement[int] = literal_column("0")
-CAP_USERS = (
-    select(
-        literal_column(f"'{_USER}'").concat(cap_users.c.holder),
-        cap_users.c.wanted,
-        cap_users.c.since,
-        cap_users.c.asked_at,
-    ).where(cap_users.c.family == bindparam("family")),
-    select(
-        literal_column(f"'{_CAP}'").concat(cap_users.c.holder), cap_users.c.cap, _NOTHING, _NOTHING
-    ).where(cap_users.c.family == bindparam("family")),
-    select(
-        literal_column(f"'{_UNDER_WAY}'").concat(calls.c.holder), func.count(), _NOTHING, _NOTHING
+
+
+def cap_users_queries(dialect: str) -> tuple[Select[Any], ...]:
+    """Return who shares a cap and what each has under way: a part of what a block is granted for.
+
+    `cap_users_of` gives their parameters; `after` is `STALE_MICROS` ago.
+    """
+    of_family = cap_users.c.family == bindparam("family")
+    return (
+        select(
+            literal_column(f"'{_USER}'").concat(cap_users.c.holder),
+            cap_users.c.wanted,
+            cap_users.c.since,
+            cap_users.c.asked_at,
+        ).where(of_family),
+        select(
+            literal_column(f"'{_CAP}'").concat(cap_users.c.holder),
+            cap_users.c.cap,
+            _NOTHING,
+            _NOTHING,
+        ).where(of_family),
+        select(
+            literal_column(f"'{_UNDER_WAY}'").concat(calls.c.holder),
+            func.count(),
+            _NOTHING,
+            _NOTHING,
+        )
+        .where(*UNDER_WAY, among(dialect, calls.c.check, "members"))
+        .group_by(calls.c.holder),
     )
-    .where(*UNDER_WAY, calls.c.check.in_(bindparam("members", expanding=True)))
-    .group_by(calls.c.holder),
-)
-"""Who shares a cap and what each has under way: a part of what a block is granted against."""
 
 
 @dataclass(slots=True)
@@ -142,9 +155,9 @@ def slots_for(me: str, users: Mapping[str, CapUser], cap: int, wanted: int) -> i
 
 
 def cap_users_of(check: str) -> dict[str, object]:
-    """Return what `CAP_USERS` is to be given for a check, or an operation of a family."""
+    """Return the parameters of `cap_users_queries` for a check, or an operation of a family."""
     family = family_of(check)
-    return {"family": family, "members": FAMILIES.get(family, (check,))}
+    return {"family": family, "members": list(FAMILIES.get(family, (check,)))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +269,7 @@ class SharedCaps:
     def part(
         self, check: str, cap: int, rows: Mapping[str, Sequence[int]], now: int, next_id: int
     ) -> CapPart:
-        """Return this process's part of a cap, of what `CAP_USERS` brought.
+        """Return this process's part of a cap, of what `cap_users_queries` brought.
 
         Wishes of long ago are left out: those not repeated since they were first seen here, as the
         clocks of two machines differ.
