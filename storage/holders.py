@@ -293,13 +293,20 @@ class AdvisoryHolders:
             self._renew()
 
     def release(self) -> None:
-        """Close the connection, and with it the lock."""
+        """Give the lock back, and close the connection.
+
+        The server notices a close in its own time: whoever looks next would find the lock held.
+        """
         self._released.set()
         with self._guard:
+            if self._connection is not None:
+                with suppress(DBAPIError):
+                    self._connection.execute(_UNLOCK, {"n": self._number})
             self._drop()
 
 
 _PULSE = text("SELECT 1")
+_UNLOCK = text("SELECT pg_advisory_unlock_shared(:n)")
 _STARTED = text("SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint)")
 _NAME = re.compile(r"pg-(\d+)(?:\.(\d+))?")
 _LOOK = text(

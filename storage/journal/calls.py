@@ -39,7 +39,7 @@ from nightscreen.schemas.calls import (
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
-from nightscreen.storage.clock import LAGOS, to_instant
+from nightscreen.storage.clock import LAGOS, spending_day, to_instant
 from nightscreen.storage.journal.engine import (
     Turn,
     in_one_stroke,
@@ -65,6 +65,7 @@ from nightscreen.storage.journal.shared_caps import (
     SharedCaps,
     cap_users_of,
     cap_users_queries,
+    under_way_key,
 )
 from nightscreen.storage.journal.statements import (
     Many,
@@ -85,7 +86,7 @@ from nightscreen.storage.journal.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, CompoundSelect, Connection, Engine, Select
     from sqlalchemy.sql.dml import UpdateBase
@@ -100,27 +101,39 @@ SEAL_KEY = "seal_key"
 """Name in `meta` of the fingerprint of the key that answers are to be sealed under."""
 ASKED_ENDS = b"\x00"
 """Stands between whom an unreadable answer was asked about and its body, both sealed together."""
-_NEXT, _PRICE, _OPEN_CALLS = "next", "price", "open:"
+_NEXT, _PRICE, _OPEN_CALLS = "next", "price:", "open:"
 
 
-@dataclass(frozen=True, slots=True)
-class _Spending:
-    """What a block is granted against.
+@dataclass(slots=True)
+class _Standing:
+    """What a block is granted against, brought up to date as its checks are granted in turn.
 
     Attributes:
         counters: what is spent and reserved, by scope.
         next_id: the next free id.
-        price: what was charged for the check so far.
+        prices: what was charged so far, by check.
         open_calls: what is reserved for calls under way and their number, by run and check; read
             only where a cap on money binds.
         rows: all that was read, by key: also who shares a cap, where that is asked for.
+        session: which prices were confirmed in it; None where no cap on money binds.
     """
 
     counters: dict[str, Spent]
     next_id: int
-    price: SeenPrice | None
+    prices: dict[str, SeenPrice]
     open_calls: dict[tuple[str, str], Spent]
     rows: dict[str, list[int]]
+    session: Confirmed | None
+
+    def take(self, run_id: str, check: str, at: int, delta: Delta, me: str) -> None:
+        """Enter calls of one check that were granted, and are written at the end of the block."""
+        self.next_id += delta.calls
+        for scope in scopes_of(run_id, check, at):
+            self.counters[scope] = self.counters[scope].after(delta)
+        known = self.open_calls.get((run_id, check), Spent())
+        self.open_calls[run_id, check] = known.after(delta)
+        (mine, *_) = self.rows.get(under_way_key(check, me), (0,))
+        self.rows[under_way_key(check, me)] = [mine + delta.calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +192,7 @@ class Calls:
         def try_once() -> list[Reservation]:
             if caps.in_flight:
                 self._shared.prepare(self._engine)
-            blocks = groupby(asks, key=lambda ask: ask.check)
-            return self._reserve(run_id, purpose, blocks, caps, since, more or {}, unsure)
+            return self._reserve(run_id, purpose, asks, caps, since, more or {}, unsure)
 
         return outlast(self._engine, try_once)
 
@@ -188,18 +200,18 @@ class Calls:
         self,
         run_id: str,
         purpose: str,
-        blocks: Iterable[tuple[str, Iterable[ReserveRequest]]],
+        asks: Sequence[ReserveRequest],
         caps: Caps,
         since: int,
         more: Mapping[str, int],
         unsure: list[Reservation],
     ) -> list[Reservation]:
-        """Reserve what is asked of each check in turn, unless an earlier try did.
+        """Reserve a block, what is asked of each check in turn, unless an earlier try did.
 
         Args:
             run_id: the run that asks.
             purpose: the run's purpose.
-            blocks: checks and what is asked of each.
+            asks: the block.
             caps: what it must fit under.
             since: place in the journal.
             more: calls that follow, by check.
@@ -213,24 +225,28 @@ class Calls:
                 return unsure
             self._limits.update(caps.price_limits)
             now = self._clock()
+            blocks = [(check, list(block)) for check, block in groupby(asks, _check_of)]
+            standing = self._standing(connection, run_id, {check for check, _ in blocks}, caps, now)
             grants: list[Reservation] = []
+            rows: list[tuple[Any, ...]] = []
             deltas: dict[str, Delta] = defaultdict(Delta)
             for check, block in blocks:
-                asks, scopes = list(block), scopes_of(run_id, check, now)
                 found, worst = self._grants_of(
-                    connection, run_id, asks, caps, since, more.get(check, 0), now, deltas
+                    connection, run_id, block, caps, since, more.get(check, 0), now, standing
                 )
-                rows = [
+                new = [
                     self._intent_row(run_id, purpose, ask, grant, micro)
-                    for ask, grant, micro in zip(asks, found, worst, strict=True)
+                    for ask, grant, micro in zip(block, found, worst, strict=True)
                     if grant.call_id
                 ]
-                _INTEND.run(connection, rows)
-                grants += found
-                if rows:
-                    delta = Delta(reserved=sum(row[_RESERVED] for row in rows), calls=len(rows))
-                    for scope in scopes:
+                if new:
+                    delta = Delta(reserved=sum(row[_RESERVED] for row in new), calls=len(new))
+                    standing.take(run_id, check, now, delta, self._holders.name)
+                    for scope in scopes_of(run_id, check, now):
                         deltas[scope].add(delta)
+                grants += found
+                rows += new
+            _INTEND.run(connection, rows)
             unsure[:] = grants
             if deltas:
                 with in_one_stroke(connection):
@@ -246,24 +262,16 @@ class Calls:
         since: int,
         more: int,
         now: int,
-        deltas: Mapping[str, Delta],
+        standing: _Standing,
     ) -> tuple[list[Reservation], list[int]]:
-        """Return what becomes of the asks of one check, and the worst cost of each.
-
-        `deltas` is what other checks of the block have taken by now; it is written at the end.
-        """
+        """Return what becomes of the asks of one check, and the worst cost of each."""
         check, limits = asks[0].check, dict(caps.price_limits)
         scopes = scopes_of(run_id, check, now)
         held: dict[bytes, str] = {}
-        session = self._session(connection, run_id, scopes) if caps.bind and limits else None
-        cap = caps.under_way(check)
-        shares = cap is not None
-        standing = _read_spending(connection, scopes, check, session, now, shares=shares)
-        for scope in deltas.keys() & standing.counters.keys():
-            standing.counters[scope] = standing.counters[scope].after(deltas[scope])
         room = headroom(standing.counters, caps, scopes, check)
-        if session is not None:
-            _weigh_unconfirmed(connection, room, standing, session, scopes, caps)
+        if standing.session is not None:
+            _weigh_unconfirmed(connection, room, standing, standing.session, scopes, caps)
+        cap = caps.under_way(check)
         if cap is not None:
             part = self._shared.part(check, cap, standing.rows, now, standing.next_id)
             room.slots, dead = part.slots(len(asks) + more, connection)
@@ -272,16 +280,60 @@ class Calls:
         # where nothing is free all wait, whoever else asks for them
         subjects = [] if room.is_only_full else [ask.subject for ask in asks]
         taken = self._taken(connection, check, subjects, since, held)
-        worst = [
-            max_cost(ask.worst_micro, standing.price, limit_micro=limits.get(check), now=now)
-            for ask in asks
-        ]
+        price, limit = standing.prices.get(check), limits.get(check)
+        worst = [max_cost(ask.worst_micro, price, limit_micro=limit, now=now) for ask in asks]
         grants = _grant_in_order(asks, worst, taken, room, standing.next_id, now, held)
         if cap is not None and room.slots is not None:
             part.note(grants, now, connection, more=more - room.slots)
         if any(grant.kind is ReservationStatus.LATER for grant in grants):
             self._doubt(connection, self._dead(connection))  # nobody waits for their calls
         return grants, worst
+
+    def _standing(
+        self,
+        connection: Connection,
+        run_id: str,
+        checks: Collection[str],
+        caps: Caps,
+        now: int,
+    ) -> _Standing:
+        """Read what a block is granted against; calls under way only where a cap rests on them."""
+        scopes = dict.fromkeys(scope for check in checks for scope in scopes_of(run_id, check, now))
+        session = None
+        if caps.bind and caps.price_limits:
+            session = self._session(connection, run_id, now, checks)
+            scopes |= dict.fromkeys(
+                scopes_of(run_id, name, now)[-1] for name in session.met - session.checks
+            )
+        shared = [check for check in checks if caps.under_way(check) is not None]
+        given: dict[str, Any] = {
+            "checks": list(checks),
+            "after": now - STALE_MICROS,
+            "scopes": list(scopes),
+        }
+        if shared:
+            given |= cap_users_of(shared)
+        query = _standing_query(
+            connection.dialect.name, binds=session is not None, shares=bool(shared)
+        )
+        found = {key: numbers for key, *numbers in connection.execute(query, given)}
+        return _Standing(
+            counters={scope: Spent(*found.get(scope, ())) for scope in scopes},
+            next_id=(found[_NEXT][0] or 0) + 1,
+            prices={
+                check: SeenPrice(*found[_PRICE + check])
+                for check in checks
+                if _PRICE + check in found
+            },
+            open_calls={
+                (run, name): Spent(*numbers)
+                for key, numbers in found.items()
+                if key.startswith(_OPEN_CALLS)
+                for _, name, run in [key.split(":", 2)]
+            },
+            rows=found,
+            session=session,
+        )
 
     def _were_committed(
         self, connection: Connection, run_id: str, grants: Sequence[Reservation]
@@ -337,14 +389,19 @@ class Calls:
             False,
         )
 
-    def _session(self, connection: Connection, run_id: str, scopes: Sequence[str]) -> Confirmed:
+    def _session(
+        self, connection: Connection, run_id: str, now: int, checks: Collection[str]
+    ) -> Confirmed:
         """Return which prices were confirmed since this process first asked for a run."""
         session = self._confirmed.get(run_id)
         if session is None:
             first = int(connection.execute(_FIRST_OPEN).scalar_one())
-            spent = read_scopes(connection, scopes[-1:])[scopes[-1]].spent_micro
-            check = scopes[-1].rsplit(":", 1)[1]
-            session = self._confirmed[run_id] = Confirmed(first, scopes[1], {check: spent})
+            scopes = {scopes_of(run_id, check, now)[-1]: check for check in checks}
+            spent = read_scopes(connection, list(scopes))
+            by_check = {check: spent[scope].spent_micro for scope, check in scopes.items()}
+            session = self._confirmed[run_id] = Confirmed(
+                first, f"day:{spending_day(now)}", by_check
+            )
         return session
 
     def _taken(
@@ -524,6 +581,10 @@ def open_answer(
     return asked.decode(), body
 
 
+def _check_of(ask: ReserveRequest) -> str:
+    return ask.check
+
+
 def _answered(settled: CallResult) -> bool:
     return settled.state in KEPT_STATES
 
@@ -548,11 +609,11 @@ def _standing_query(dialect: str, *, binds: bool, shares: bool) -> CompoundSelec
         ),
         select(literal_column(f"'{_NEXT}'"), func.max(calls.c.call_id), _NOTHING, _NOTHING),
         select(
-            literal_column(f"'{_PRICE}'"),
+            literal_column(f"'{_PRICE}'").concat(prices.c.check),
             prices.c.latest_micro,
             prices.c.highest_micro,
             prices.c.seen_at,
-        ).where(prices.c.check == bindparam("check")),
+        ).where(among(dialect, prices.c.check, "checks")),
     ]
     if binds:
         key = literal_column(f"'{_OPEN_CALLS}'").concat(calls.c.check)
@@ -640,7 +701,7 @@ _RESERVED = _INTENT_COLUMNS.index("reserved_micro")
 _INTEND = inserting(
     calls,
     _INTENT_COLUMNS,
-    same=("run_id", "check", "purpose", "holder", "intent_at", "state", "final"),
+    same=("run_id", "purpose", "holder", "intent_at", "state", "final"),
 )
 
 _OUTCOME_COLUMNS = (
@@ -687,45 +748,10 @@ _PRICES = keeping_highest(prices, "highest_micro", "seen_at", RECENT_MICROS)
 _REFRESH_MICROS = RECENT_MICROS // 100
 
 
-def _read_spending(
-    connection: Connection,
-    scopes: Sequence[str],
-    check: str,
-    session: Confirmed | None,
-    now: int,
-    *,
-    shares: bool,
-) -> _Spending:
-    """Read what a block is granted against; calls under way only where a cap rests on them."""
-    wanted = list(scopes)
-    given: dict[str, Any] = {"check": check, "after": now - STALE_MICROS}
-    if session is not None:
-        others = session.met - session.checks - {check}
-        wanted += [f"{scopes[1]}:{name}" for name in others]
-    if shares:
-        given |= cap_users_of(check)
-    given["scopes"] = wanted
-    query = _standing_query(connection.dialect.name, binds=session is not None, shares=shares)
-    rows = connection.execute(query, given).all()
-    found = {scope: numbers for scope, *numbers in rows}
-    return _Spending(
-        counters={scope: Spent(*found.get(scope, ())) for scope in wanted},
-        next_id=(found[_NEXT][0] or 0) + 1,
-        price=SeenPrice(*found[_PRICE]) if _PRICE in found else None,
-        open_calls={
-            (run_id, name): Spent(*numbers)
-            for scope, numbers in found.items()
-            if scope.startswith(_OPEN_CALLS)
-            for _, name, run_id in [scope.split(":", 2)]
-        },
-        rows=found,
-    )
-
-
 def _weigh_unconfirmed(
     connection: Connection,
     room: Room,
-    standing: _Spending,
+    standing: _Standing,
     session: Confirmed,
     scopes: Sequence[str],
     caps: Caps,

@@ -34,7 +34,7 @@ from nightscreen.storage.journal.statements import among, insert_into
 from nightscreen.storage.journal.tables import UNSETTLED, calls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Engine, Select
 
@@ -87,28 +87,32 @@ def cap_users_queries(dialect: str) -> tuple[Select[Any], ...]:
 
     `cap_users_of` gives their parameters; `after` is `STALE_MICROS` ago.
     """
-    of_family = cap_users.c.family == bindparam("family")
+    of_family = among(dialect, cap_users.c.family, "families")
+    whose = cap_users.c.family.concat(":").concat(cap_users.c.holder)
     return (
         select(
-            literal_column(f"'{_USER}'").concat(cap_users.c.holder),
+            literal_column(f"'{_USER}'").concat(whose),
             cap_users.c.wanted,
             cap_users.c.since,
             cap_users.c.asked_at,
         ).where(of_family),
         select(
-            literal_column(f"'{_CAP}'").concat(cap_users.c.holder),
+            literal_column(f"'{_CAP}'").concat(whose),
             cap_users.c.cap,
             _NOTHING,
             _NOTHING,
         ).where(of_family),
         select(
-            literal_column(f"'{_UNDER_WAY}'").concat(calls.c.holder),
+            literal_column(f"'{_UNDER_WAY}'")
+            .concat(calls.c.check)
+            .concat(":")
+            .concat(calls.c.holder),
             func.count(),
             _NOTHING,
             _NOTHING,
         )
         .where(*UNDER_WAY, among(dialect, calls.c.check, "members"))
-        .group_by(calls.c.holder),
+        .group_by(calls.c.check, calls.c.holder),
     )
 
 
@@ -154,10 +158,20 @@ def slots_for(me: str, users: Mapping[str, CapUser], cap: int, wanted: int) -> i
     return found
 
 
-def cap_users_of(check: str) -> dict[str, object]:
-    """Return the parameters of `cap_users_queries` for a check, or an operation of a family."""
-    family = family_of(check)
-    return {"family": family, "members": list(FAMILIES.get(family, (check,)))}
+def cap_users_of(checks: Iterable[str]) -> dict[str, object]:
+    """Return the parameters of `cap_users_queries` for checks, or operations of families."""
+    families = sorted({family_of(check) for check in checks})
+    members = [member for family in families for member in _members(family)]
+    return {"families": families, "members": members}
+
+
+def under_way_key(check: str, holder: str) -> str:
+    """Return where the number of calls is that a process has under way, as `part` reads it."""
+    return f"{_UNDER_WAY}{check}:{holder}"
+
+
+def _members(family: str) -> tuple[str, ...]:
+    return tuple(FAMILIES.get(family, (family,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,20 +289,22 @@ class SharedCaps:
         clocks of two machines differ.
         """
         me, family = self._holders.name, family_of(check)
+        prefix = f"{_USER}{family}:"
         users = {
-            key.removeprefix(_USER): CapUser(*numbers)
+            key.removeprefix(prefix): CapUser(*numbers)
             for key, numbers in rows.items()
-            if key.startswith(_USER)
+            if key.startswith(prefix)
         }
+        mine = users.setdefault(me, CapUser())
         for name, user in users.items():
-            user.under_way, *_ = rows.get(f"{_UNDER_WAY}{name}", (0,))
+            keys = (under_way_key(member, name) for member in _members(family))
+            user.under_way = sum(rows[key][0] for key in keys if key in rows)
             asked_at, heard_at = self._heard.get((family, name), (0, 0))
             if user.asked_at != asked_at:
                 self._heard[family, name] = user.asked_at, now
             elif name != me and abs(now - heard_at) > WISH_LASTS_MICROS:
                 user.wanted = 0
-            user.cap, *_ = rows[f"{_CAP}{name}"]
-        mine = users.setdefault(me, CapUser())
+            user.cap, *_ = rows.get(f"{_CAP}{family}:{name}", (cap,))
         if not mine.wanted:
             mine.since = next_id
         looks = abs(now - self._looked.get(family, 0)) >= LOOK_AGAIN_MICROS
