@@ -58,8 +58,8 @@ class JournalDamagedError(JournalError):
     """The journal's file is damaged; it is left untouched."""
 
 
-class JournalNewerError(JournalError):
-    """A newer version of nightscreen has written the journal."""
+class JournalVersionError(JournalError):
+    """Another version of nightscreen made the journal."""
 
 
 class JournalBusyError(JournalError):

@@ -17,7 +17,6 @@ import time
 import weakref
 from contextlib import suppress
 from enum import Enum
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from sqlalchemy import text
@@ -30,6 +29,7 @@ from nightscreen.storage.files import make_private_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from sqlalchemy import Connection, Engine
 
@@ -346,22 +346,6 @@ def holds(connection: Connection, holder: str) -> bool:
     return look_at(connection, holder) is not _Lock.FREE
 
 
-def at_work(where: Path | Connection) -> list[str]:
-    """Return the processes that have a journal open, in words: of a folder of locks, or a database.
-
-    Args:
-        where: the folder that SQLite's processes share, or a connection to the server.
-    """
-    if isinstance(where, Path):
-        held = sorted(file for file in where.glob("*.lock") if is_locked(file))
-        return [_words(file.stem.partition("-")[0], _host_in(file)) for file in held]
-    named = [
-        name.removeprefix(_WORKER).split(" ", 1)
-        for name in where.execute(_ALL, {"prefix": _WORKER}).scalars()
-    ]
-    return [_words(pid, "".join(host)) for pid, *host in named]
-
-
 def is_locked(file: Path) -> bool:
     """Return whether the process of a lock's file lives; it is not touched."""
     try:
@@ -398,13 +382,6 @@ _WHO = text(
     "AND l.classid = CAST(:high AS bigint)::oid AND l.objid = CAST(:low AS bigint)::oid "
     "AND l.objsubid = 1 "
     "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1"
-)
-
-
-_ALL = text(
-    "SELECT DISTINCT a.application_name FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid "
-    "WHERE l.locktype = 'advisory' AND l.granted AND starts_with(a.application_name, :prefix) "
-    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1"
 )
 
 

@@ -17,8 +17,8 @@ from nightscreen.schemas.errors import (
     JournalBusyError,
     JournalDamagedError,
     JournalError,
-    JournalNewerError,
     JournalUnreachableError,
+    JournalVersionError,
     NightscreenError,
     SettingsError,
 )
@@ -85,8 +85,8 @@ def journal_trouble(settings: Settings, error: NightscreenError) -> HealthFindin
     """Say what is wrong with the journal, and what to type."""
     file = settings.home / JOURNAL_FILE
     first, command = "fix the journal as reported above", DOCTOR
-    if isinstance(error, JournalNewerError):
-        first = "install the version of nightscreen that wrote it, or a newer one, here too"
+    if isinstance(error, JournalVersionError):
+        first = "install the version of nightscreen that made it here too"
     elif isinstance(error, JournalUnreachableError):
         first = "start the journal's database, or correct NIGHTSCREEN_JOURNAL_URL"
     elif isinstance(error, JournalBusyError):

@@ -73,11 +73,6 @@ approvals = Table(
 )
 
 
-def make_approvals(connection: Connection) -> None:
-    """Make the table where a journal lacks it."""
-    metadata.create_all(connection, tables=[approvals], checkfirst=True)
-
-
 def user_name() -> str:
     """Return who runs this process, as the machine knows them."""
     try:

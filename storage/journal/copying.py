@@ -16,7 +16,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import MetaData, func, insert, inspect, select, text
+from sqlalchemy import func, insert, select, text
 
 from nightscreen.schemas.errors import (
     JournalDamagedError,
@@ -31,7 +31,6 @@ from nightscreen.storage.files import (
     write_private,
     write_private_once,
 )
-from nightscreen.storage.journal.earlier import Store
 from nightscreen.storage.journal.engine import (
     look_first,
     make_engine,
@@ -41,7 +40,7 @@ from nightscreen.storage.journal.engine import (
     told,
     writing,
 )
-from nightscreen.storage.journal.migrations import MIGRATIONS
+from nightscreen.storage.journal.keyring import read_meta
 from nightscreen.storage.journal.opening import (
     JOURNAL_FILE,
     MARKER,
@@ -49,6 +48,7 @@ from nightscreen.storage.journal.opening import (
     journal_url,
     make_private_file,
 )
+from nightscreen.storage.journal.schema import require_declared
 from nightscreen.storage.journal.tables import meta, metadata
 from nightscreen.storage.keys import (
     KEY_FILE,
@@ -138,7 +138,8 @@ def restore(
         passphrase: opens the key that is sealed in the backup.
 
     Raises:
-        JournalError: there is no backup there, or there is a journal already.
+        JournalError: there is no backup there, it is of another version, or there is a journal
+            already.
         JournalKeyError: the data key is nowhere to be had.
     """
     if not (folder / JOURNAL_FILE).exists():
@@ -146,6 +147,8 @@ def restore(
     source, target = make_engine(journal_url(folder)), make_engine(url or journal_url(home))
     try:
         look_first(source)
+        with reading(source) as old:
+            require_declared(read_meta(old))
         make_private_folder(home)
         key = b"" if configured or keeps_key(home) else _key_of(folder, home, passphrase)
         file = sqlite_file(target)
@@ -186,40 +189,18 @@ def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:
 
 
 def _copy_tables(source: Connection, target: Connection) -> None:
-    """Make the tables and copy every row in the order of its key.
-
-    What an older journal lacks stays empty, and its own tables are copied as they are: opening the
-    copy brings it up.
-    """
+    """Make the tables and copy every row in the order of its key."""
     metadata.create_all(target)
     if target.execute(select(meta.c.name)).first() is not None:
         raise JournalError("there is a journal already where the copy should go")
-    columns = inspect(source).get_multi_columns()
-    there = {name: {each["name"] for each in found} for (_, name), found in columns.items()}
-    earlier = _earlier_tables(source)
-    earlier.create_all(target)
-    for table in (*metadata.sorted_tables, *earlier.sorted_tables):
-        if table.name not in there:
-            continue
-        common = [column for column in table.c if column.name in there[table.name]]
-        query = select(*common).order_by(*table.primary_key.columns)
+    for table in metadata.sorted_tables:
+        query = select(table).order_by(*table.primary_key.columns)
         result = source.execute(query, execution_options={"yield_per": _BLOCK})
         for rows in result.mappings().partitions(_BLOCK):
             target.execute(insert(table), [dict(row) for row in rows])
     if target.dialect.name == "postgresql":
         for table in metadata.sorted_tables:
             _count_on(target, table)
-
-
-def _earlier_tables(source: Connection) -> MetaData:
-    """Return the tables of a journal whose rows are records since, for either database."""
-    found = MetaData()
-    names = [store.name for _, store in MIGRATIONS if isinstance(store, Store)]
-    found.reflect(source, only=lambda name, _: name in names)
-    for table in found.tables.values():
-        for column in table.columns:
-            column.type = column.type.as_generic()
-    return found
 
 
 def _count_on(target: Connection, table: Table) -> None:

@@ -2,22 +2,15 @@
 
 Legal holds, and what was erased or purged and when, stand here too, without anything personal.
 
-They stand on the metadata of `tables`, so that a new journal is made with them; a migration adds
-them to an older one. Nothing here reads or writes rows.
+They stand on the metadata of `tables`. Nothing here reads or writes rows.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text, inspect, text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, Table, Text
 
 from nightscreen.storage.journal.tables import metadata
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-_OLD_INDEX = "customer_states_by_batch"
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
 customer_states = Table(
@@ -103,7 +96,7 @@ erasures = Table(
     Column("file_rows", BigInteger, nullable=False),
     Column("files", BigInteger, nullable=False),
     Column("cost_micro", BigInteger, nullable=False),  # what the tombstones hold
-    Column("sightings", BigInteger, nullable=False, server_default=text("0")),
+    Column("sightings", BigInteger, nullable=False),
 )
 
 holds = Table(
@@ -115,36 +108,3 @@ holds = Table(
     Column("released_at", BigInteger),
     Column("reason", Text, nullable=False),
 )
-
-CUSTOMER_TABLES = (
-    policy_approvals,
-    customer_states,
-    customer_history,
-    customer_commits,
-    releases,
-    policies,
-    erasures,
-    holds,
-)
-
-
-def add_marks(connection: Connection) -> None:
-    """Add the column of marks and its index to a journal that was made before there were any."""
-    name = customer_states.name
-    if "mark" not in {column["name"] for column in inspect(connection).get_columns(name)}:
-        connection.execute(text(f"ALTER TABLE {name} ADD COLUMN mark {_blob(connection)}"))
-    there = {index["name"] for index in inspect(connection).get_indexes(name)}
-    for index in customer_states.indexes:
-        if index.name not in there:
-            index.create(connection)
-    if _OLD_INDEX in there:
-        connection.execute(text(f"DROP INDEX {_OLD_INDEX}"))
-
-
-def _blob(connection: Connection) -> str:
-    return str(LargeBinary().compile(dialect=connection.dialect))
-
-
-def make_customer_tables(connection: Connection) -> None:
-    """Make the tables where a journal lacks any of them."""
-    metadata.create_all(connection, tables=list(CUSTOMER_TABLES), checkfirst=True)

@@ -30,7 +30,6 @@ from nightscreen.storage.journal.grant_tables import (
 )
 from nightscreen.storage.journal.identifier_history import sightings
 from nightscreen.storage.journal.keyring import put_meta, read_meta
-from nightscreen.storage.journal.migrations import copies_of
 from nightscreen.storage.journal.records import records_before, records_of_person
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.journal.tables import answers, calls, meta, metadata, runs
@@ -361,8 +360,7 @@ def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) -> b
     SQLite overwrites what it deletes, but its write-ahead log keeps older pages until it is
     emptied, and a page that was split or merged may keep a stale copy: where any of `traces` is
     still found, the file is written anew. PostgreSQL gives the space of dead rows back for use.
-    Where another process stands in the way, it is done by the next call. A copy that was made
-    before the journal was brought up holds what was removed too, and goes.
+    Where another process stands in the way, it is done by the next call.
 
     Args:
         journal: the journal.
@@ -374,8 +372,6 @@ def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) -> b
     if pages is None:
         return True
     file = sqlite_file(journal.engine)
-    for copy in () if file is None else copies_of(file):
-        copy.unlink(missing_ok=True)
     try:
         if file is None:
             _vacuum_tables(journal)

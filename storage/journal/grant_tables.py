@@ -1,7 +1,6 @@
 """The journal's tables of who consented: grants, links, transactions, pulls, cash flow.
 
-They stand on the metadata of `tables`, so that a new journal is made with them; a migration adds
-them to an older one. What is personal or secret is sealed, and bound to its row.
+They stand on the metadata of `tables`. What is personal or secret is sealed, and bound to its row.
 """
 
 from __future__ import annotations
@@ -16,25 +15,20 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
-    inspect,
     or_,
     select,
-    text,
 )
 
-from nightscreen.schemas.pulls import PulledKind
 from nightscreen.storage.journal.engine import reading
 from nightscreen.storage.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import ColumnElement, Engine
 
     from nightscreen.schemas.settings import Cutoffs
 
-_FIRST_KIND = PulledKind.TRANSACTION.value
-"""Kind of all that was kept before there were others."""
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
 consent_grants = Table(
@@ -88,9 +82,7 @@ transaction_records = Table(
     Column("ended_as", Text),  # modified, removed
     Column("ended_by", Text),  # the pull that told it
     Column("sealed", LargeBinary, nullable=False),  # the record as it came
-    Column(
-        "kind", Text, nullable=False, server_default=PulledKind.TRANSACTION.value
-    ),  # a PulledKind
+    Column("kind", Text, nullable=False),  # a PulledKind
     Index("transaction_records_by_customer", "customer", "ended_at"),
     Index("transaction_records_by_run", "run_id", "record_id"),
     Index("transaction_records_by_end", "ended_by", "record_id"),
@@ -107,9 +99,7 @@ transaction_pulls = Table(
     Column("answered_at", BigInteger),  # orders the answers about one customer
     Column("settled_at", BigInteger),
     Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
-    Column(
-        "kind", Text, nullable=False, server_default=PulledKind.TRANSACTION.value
-    ),  # what was pulled first
+    Column("kind", Text, nullable=False),  # what was pulled first
     Index("transaction_pulls_by_customer", "customer", "answered_at"),
 )
 
@@ -132,22 +122,6 @@ GRANT_TABLES = (
     transaction_pulls,
     cash_flows,
 )
-
-
-def make_grant_tables(connection: Connection) -> None:
-    """Make the tables where a journal lacks any of them."""
-    metadata.create_all(connection, tables=list(GRANT_TABLES), checkfirst=True)
-
-
-def add_kinds(connection: Connection) -> None:
-    """Add the columns that tell accounts and profiles from transactions, where they lack."""
-    for table in (transaction_records, transaction_pulls):
-        there = {column["name"] for column in inspect(connection).get_columns(table.name)}
-        if "kind" not in there:
-            added = (
-                f"ALTER TABLE {table.name} ADD COLUMN kind TEXT DEFAULT '{_FIRST_KIND}' NOT NULL"
-            )
-            connection.execute(text(added))
 
 
 def customers_who_consent(engine: Engine) -> set[bytes]:

@@ -1,4 +1,4 @@
-"""Opening a journal: a new one is made, an old one is recognised by its key, a strange one refused.
+"""Opening a journal: one that is there is recognised by its key, a strange one is refused.
 
 The journal's parts hang on the `Journal` that this module gives; what they do is in their modules.
 """
@@ -44,9 +44,9 @@ from nightscreen.storage.journal.keyring import (
     read_meta,
     sealed_text,
 )
-from nightscreen.storage.journal.migrations import VERSION, bring_up, newest_version
 from nightscreen.storage.journal.money import Money
 from nightscreen.storage.journal.runs import Runs
+from nightscreen.storage.journal.schema import VERSION, declared_version, require_declared
 from nightscreen.storage.keys import configured_key, make_key, new_key
 from nightscreen.storage.sealing import Pseudonyms, Sealer, fingerprint
 
@@ -114,7 +114,7 @@ def open_journal(
 
     Raises:
         JournalKeyError: the key is missing or is another journal's.
-        JournalError: the journal is damaged, locked, from a newer version, or has vanished.
+        JournalError: the journal is damaged, locked, of another version, or has vanished.
         SettingsError: the URL or the key cannot be read.
     """
     make_private_folder(home)
@@ -143,11 +143,10 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     if not has_tables(engine):
         _refuse_vanished(home, remembered)
         _create(engine, home, data_key, clock)
-    make = partial(make_sealer, engine, configured_key(home, data_key), home)
-    bring_up(engine, sealer=make)
-    sealer = make()
     with reading(engine) as connection:
         facts = read_meta(connection)
+    require_declared(facts)
+    sealer = make_sealer(engine, configured_key(home, data_key), home)
     _recognise(home, remembered, facts[_ID])
     pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
     holders = make_holders(engine)
@@ -277,7 +276,7 @@ def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
         tables.metadata.create_all(connection, checkfirst=False)
         key = configured_key(home, data_key)
         key = key if key is not None else make_key(home)
-        put_meta(connection, VERSION, str(newest_version()))
+        put_meta(connection, VERSION, declared_version())
         put_meta(connection, _ID, secrets.token_hex(8))
         put_meta(connection, SEAL_KEY, fingerprint(key))
         pseudonym_key = sealed_text(Sealer(key), new_key(), PSEUDONYM_KEY)

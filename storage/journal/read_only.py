@@ -1,6 +1,6 @@
 """Looking into a journal without a lock, a key or a change: for whoever asks what is wrong with it.
 
-Nothing is made, brought up to date or put in doubt here, so that it works on a full disk, with the
+Nothing is made or put in doubt here, so that it works on a full disk, with the
 wrong key, and beside a run. Opening a journal for work is in `opening`.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import BigInteger, func, inspect, select
+from sqlalchemy import BigInteger, func, select
 
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.errors import JournalError, JournalNewerError, NightscreenError
+from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.storage.clock import Clock, system_clock
 from nightscreen.storage.holders import holds, is_locked
-from nightscreen.storage.journal.approvals import Approvals, approvals
+from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.calls import SEAL_KEY
 from nightscreen.storage.journal.engine import (
     holders_folder,
@@ -25,10 +25,10 @@ from nightscreen.storage.journal.engine import (
     sqlite_file,
 )
 from nightscreen.storage.journal.keyring import make_sealer, read_meta
-from nightscreen.storage.journal.migrations import VERSION, newest_version
 from nightscreen.storage.journal.money import Money
 from nightscreen.storage.journal.opening import MARKER, has_tables, journal_url
 from nightscreen.storage.journal.runs import RUNNING, Runs
+from nightscreen.storage.journal.schema import require_declared
 from nightscreen.storage.journal.tables import calls, runs
 from nightscreen.storage.keys import configured_key
 
@@ -140,20 +140,15 @@ class Look:
 
     def waiting_approvals(self) -> list[Approval]:
         """Return the requests for approval that nobody has decided, oldest first, without notes."""
-        return self._approvals.waiting() if self._knows_approvals() else []
+        return self._approvals.waiting()
 
     def approval_of(self, run_id: str) -> Approval | None:
         """Return a run's newest request for approval, without its note; None where it has none."""
-        return self._approvals.newest(run_id) if self._knows_approvals() else None
+        return self._approvals.newest(run_id)
 
     @property
     def _approvals(self) -> Approvals:
         return Approvals(self.engine, None, system_clock)
-
-    def _knows_approvals(self) -> bool:
-        """Tell whether the journal has them: an older one is not brought up to date here."""
-        with reading(self.engine) as connection:
-            return inspect(connection).has_table(approvals.name)
 
     def pulse(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return what became of a run's calls so far.
@@ -204,7 +199,7 @@ def look_into(
     """Look into the journal of a HOME; None where there never was one.
 
     Raises:
-        JournalError: it is damaged, locked, from a newer version, unreachable, or has vanished.
+        JournalError: it is damaged, locked, of another version, unreachable, or has vanished.
         SettingsError: its URL cannot be read.
     """
     engine = make_engine(url or journal_url(home), busy_timeout_s=patience_s)
@@ -214,7 +209,7 @@ def look_into(
             return None
         with reading(engine) as connection:
             facts = read_meta(connection)
-        _refuse_newer(facts.get(VERSION, ""))
+        require_declared(facts)
         trouble: NightscreenError | None = None
         try:
             make_sealer(engine, configured_key(home, data_key), home)
@@ -240,12 +235,3 @@ def _is_there(engine: Engine, home: Path) -> bool:
             "backup, or correct NIGHTSCREEN_JOURNAL_URL"
         )
     return found
-
-
-def _refuse_newer(version: str) -> None:
-    newest = newest_version()
-    if version.isdecimal() and int(version) > newest:
-        raise JournalNewerError(
-            f"the journal has schema version {version}, this program knows up to {newest}: use the "
-            "program that wrote it, or a newer one"
-        )

@@ -22,11 +22,9 @@ from sqlalchemy import (
     case,
     delete,
     insert,
-    inspect,
     not_,
     or_,
     select,
-    text,
     update,
 )
 
@@ -88,20 +86,6 @@ records = Table(
     Index("records_by_run", "kind", "run_id"),
 )
 _OLD_INDEX = "records_by_batch"
-
-
-def make_records(connection: Connection) -> None:
-    """Make the table where a journal lacks it, and what an earlier one has not of it."""
-    metadata.create_all(connection, tables=[records], checkfirst=True)
-    if "subject" not in {each["name"] for each in inspect(connection).get_columns(records.name)}:
-        blob = LargeBinary().compile(dialect=connection.dialect)
-        connection.execute(text(f"ALTER TABLE records ADD COLUMN subject {blob}"))
-    there = {each["name"] for each in inspect(connection).get_indexes(records.name)}
-    for index in records.indexes:
-        if index.name not in there:
-            index.create(connection)
-    if _OLD_INDEX in there:
-        connection.execute(text(f"DROP INDEX {_OLD_INDEX}"))
 
 
 @dataclass(frozen=True, slots=True)

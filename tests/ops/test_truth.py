@@ -141,16 +141,16 @@ def test_an_outage_is_mended_by_its_cause(
     assert ("no run can start: service" in (found.why_not or "")) is (status == 2)
 
 
-def test_a_newer_schema_asks_for_the_newer_program(tmp_path: Path) -> None:
-    """The journal is well; this program is too old for it."""
+def test_another_schema_asks_for_the_program_that_made_it(tmp_path: Path) -> None:
+    """The journal is well; this program is another version."""
     with open_journal(tmp_path) as journal:
         ended(journal, "night")
         with writing(journal.engine) as connection:
-            values = update(meta).where(meta.c.name == "schema_version").values(value="999")
+            values = update(meta).where(meta.c.name == "schema").values(value="999")
             connection.execute(values)
     found = examined(tmp_path)
     assert found.remedy is not None
-    assert found.remedy.first.startswith("install the version of nightscreen that wrote it")
+    assert found.remedy.first.startswith("install the version of nightscreen that made it")
     assert (found.exit_status, found.safe) == (2, False)
 
 

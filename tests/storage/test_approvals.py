@@ -12,18 +12,11 @@ import pytest
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.errors import InputError
 from nightscreen.storage.clock import MICROS, span_micros
-from nightscreen.storage.files import make_private_folder
 from nightscreen.storage.journal.approvals import Approvals
-from nightscreen.storage.journal.engine import make_engine, reading, writing
-from nightscreen.storage.journal.keyring import read_meta
-from nightscreen.storage.journal.migrations import VERSION, newest_version
-from nightscreen.storage.journal.opening import journal_url
+from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.read_only import look_into
-from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.tables import runs
 from nightscreen.storage.journal.verify import verify_journal
-from tests.storage.conftest import subject
 
 if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
@@ -227,37 +220,3 @@ def test_a_note_is_sealed_rotated_and_verified(sqlite_place: Place) -> None:
     assert verify_journal(again) == [
         "1 states, reviews, requests, offers, records or notes do not open under the data key"
     ]
-
-
-def test_a_journal_of_version_6_is_brought_up_with_all_it_held(lone_place: Place) -> None:
-    """A dump of it is looked into as it is, then opened: answers and runs are there."""
-    place = lone_place
-    make_private_folder(place.home)
-    old = make_engine(place.url or journal_url(place.home))
-    script = (DUMP / f"{old.dialect.name}.sql").read_text().split("\n", 2)[2]
-    with writing(old) as connection:
-        for statement in script.split(";\n"):
-            if statement.strip():
-                connection.exec_driver_sql(statement)
-    key = base64.b64encode(b"k" * 32).decode()
-    look = look_into(place.home, url=place.url, data_key=key)
-    assert look is not None
-    with look:
-        assert look.waiting_approvals() == []
-    journal = place.open(data_key=key)
-    with reading(journal.engine) as connection:
-        assert read_meta(connection)[VERSION] == str(newest_version())
-        assert len(connection.execute(runs.select()).all()) == 2
-    assert set(journal.answers.latest("karma", [subject(1), subject(2)])) == {
-        subject(1),
-        subject(2),
-    }
-    assert Reviews.of(journal).of_customer(bytes(16))[0].reviewer == "reviewer-1"
-    found = Approvals.of(journal)
-    assert found.waiting() == []
-    with pytest.raises(InputError, match="does not wait"):
-        found.decide("run-2", ApprovalDecision.APPROVED, by="chief")
-    ask(journal, "run-2")
-    assert [each.run_id for each in found.waiting()] == ["run-2"]
-    assert verify_journal(journal) == []
-    old.dispose()

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from sqlalchemy import inspect, text
 
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import CheckState, State
 from nightscreen.schemas.errors import JournalDamagedError
-from nightscreen.storage.journal.customer_tables import CUSTOMER_TABLES
 from nightscreen.storage.journal.customers import (
     SCAN_BLOCK,
     BatchMembership,
@@ -20,16 +18,12 @@ from nightscreen.storage.journal.customers import (
     Marks,
     StateWrite,
 )
-from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.keyring import put_meta
-from nightscreen.storage.journal.migrations import VERSION
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.seals import broken_seals, reseal
 from nightscreen.storage.sealing import Sealer
 
 if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
-    from tests.storage.conftest import Place
 
 BATCH = "borrowers"
 A, B = b"a" * 16, b"b" * 16
@@ -182,17 +176,6 @@ def test_a_policy_is_kept_once_under_its_digest(journal: Journal) -> None:
     reviews.keep_policy("default@1", "two")
     assert reviews.policy_text("default@1") == "one"
     assert reviews.policy_text("default@2") is None
-
-
-def test_a_journal_from_before_gets_its_tables(place: Place) -> None:
-    """A journal that was made without them can be used without ado."""
-    with writing(place.open().engine) as connection:
-        for table in CUSTOMER_TABLES:
-            connection.execute(text(f"DROP TABLE IF EXISTS {table.name}"))
-        put_meta(connection, VERSION, "14")
-    with reading(place.open().engine) as connection:
-        there = set(inspect(connection).get_table_names())
-    assert {table.name for table in CUSTOMER_TABLES} <= there
 
 
 def test_states_and_reviews_are_sealed_anew(journal: Journal) -> None:

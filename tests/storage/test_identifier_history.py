@@ -10,8 +10,8 @@ from sqlalchemy import func, select, update
 
 from nightscreen.schemas.settings import Cutoffs
 from nightscreen.storage.clock import DAY_MICROS
-from nightscreen.storage.journal.copying import back_up, restore
-from nightscreen.storage.journal.engine import make_engine, reading, writing
+from nightscreen.storage.journal.copying import back_up
+from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.storage.journal.identifier_history import (
     BLOCK,
@@ -21,17 +21,15 @@ from nightscreen.storage.journal.identifier_history import (
     Sightings,
     sightings,
 )
-from nightscreen.storage.journal.opening import JOURNAL_FILE, journal_url, open_journal
+from nightscreen.storage.journal.opening import open_journal
 from nightscreen.storage.journal.verify import verify_journal
 from nightscreen.storage.keys import encode_key
 from tests.storage.conftest import subject
-from tests.storage.test_journal_opening import FirstVersion
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.storage.journal import Journal
-    from tests.storage.conftest import Place
 
 NOBODY = subject(999_999)
 
@@ -147,47 +145,6 @@ def test_a_copy_holds_them(journal: Journal, tmp_path: Path) -> None:
     with open_journal(tmp_path / "copy", data_key=key) as copy:
         assert accounts(copy, 1) == [(subject(1), subject(1), "book", subject(5))]
         assert verify_journal(copy) == []
-
-
-def test_a_journal_of_the_first_version_begins_to_keep_them(lone_place: Place) -> None:
-    """It is brought up when it is opened, with what it held."""
-    place = lone_place
-    journal = place.open()
-    with writing(journal.engine) as connection:
-        sightings.drop(connection)
-        connection.exec_driver_sql("ALTER TABLE erasures DROP COLUMN sightings")
-        connection.exec_driver_sql("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
-    place.close()
-    journal = place.open()
-    Sightings.of(journal).keep("phone", "book", seen((1, 1)), at=10)
-    assert customers(journal, 1) == {(1, 1)}
-    assert Erasures.of(journal).audit() == []
-
-
-def test_a_backup_of_the_first_version_is_restored(lone_place: Place, tmp_path: Path) -> None:
-    """What it lacks stays empty and is there once the journal is opened."""
-    place = lone_place
-    first = open_journal(tmp_path / "first")
-    with reading(first.engine) as connection:
-        kept = connection.exec_driver_sql("SELECT name, value FROM meta").all()
-        keys = connection.exec_driver_sql("SELECT fingerprint, created_at FROM seal_keys").all()
-    first.close()
-    (tmp_path / "first" / JOURNAL_FILE).unlink()
-    old = make_engine(journal_url(tmp_path / "first"))
-    with writing(old) as connection:
-        FirstVersion().make(connection)
-        connection.exec_driver_sql("DELETE FROM meta")
-        for name, value in kept:
-            version = "1" if name == "schema_version" else value
-            connection.exec_driver_sql("INSERT INTO meta VALUES (?, ?)", (name, version))
-        for key in keys:
-            connection.exec_driver_sql("INSERT INTO seal_keys VALUES (?, ?, NULL)", tuple(key))
-    old.dispose()
-    restore(tmp_path / "first", place.home, url=place.url)
-    journal = place.open()
-    Sightings.of(journal).keep("phone", "book", seen((1, 1)), at=10)
-    assert customers(journal, 1) == {(1, 1)}
-    assert verify_journal(journal) == []
 
 
 def test_a_sighting_that_is_not_whole_is_found(journal: Journal) -> None:

@@ -70,7 +70,7 @@ def test_rotation_reseals_everything_and_retires_the_old_key(place: Place) -> No
             "journal_id",
             "link_keys",
             "pseudonym_key",
-            "schema_version",
+            "schema",
             "seal_key",
         }
         assert len(connection.execute(select(seal_keys)).all()) == 2

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import Connection, MetaData, create_engine, inspect, text
+from sqlalchemy import Column, LargeBinary, MetaData, Text, create_engine, text
 
 from nightscreen.schemas.errors import (
     JournalError,
     JournalKeyError,
+    JournalVersionError,
     NightscreenError,
     SettingsError,
 )
-from nightscreen.schemas.settings import Cutoffs
-from nightscreen.storage.journal import open_journal, tables
+from nightscreen.storage.journal import open_journal, schema, tables
+from nightscreen.storage.journal.copying import back_up, restore
 from nightscreen.storage.journal.engine import make_engine, writing
-from nightscreen.storage.journal.erasure import Erasures, leave_no_trace
 from nightscreen.storage.journal.keyring import put_meta
-from nightscreen.storage.journal.migrations import bring_up, copies_of, newest_version
-from tests.storage.conftest import ended, reserve, subject
+from nightscreen.storage.journal.opening import journal_url
+from nightscreen.storage.journal.read_only import look_into
+from nightscreen.storage.journal.schema import VERSION, declared_version
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from tests.storage.conftest import Place
 
-FROZEN = Path(__file__).with_name("journal_v1")
-NEXT = newest_version() + 1
 OTHER_KEY = base64.b64encode(b"k" * 32).decode()
 
 
@@ -117,129 +114,59 @@ def test_another_journal_than_home_remembers_is_refused(place: Place, tmp_path: 
         place.open(url=f"sqlite:///{tmp_path / 'other' / 'journal.sqlite'}", data_key=key)
 
 
-class FirstVersion:
-    """The journal as the first version of this program made it."""
-
-    def make(self, connection: Connection) -> None:
-        """Make its tables."""
-        script = (FROZEN / f"{connection.dialect.name}.sql").read_text()
-        for statement in script.split("\n", 1)[1].split(";"):
-            if statement.strip():
-                connection.exec_driver_sql(statement)
-        put_meta(connection, "schema_version", "1")
-
-    def drop(self, connection: Connection) -> None:
-        """Drop everything."""
-        found = MetaData()
-        found.reflect(connection)
-        found.drop_all(connection)
-
-
-def shape(engine: Engine) -> dict[str, object]:
-    """Return columns with types and indexes of every table."""
-    looking = inspect(engine)
-    return {
-        table: (
-            [(each["name"], str(each["type"]), each["nullable"]) for each in columns],
-            sorted(
-                (str(each["name"]), each["column_names"]) for each in looking.get_indexes(table)
-            ),
-            looking.get_pk_constraint(table)["constrained_columns"],
-        )
-        for (_, table), columns in looking.get_multi_columns().items()
-        if not table.startswith("sqlite_")
-    }
-
-
-def test_the_frozen_first_version_is_what_this_program_makes(lone_place: Place) -> None:
-    """A change of `tables` without a migration is noticed: old journals would lack it."""
-    place = lone_place
-    old = make_engine(place.url or f"sqlite:///{place.home.parent / 'frozen.sqlite'}")
-    frozen = FirstVersion()
-    with writing(old) as connection:
-        frozen.make(connection)
-    bring_up(old)
-    found = shape(old)
-    with writing(old) as connection:
-        frozen.drop(connection)
-        tables.metadata.create_all(connection)
-    assert found == shape(old)
-    old.dispose()
-
-
-def test_an_older_journal_is_brought_up_once(place: Place) -> None:
-    """Steps run in order, each once, and what was in the journal stays."""
+def test_a_journal_of_another_version_is_refused_in_one_line(place: Place) -> None:
+    """Its version is a digest of the declared schema; nothing is guessed and nothing changed."""
     journal = place.open()
-    pairs = reserve(journal, 1)
-    journal.calls.settle("run-1", [ended(pairs[0])])
-    steps = (
-        (NEXT, lambda c: c.execute(text("ALTER TABLE runs ADD COLUMN note TEXT"))),
-        (NEXT + 1, lambda c: c.execute(text("UPDATE runs SET note = ''"))),
-    )
-    bring_up(journal.engine, steps)
-    bring_up(journal.engine, steps)
-    assert "note" in {column["name"] for column in inspect(journal.engine).get_columns("runs")}
-    assert set(journal.answers.latest("karma", [subject(1)])) == {subject(1)}
-    with pytest.raises(
-        JournalError, match=f"version {NEXT + 1}, this program knows up to {NEXT - 1}"
-    ):
+    with writing(journal.engine) as connection:
+        put_meta(connection, VERSION, "0123456789abcdef")
+    with pytest.raises(JournalVersionError, match="0123456789abcdef") as refused:
         place.open()
+    with pytest.raises(JournalVersionError):
+        look_into(place.home, url=place.url)
+    assert "\n" not in str(refused.value)
+    with writing(journal.engine) as connection:
+        put_meta(connection, VERSION, declared_version())
+    assert place.open().journal_id == journal.journal_id
 
 
-def test_an_older_file_is_copied_before_it_is_brought_up(tmp_path: Path) -> None:
-    """The copy is the journal as it was, private, the only one; an erasure removes it."""
-    with open_journal(tmp_path / "home") as journal:
-        file = tmp_path / "home" / "journal.sqlite"
-        step = lambda connection: connection.execute(text("ALTER TABLE runs ADD COLUMN note TEXT"))  # noqa: E731
-        other = lambda connection: connection.execute(text("ALTER TABLE runs ADD COLUMN more TEXT"))  # noqa: E731
-        bring_up(journal.engine, ((NEXT, step), (NEXT + 1, other)))
-        (copy,) = copies_of(file)
-        assert copy.name == f"journal.sqlite.v{NEXT - 1}"
-        assert copy.stat().st_mode & 0o777 == 0o600
-        old = make_engine(f"sqlite:///{copy}")
-        assert "note" not in {column["name"] for column in inspect(old).get_columns("runs")}
-        old.dispose()
-        bring_up(journal.engine, ((NEXT + 2, lambda _: None),))
-        assert [each.name for each in copies_of(file)] == [f"journal.sqlite.v{NEXT + 1}"]
-        Erasures.of(journal).purge(Cutoffs.all_at(journal.clock()))
-        leave_no_trace(journal)
-        assert copies_of(file) == []
+def test_a_changed_declaration_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column more, a type or an index other: each makes another digest."""
+    found = {declared_version()}
+    for changed in (
+        Column("more", Text),
+        Column("more", Text, nullable=False),
+        Column("more", LargeBinary),
+        Column("more", Text, index=True),
+    ):
+        other = MetaData()
+        for table in tables.metadata.sorted_tables:
+            table.to_metadata(other)
+        other.tables["runs"].append_column(changed)
+        monkeypatch.setattr(schema, "metadata", other)
+        declared_version.cache_clear()
+        found.add(declared_version())
+    monkeypatch.undo()
+    declared_version.cache_clear()
+    assert len(found) == 5
 
 
-def test_a_step_that_fails_leaves_the_older_journal_whole(place: Place) -> None:
-    """Half a migration is none."""
-    journal = place.open()
-
-    def fail(connection: Connection) -> None:
-        connection.execute(text("ALTER TABLE runs ADD COLUMN note TEXT"))
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        bring_up(journal.engine, ((NEXT, fail),))
-    assert "note" not in {column["name"] for column in inspect(journal.engine).get_columns("runs")}
-    place.open()
-
-
-def test_processes_that_open_an_older_journal_at_once_migrate_once(place: Place) -> None:
-    """The step would fail if it ran twice."""
-    place.open()
-    program = (
-        "import sys; from sqlalchemy import text\n"
-        "from nightscreen.storage.journal.engine import make_engine\n"
-        "from nightscreen.storage.journal.migrations import bring_up\n"
-        "step = lambda c: c.execute(text('ALTER TABLE runs ADD COLUMN note TEXT'))\n"
-        "bring_up(make_engine(sys.argv[1]), ((int(sys.argv[2]), step),))\n"
-    )
-    url = place.url or f"sqlite:///{place.home / 'journal.sqlite'}"
-    started = [subprocess.Popen([sys.executable, "-c", program, url, str(NEXT)]) for _ in range(2)]
-    assert [process.wait(60) for process in started] == [0, 0]
+def test_a_backup_of_another_version_is_not_restored(place: Place, tmp_path: Path) -> None:
+    """The same line, and nothing was made where it should have gone."""
+    back_up(place.open(), tmp_path / "copy")
+    copy = make_engine(journal_url(tmp_path / "copy"))
+    with writing(copy) as connection:
+        put_meta(connection, VERSION, "0123456789abcdef")
+    copy.dispose()
+    with pytest.raises(JournalVersionError):
+        restore(tmp_path / "copy", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_version_that_cannot_be_read_is_damage(place: Place) -> None:
     """A journal that does not say its version is not guessed at."""
     journal = place.open()
     with writing(journal.engine) as connection:
-        put_meta(connection, "schema_version", "x")
+        put_meta(connection, VERSION, None)
     with pytest.raises(JournalError, match="does not say which version"):
         place.open()
 

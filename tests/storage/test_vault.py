@@ -18,9 +18,7 @@ from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.copying import back_up, restore
 from nightscreen.storage.journal.engine import reading, writing
 from nightscreen.storage.journal.grant_tables import consent_grants, consent_states
-from nightscreen.storage.journal.keyring import put_meta
 from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.tables import metadata
 from nightscreen.storage.journal.verify import verify_journal
 from nightscreen.storage.keys import encode_key
 from nightscreen.storage.vault import REPLACED, GrantState, Vault
@@ -247,19 +245,6 @@ def test_rotation_reseals_and_verification_opens_everything(journal: Journal) ->
     assert verify_journal(journal) == [
         "1 grants, transactions or cash flows do not open under the data key"
     ]
-
-
-def test_older_journal_gets_the_tables(lone_place: Place) -> None:
-    """A journal of the version before them is brought up when it is opened."""
-    place = lone_place
-    journal = place.open()
-    with writing(journal.engine) as connection:
-        metadata.drop_all(connection, tables=[consent_grants, consent_states])
-        put_meta(connection, "schema_version", "2")
-    journal.close()
-    vault = Vault.of(place.open())
-    kept(vault)
-    assert len(vault.grants()) == 1
 
 
 def test_backup_brings_grants_along(place: Place, tmp_path: Path) -> None:
