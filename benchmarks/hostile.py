@@ -156,25 +156,6 @@ def swollen_texts(path: Path, draw: random.Random) -> None:
     plain.unlink()
 
 
-def json_lines(path: Path, rows: Sequence[str], at: int, replaced: str, by: str) -> None:
-    """Write rows as JSON Lines; in one of them a text is another."""
-    names = HEADINGS.split(",")
-    made = [json.dumps(dict(zip(names, row.split(","), strict=True))) for row in rows]
-    made[at] = made[at].replace(replaced, by)
-    path.write_text("\n".join(made) + "\n")
-
-
-def half_a_character(path: Path, draw: random.Random) -> None:
-    """A lone surrogate in one line."""
-    json_lines(path, lines(draw), 100, 'son"', '\\ud800"')
-
-
-def many_keys(path: Path, draw: random.Random) -> None:
-    """One line with 20,000 keys of its own."""
-    keys = "".join(f', "key {draw.randrange(10**9)} {each}": "x"' for each in range(20_000))
-    json_lines(path, lines(draw), 100, '"}', f'"{keys}}}')
-
-
 def zero_byte(at: int) -> Callable[[Path, random.Random], None]:
     """Return what writes a zero byte into one row."""
 
@@ -239,8 +220,6 @@ HOSTILE: Final = (
     Hostile(
         "cover sheet before the data", "cover.xlsx", lambda p, d: _workbook(p, lines(d), cover=True)
     ),
-    Hostile("half a character in a line", "half.jsonl", half_a_character),
-    Hostile("20,000 keys in a line", "keys.jsonl", many_keys),
     Hostile("zero byte, early", "zero-early.csv", zero_byte(1)),
     Hostile("zero byte, late", "zero-late.csv", zero_byte(ROWS - 2)),
     Hostile("UTF-32-BE", "wide.csv", lambda p, d: _text(p, lines(d), encoding="utf-32-be")),

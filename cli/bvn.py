@@ -112,9 +112,7 @@ def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
         open_(Path(parameters.input), mapping=mapping)
     elif not parameters.run:
         kind = "of customers" if isinstance(parameters, RequestBvns) else "with customer_id,otp"
-        raise InputError(
-            f"no input file was given; name a CSV, XLSX, Parquet or JSON Lines file {kind}"
-        )
+        raise InputError(f"no input file was given; name a CSV, XLSX or Parquet file {kind}")
 
 
 def _print_quote(document: Mapping[str, Any], *, json_output: bool) -> None:

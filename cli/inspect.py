@@ -22,7 +22,7 @@ MOST_PROBLEMS = 12
 
 def inspect(
     input: Annotated[  # noqa: A002 - the name users see
-        Path, typer.Argument(metavar="INPUT", help="CSV, XLSX, Parquet or JSON Lines.")
+        Path, typer.Argument(metavar="INPUT", help="CSV, XLSX or Parquet.")
     ],
     mapping: Annotated[
         Path | None, typer.Option(help="TOML file that says what the headings mean.")

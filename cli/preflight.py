@@ -58,7 +58,7 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         if not is_sealed(Path(parameters.input)):  # else the journal's key is needed
             _check_input(Path(parameters.input), parameters.mapping)
     elif not parameters.run:
-        raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
+        raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
     _check_data_key(settings.data_key.get_secret_value())
     _check_run(parameters, settings)
     _check_output(parameters.output)

@@ -171,7 +171,7 @@ async def _receive(visit: Visit, stack: ExitStack) -> str:
         raise DeskError(400, "The file did not arrive whole. Send it again.") from None
     require_own(visit, visit.text("token"))
     if writer is None:
-        raise DeskError(400, "Choose a file first: CSV, XLSX, Parquet or JSON Lines.")
+        raise DeskError(400, "Choose a file first: CSV, XLSX or Parquet.")
     if writer.size == 0:
         raise DeskError(400, "The file is empty. Export it again.")
     return upload_id

@@ -138,12 +138,10 @@ class BvnRequest(JournalRecord):
 class RequestBvns(ApiRunParameters):
     """The customers to ask for BVN consent."""
 
-    input: Annotated[
-        str, Option(argument="INPUT", help="CSV, XLSX, Parquet or JSON Lines file.")
-    ] = Field(
+    input: Annotated[str, Option(argument="INPUT", help="CSV, XLSX or Parquet file.")] = Field(
         "",
         title="Input file",
-        description="Path of the CSV, XLSX, Parquet or JSON Lines file on the worker's machine. "
+        description="Path of the CSV, XLSX or Parquet file on the worker's machine. "
         "May be left out where an earlier run is resumed.",
     )
     batch: str = Field(

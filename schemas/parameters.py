@@ -177,12 +177,10 @@ class _Screening(BaseModel):
 class ScreenBatch(_Screening):
     """What to screen, until when and at which cost."""
 
-    input: Annotated[
-        str, Option(argument="INPUT", help="CSV, XLSX, Parquet or JSON Lines file.")
-    ] = Field(
+    input: Annotated[str, Option(argument="INPUT", help="CSV, XLSX or Parquet file.")] = Field(
         "",
         title="Input file",
-        description="Path of the CSV, XLSX, Parquet or JSON Lines file, as the worker's machine "
+        description="Path of the CSV, XLSX or Parquet file, as the worker's machine "
         "has it; of a pattern such as inbox/portfolio-*.csv the newest file. Files on your own "
         "machine: drop them into the inbox instead. Empty only where a run is resumed.",
     )

@@ -32,7 +32,7 @@ class RawTable:
     """A table of text whose columns have no meaning yet.
 
     Attributes:
-        format: `csv`, `xlsx`, `parquet` or `jsonl`.
+        format: `csv`, `xlsx` or `parquet`.
         headings: as the file has them.
         read: yields all rows, at most so many in a batch, under `numbered_names`.
         findings: the findings about the reading.

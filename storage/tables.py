@@ -1,4 +1,4 @@
-"""Input files: any of four formats in, batches of text under understood headings out.
+"""Input files: any of three formats in, batches of text under understood headings out.
 
 This module finds out which kind of file it is and what is wrong with it as a file. `*_source.py`
 read the formats, `column_mapping` knows headings, `steps/` checks values.
@@ -21,7 +21,6 @@ from nightscreen.schemas.rows import CUSTOMERS, Header, RefusedRow, SourceBatch
 from nightscreen.storage.column_mapping import ColumnMapping, understand, unique_headings
 from nightscreen.storage.csv_source import read_csv
 from nightscreen.storage.headings import Vocabulary
-from nightscreen.storage.jsonl_source import read_jsonl
 from nightscreen.storage.quarantine import GUARDED_PATTERN, unescape_formula
 from nightscreen.storage.text_stream import open_text
 
@@ -77,7 +76,7 @@ class TableSource:
 
     @property
     def format(self) -> str:
-        """`csv`, `xlsx`, `parquet` or `jsonl`."""
+        """`csv`, `xlsx` or `parquet`."""
         return self.table.format
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[SourceBatch]:
@@ -232,7 +231,7 @@ def _refuse_foreign(path: Path, start: bytes) -> None:
         raise InputError(f"{path}: {_old_workbook(path)}; {SAVE_AS}")
     for magic, what in FOREIGN:
         if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(magic):
-            fix = "" if ":" in what else "; give CSV, XLSX, Parquet or JSON Lines"
+            fix = "" if ":" in what else "; give CSV, XLSX or Parquet"
             raise InputError(f"{path}: {what}{fix}")
 
 
@@ -249,12 +248,8 @@ def _old_workbook(path: Path) -> str:
 def _text_table(path: Path, start: bytes, vocabulary: Vocabulary) -> RawTable:
     text = open_text(path, start)
     sample = text.sample().lstrip()
-    if sample.startswith(b"{"):
-        return read_jsonl(text)
-    if sample.startswith((b"[{", b"[\n", b"[\r", b"[ ")):
-        raise InputError(
-            f"{path}: one JSON array, not JSON Lines; write one object a line, as jq -c '.[]' does"
-        )
+    if sample.startswith((b"{", b"[{", b"[\n", b"[\r", b"[ ")):
+        raise InputError(f"{path}: JSON, which is not read; export it as CSV, XLSX or Parquet")
     if text.gzipped and sample.startswith((ZIP_MAGIC, PARQUET_MAGIC)):
         raise InputError(f"{path}: a compressed workbook or Parquet file; unpack it first")
     return read_csv(text, vocabulary)

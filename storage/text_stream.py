@@ -1,8 +1,7 @@
 """Text files as streams of UTF-8, whatever encoding they came in; never a letter guessed silently.
 
 Which encoding a file has is settled by reading all of it once, so that trouble in the last line is
-reported before the first row is used. Records and columns belong to `csv_source` and
-`jsonl_source`.
+reported before the first row is used. Records and columns belong to `csv_source`.
 """
 
 from __future__ import annotations
@@ -178,7 +177,7 @@ def _encoding(path: Path, start: bytes, *, gzipped: bool) -> tuple[str, int, tup
         _require_valid(path, wide, 0, gzipped=gzipped)
         return wide, 0, (f"The file is {wide.upper()} text without a byte order mark.",)
     if b"\0" in start and _share_of_controls(start) >= BINARY_SHARE:
-        raise InputError(f"{path}: not a text file; give CSV, XLSX, Parquet or JSON Lines")
+        raise InputError(f"{path}: not a text file; give CSV, XLSX or Parquet")
     if _first_fault(_raw_blocks(path, 0, gzipped=gzipped), "utf-8") is None:
         return "utf-8", 0, ()
     return "windows-1252", 0, (_judge_windows(path, gzipped=gzipped),)

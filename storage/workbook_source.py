@@ -111,7 +111,7 @@ def _require_workbook(path: Path) -> None:
     elif "mimetype" in names and "content.xml" in names:
         what = "an OpenDocument file; save it as .xlsx or CSV UTF-8"
     elif "word/document.xml" in names:
-        what = "a Word document; give CSV, XLSX, Parquet or JSON Lines"
+        what = "a Word document; give CSV, XLSX or Parquet"
     else:
         what = "a ZIP archive; unpack it and give the file inside"
     raise InputError(f"{path}: {what}")

@@ -44,7 +44,7 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock) ->
             values = {**kept, **values}
     found = type(parameters).model_validate(values)
     if not found.input and not found.run:
-        raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
+        raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
     absolute = {
         name: str(Path(getattr(found, name)).absolute()) for name in _PATHS if getattr(found, name)
     }

@@ -57,7 +57,7 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
         parameters = _with_earlier(parameters, earlier, approval)
     parameters = without_names(parameters, journal.home)
     if not parameters.input:
-        raise InputError("no input file was given; name a CSV, XLSX, Parquet or JSON Lines file")
+        raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
     purpose = Purpose(parameters.purpose)
     kinds = tuple(IdentityKind(kind) for kind in dict.fromkeys(parameters.karma_identities))
     checks = tuple(Check(name) for name in dict.fromkeys(parameters.checks))

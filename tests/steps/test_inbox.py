@@ -159,7 +159,7 @@ def test_a_file_screened_by_command_is_not_screened_again(desk: Desk) -> None:
     ("name", "content", "said"),
     [
         ("broken.xlsx", b"PK\x03\x04 cut", "broken.xlsx: the workbook is damaged or cut short"),
-        ("minutes.pdf", b"%PDF-1.7\n", "a PDF; give CSV, XLSX, Parquet or JSON Lines"),
+        ("minutes.pdf", b"%PDF-1.7\n", "a PDF; give CSV, XLSX or Parquet"),
         ("empty.csv", b"", "the file is empty"),
         ("other.csv", b"weather,tide\nfine,low\n", "customer_id"),
     ],

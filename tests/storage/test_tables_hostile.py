@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import json
 import re
 import tracemalloc
 import zipfile
@@ -183,24 +182,6 @@ def test_a_cover_sheet_before_the_data_is_passed_over(tmp_path: Path) -> None:
     assert 'The sheet "Data" is read; Cover also hold' in " ".join(source.header.findings)
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [("\\ud800", "half a character"), ("a\\u0000b", "a zero byte"), ("\\ud83d\\ude00", "")],
-)
-def test_a_line_that_no_text_can_hold_refuses_that_row_only(
-    tmp_path: Path, value: str, words: str
-) -> None:
-    """Half a character or a zero byte in one line of JSON; a whole pair of halves is a letter."""
-    path = tmp_path / "batch.jsonl"
-    lines = [f'{{"customer_id": "C{n}", "bvn": "{n}", "surname": "Ade"}}' for n in range(5)]
-    lines[2] = lines[2].replace("Ade", value)
-    path.write_text("\n".join(lines))
-    ids, broken = rows(open_source(path))
-    assert ids == (["C0", "C1", "C3", "C4"] if words else ["C0", "C1", "C2", "C3", "C4"])
-    assert [line for line, _ in broken] == ([3] if words else [])
-    assert all(words in hint for _, hint in broken)
-
-
 @pytest.mark.parametrize("at", [1, 30_000])
 @pytest.mark.parametrize("quoted", [False, True])
 def test_a_zero_byte_refuses_its_row_wherever_it_stands(
@@ -258,26 +239,6 @@ def test_a_line_without_end_refuses_itself_only(tmp_path: Path) -> None:
     assert ids == ["C1", "C3"]
     assert [line for line, _ in broken] == [3]
     assert peak < 200 * MB
-    path = tmp_path / "batch.jsonl"
-    row = '{"customer_id": "%s", "bvn": "2"}\n'
-    path.write_text(row % "C1" + row % ("x" * 20 * MB) + row % "C3")
-    ids, broken = rows(open_source(path))
-    assert ids == ["C1", "C3"]
-    assert [line for line, _ in broken] == [2]
-
-
-def test_keys_without_number_refuse_the_rows_that_bring_them(tmp_path: Path) -> None:
-    """One line with 20,000 keys of its own does not widen the table for the others."""
-    path = tmp_path / "batch.jsonl"
-    many = {"customer_id": "C2"} | {f"key {n}": "x" for n in range(20_000)}
-    lines = [{"customer_id": "C1", "bvn": "2"}, many, {"customer_id": "C3", "consent": "x"}]
-    path.write_text("\n".join(map(json.dumps, lines)))
-    source = open_source(path)
-    ids, broken = rows(source)
-    assert ids == ["C1", "C3"]
-    assert [line for line, _ in broken] == [2]
-    assert "2000 different ones" in broken[0][1]
-    assert len(source.header.columns) == 3
 
 
 def test_columns_without_number_are_refused_in_one_line(tmp_path: Path) -> None:
