@@ -529,9 +529,6 @@ class Settings(BaseSettings):
     selfie_no_match_below: float = Field(
         70.0, ge=0, le=100, description="Similarity below which it is no match; between: unsure."
     )
-    resolve_images_s: float = Field(
-        10, ge=0, le=600, description="Seconds to look up hosts of images before a run; 0: never."
-    )
     nights_left_notice: int = Field(
         3, ge=0, description="Give notice where the balance lasts fewer nights than this."
     )

@@ -11,13 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.client.network import Network
-from nightscreen.client.resolving import Resolver, resolve_host, resolver_for
 from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.errors import InputError, PolicyError
 from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
@@ -59,7 +56,6 @@ from nightscreen.steps.run import (
     require_service,
 )
 from nightscreen.steps.values.customer_ids import CustomerNumbers
-from nightscreen.steps.values.images import ImageJudge
 from nightscreen.steps.values.merge_rows import merge_rows, status_name
 from nightscreen.storage.clock import Clock, system_clock, to_instant
 from nightscreen.storage.frame import Frame
@@ -109,7 +105,6 @@ class ScreeningRun(Run):
             micro-naira; `status` what became of each (`schemas.plan.LookupStatus`), `listed`
             which of them brought a listing.
         chains: what karma is to ask about each row, where it stops at the first listing.
-        resolve: looks up the host of an image address.
     """
 
     parameters: ScreenBatch
@@ -138,7 +133,6 @@ class ScreeningRun(Run):
     status: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     chains: Chains | None = None
-    resolve: Resolver = resolve_host
 
     def __post_init__(self) -> None:
         self.needed = NeededPieces(self.workspace)
@@ -149,7 +143,6 @@ def open_screening(
     settings: Settings,
     *,
     clock: Clock = system_clock,
-    resolve: Resolver | None = None,
 ) -> ScreeningRun:
     """Open everything a screening run needs and write it down; nothing is sent, nothing spent.
 
@@ -157,7 +150,6 @@ def open_screening(
         parameters: what to screen.
         settings: where and how.
         clock: the present instant.
-        resolve: looks up the host of an image address.
 
     Raises:
         UsageError: settings, parameters or input are wrong, in one run that says what to do.
@@ -169,7 +161,6 @@ def open_screening(
         journal = open_journal(settings, opened, clock)
         collect_seldom(opened)
         run = _open(parameters, settings, journal, opened)
-        run.resolve = resolve or resolver_for(Network.of(settings))
         run.on_close = opened.pop_all()
         return run
 
@@ -417,7 +408,6 @@ def make_plan(run: ScreeningRun) -> None:
             freshness=run.freshness,
             answers=run.journal.answers,
             workspace=run.workspace,
-            images=_image_judge(run),
             whole=not quoted,
         )
         planner.settle(read, AccountJudge(Evidence.of(run.journal, run.batch)))
@@ -430,19 +420,9 @@ def make_plan(run: ScreeningRun) -> None:
         run.plan = planner.result(now, len(run.ranked))
         if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
             run.chains = planner.chains(len(run.ranked))
-    problems = [*planner.problems, *problems]
     if problems:
         append_problems(run.folder.path / PROBLEMS, problems)
         run.folder.rows[PROBLEMS] += len(problems)
-
-
-def _image_judge(run: ScreeningRun) -> ImageJudge | None:
-    """Return what looks up hosts of images; a quote calls nobody, a name server neither."""
-    patience_s = run.settings.resolve_images_s
-    if patience_s == 0 or run.parameters.quote_only:
-        return None
-    witness = urlsplit(run.settings.base_url).hostname or ""
-    return ImageJudge(run.resolve, patience_s, run.control.notices.append, witness)
 
 
 def make_price(run: ScreeningRun) -> Quote:

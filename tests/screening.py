@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from nightscreen.client.resolving import Resolver
     from nightscreen.storage.clock import Clock
 
 
@@ -69,7 +68,6 @@ class World:
     sandbox: Sandbox = field(default_factory=lambda: Sandbox(Opening()))
     settings: dict[str, Any] = field(default_factory=dict)
     clock: Clock = system_clock
-    resolve: Resolver = lambda _host: None
 
     def write(self, rows: Sequence[Mapping[str, str]], name: str = "customers.csv") -> Path:
         """Write customers as a CSV file."""
@@ -95,9 +93,7 @@ class World:
             **self.settings,
         )
         parameters = ScreenBatch(**{"output": str(self.folder / "out"), **options})
-        run = screening_run.open_screening(
-            parameters, settings, clock=self.clock, resolve=self.resolve
-        )
+        run = screening_run.open_screening(parameters, settings, clock=self.clock)
         try:
             screening_run.read_input(run)
             screening_run.make_plan(run)

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Purpose
 from nightscreen.schemas.plan import NEEDED, AgeEffect, AnswerRefs, CheckCounts, Plan, SkipReason
-from nightscreen.schemas.rows import Problem
 from nightscreen.steps.planning.consent import consent_ends
 from nightscreen.steps.planning.customers import subject_column
 from nightscreen.steps.planning.eligibility import flat, identities, slots_of
@@ -30,13 +29,12 @@ from nightscreen.storage.frame import joined_bytes, plain
 from nightscreen.storage.journal.answers import NONE, Latest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.steps.planning.freshness import Freshness
-    from nightscreen.steps.values.validators import Finding
     from nightscreen.storage.frame import Frame
     from nightscreen.storage.workspace import Workspace
 
@@ -85,7 +83,6 @@ class Planner:
         freshness: Freshness,
         answers: AnswerBook,
         workspace: Workspace,
-        images: Callable[[Sequence[str]], Mapping[str, Finding]] | None = None,
         whole: bool = True,
     ) -> None:
         self._frame = frame
@@ -94,13 +91,11 @@ class Planner:
         self._freshness = freshness
         self._answers = answers
         self._space = workspace
-        self._images = images
         self._is_whole = whole
         self._slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._listed = np.zeros(starts[-1], dtype=bool)
         self.counts = {check: CheckCounts() for check in wanted.checks}
         self.slots = {slot: CheckCounts() for slot in self._slots}
-        self.problems: list[Problem] = []
 
     def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
         """Find the distinct lookups and which of them have a fresh answer.
@@ -126,8 +121,6 @@ class Planner:
             if has_answers:
                 self._count_answers(slot)
                 frame.run("screened", **names)
-            if slot.check is Check.SELFIE and self._images is not None:
-                self._refuse_unreachable(slot, self._images, read_chunk)
             if self._is_whole:
                 sizes = np.diff(self._starts).tolist()
                 for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
@@ -178,33 +171,6 @@ class Planner:
             "too_old", pa.table({"subject": found["subject"].filter(pa.array(too_old))})
         )
         self._frame.run("reuse_banded")
-
-    def _refuse_unreachable(
-        self,
-        slot: CheckIdentity,
-        images: Callable[[Sequence[str]], Mapping[str, Finding]],
-        read_chunk: Callable[[int], pa.Table],
-    ) -> None:
-        """Leave out lookups about an image that the service cannot fetch; its rows are invalid.
-
-        Stored answers stay: nothing has to be fetched for them.
-        """
-        rows = self._frame.table("with_image", **_names(slot))["row"].to_numpy()
-        urls: list[str] = []
-        lines: list[int] = []
-        for number, _, positions in self._by_chunk(rows):
-            chunk = read_chunk(number).take(pa.array(positions))
-            urls += flat(chunk["image_url"]).to_pylist()
-            lines += flat(chunk["line"]).to_pylist()
-        findings = images(urls)
-        for line, url in zip(lines, urls, strict=True):
-            if found := findings.get(url):
-                problem = Problem(line, "image_url", found.code, found.hint, found.action)
-                self.problems.append(problem)
-        unreachable = rows[np.array([url in findings for url in urls], bool)]
-        self._frame.make("unreachable", pa.table({"row": unreachable}))
-        self._frame.run("unreachable", **_names(slot))
-        self.slots[slot].distinct = self._frame.row("how_many")["lookups"]
 
     def _by_chunk(self, rows: NDArray[np.int32]) -> Iterator[tuple[int, slice, NDArray[np.int64]]]:
         """Yield for each chunk that has some of these rows, which ascend: its number and theirs."""

@@ -96,21 +96,6 @@ FROM (
     FROM judged
 );
 
--- name: with_image
-SELECT customers.row
-FROM customers JOIN judged ON subject = "{subject}"
-WHERE "{slot}" = 0 AND NOT is_fresh
-ORDER BY row;
-
--- name: unreachable
--- An image that the service cannot fetch is malformed. A stored answer about it stays in use.
-UPDATE customers SET "{slot}" = 2 WHERE row IN (SELECT row FROM unreachable);
-DELETE FROM judged
-WHERE subject NOT IN (SELECT "{subject}" FROM customers WHERE "{slot}" = 0);
-
--- name: how_many
-SELECT count(*) AS lookups FROM judged;
-
 -- name: row_plan
 -- What the end of the run needs of each row: why it is not asked, or by which pseudonym, whether
 -- the call is made in its name, and the latest answer. -1 stands for no answer and no cost.

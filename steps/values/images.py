@@ -1,27 +1,20 @@
 """Image addresses: what the service could not, or should not, be sent to fetch.
 
-Syntax is judged at intake: scheme, credentials, port, host. A host's name is looked up only when a
-lookup for a photograph is really needed. We never fetch one ourselves. Names are looked up by
-`client/resolving.py`.
+Judged at intake by the address alone: scheme, credentials, port, host. No name is looked up and
+nothing is fetched.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from nightscreen.client.resolving import Resolver, resolve_hosts
 from nightscreen.schemas.rows import Action, Flaw
 from nightscreen.steps.values.addresses import LONGEST_LOCAL, PRIVATE_ENDING, read_domain
 from nightscreen.steps.values.columns import Column, matching, text_length
 from nightscreen.steps.values.validators import Finding, Notes, Validated, judge_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 LONGEST_URL = 2000
 
@@ -37,19 +30,9 @@ IMAGE_HOST = _image(
 )
 IMAGE_MALFORMED = _image("image_malformed", "This is no web address.")
 IMAGE_PORT = _image("image_port", "The image address names port 0, which no server listens at.")
-IMAGE_HOST_UNKNOWN = _image(
-    "image_host_unknown",
-    "There is no host of this name in public DNS, so the service cannot fetch the image; correct "
-    "the address.",
-)
-IMAGE_HOST_PRIVATE = _image(
-    "image_host_private",
-    "The host's name leads to an address that is not public, so the service cannot fetch the "
-    "image; put it where anyone can open it.",
-)
 
 # Names that are nobody's in public DNS (RFC 2606, 6761, 6762, 7686, 8375, 9476). `.example` passes:
-# made-up data lives there; where names are looked up, it is found not to exist.
+# made-up data lives there.
 _NEVER_PUBLIC = f"{PRIVATE_ENDING}|test|invalid|onion|alt"
 _NOBODYS = re.compile(rf"(?:^|\.)(?:{_NEVER_PUBLIC})$")
 _PLAIN_URL = r"^https://(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}/[A-Za-z0-9._~/-]*$"
@@ -69,50 +52,6 @@ def judge_image_urls(text: Column, notes: Notes) -> Column:
     plain = matching(text, _PLAIN_URL, short) & ~matching(text, rf"\.(?:{_NEVER_PUBLIC})/")
     plain &= ~matching(text, rf"^https://[^/]{{{LONGEST_LOCAL},}}")
     return judge_text(text, plain, judge_image_url, "image_url", notes)
-
-
-@dataclass(frozen=True, slots=True)
-class ImageJudge:
-    """Looks up the hosts of images that need a lookup, and returns which cannot be fetched.
-
-    "No such name" counts only if another name was found: a name server without access to the
-    internet says so of every name. A host that cannot be checked is assumed to exist, with one
-    message.
-
-    Attributes:
-        resolve: looks up one host name.
-        patience_s: seconds to wait for all of them.
-        notify: gets a sentence when a host was assumed to exist.
-        witness: the service's own host, which exists whenever the service can be reached.
-    """
-
-    resolve: Resolver
-    patience_s: float
-    notify: Callable[[str], object]
-    witness: str = ""
-
-    def __call__(self, urls: Sequence[str]) -> dict[str, Finding]:
-        """Return a finding for each address, of those that passed intake, that has one."""
-        hosts = {url: host for url in urls if (host := read_domain(urlsplit(url).hostname or ""))}
-        asked = [self.witness] if hosts and is_public_name(self.witness) else []
-        names = list(dict.fromkeys([*asked, *sorted(set(hosts.values()))]))
-        found = resolve_hosts(names, self.resolve, patience_s=self.patience_s)
-        outside = any(_all_public(addresses) for addresses in found.values() if addresses)
-        unsure = {
-            host for host, exists in found.items() if exists is None or not (exists or outside)
-        }
-        untold = sum(host in unsure for host in hosts.values())
-        if untold:
-            self.notify(
-                f"{untold} image addresses could not be looked up from this machine and were taken "
-                "on trust; see NIGHTSCREEN_RESOLVE_IMAGES_S"
-            )
-        sure = {url: found[host] or () for url, host in hosts.items() if host not in unsure}
-        return {
-            url: IMAGE_HOST_PRIVATE if addresses else IMAGE_HOST_UNKNOWN
-            for url, addresses in sure.items()
-            if not addresses or not _all_public(addresses)
-        }
 
 
 def is_public_name(host: str) -> bool:
@@ -136,10 +75,6 @@ def is_public_address(text: str) -> bool:
         if wraps or address.is_site_local or address.scope_id:
             return False
     return address.is_global and not (address.is_multicast or address.is_reserved)
-
-
-def _all_public(addresses: Sequence[str]) -> bool:
-    return all(is_public_address(address) for address in addresses)
 
 
 def _finding(text: str) -> Finding | None:

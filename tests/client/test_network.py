@@ -16,7 +16,6 @@ from nightscreen.client import loans
 from nightscreen.client.api import Client
 from nightscreen.client.connectivity import knock, reach
 from nightscreen.client.network import Network
-from nightscreen.client.resolving import resolve_host, resolver_for
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
 from tests.client.service_in_a_test import Authority
@@ -218,14 +217,6 @@ def test_this_machine_is_gone_to_straight() -> None:
     there = network.proxy_to(httpx.URL("https://service.example"))
     assert there is not None
     assert (there.host, there.port) == ("proxy.lender.example", 3128)
-
-
-def test_a_name_unknown_behind_a_proxy_proves_nothing() -> None:
-    """Without a proxy a photograph's host that is not there is a finding, behind one it is not."""
-    assert resolver_for(Network()) is resolve_host
-    behind = resolver_for(Network("http://proxy.lender.example:3128"))
-    assert behind("no-such-host.invalid") is None
-    assert behind("localhost") in (None, ("127.0.0.1",), ("127.0.0.1", "::1"), ("::1",))
 
 
 @pytest.mark.parametrize("given", ["socks5://x:1", "proxy:3128", "https://proxy:1", "http://x/p"])

@@ -131,9 +131,7 @@ def open_priced(
     parameters = ScreenBatch(
         input=str(world.write(rows)), output=str(world.folder / "out"), **options
     )
-    run = screening_run.open_screening(
-        parameters, settings, clock=world.clock, resolve=world.resolve
-    )
+    run = screening_run.open_screening(parameters, settings, clock=world.clock)
     try:
         screening_run.read_input(run)
         screening_run.make_plan(run)

@@ -58,7 +58,6 @@ def same(one: pa.Table, other: pa.Table) -> bool:
 def test_rows_are_the_same_with_new_old_and_no_evidence(world: World, seed: int) -> None:
     """Over nights in which anything may change, evidence never changes a cell."""
     rng = random.Random(seed)
-    world.settings = {"resolve_images_s": 0}
     rows = [person(number) for number in range(1, ROWS + 1)]
     earlier = world.folder / "earlier"
     for _ in range(3):

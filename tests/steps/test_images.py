@@ -1,9 +1,8 @@
-"""Image addresses: syntax at intake, hosts before a photograph is asked about, scores after."""
+"""Image addresses: judged at intake, and the scores of what was asked about them."""
 
 from __future__ import annotations
 
 import csv
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.client.resolving import resolve_hosts
 from nightscreen.sandbox.test_identifiers import by_word
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.values.images import (
-    ImageJudge,
     is_public_address,
     judge_image_url,
     judge_image_urls,
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from tests.screening import Night
 
 DAY = 24 * 3600 * 1_000_000
-PUBLIC = ("93.184.216.34",)
 
 
 @pytest.mark.parametrize(
@@ -145,87 +141,6 @@ def test_public_addresses_are_global_ones_of_one_machine(address: Any) -> None: 
         assert not address.is_multicast
 
 
-# --- hosts ---
-
-
-def dns(**names: tuple[str, ...] | None) -> Any:  # noqa: ANN401 - a resolver
-    """Return a resolver of a made-up network; what it does not name does not exist."""
-    known = {name.replace("_", "."): addresses for name, addresses in names.items()}
-    return lambda host: known.get(host, ())
-
-
-def judged(resolve: Any, *hosts: str, witness: str = "") -> tuple[dict[str, str], list[str]]:  # noqa: ANN401
-    """Return the codes of images on these hosts, and what was said."""
-    said: list[str] = []
-    judge = ImageJudge(resolve, 5.0, said.append, witness)
-    found = judge([f"https://{host}/a.jpg" for host in hosts])
-    return {url.split("/")[2]: finding.code for url, finding in found.items()}, said
-
-
-def test_a_host_that_does_not_exist_or_is_private_is_told() -> None:
-    """Beside a host that was found, a missing one counts; one private address is enough."""
-    resolve = dns(img_example=PUBLIC, in_example=("10.1.2.3",), both_example=(*PUBLIC, "::1"))
-    codes, said = judged(resolve, "img.example", "in.example", "both.example", "gone.example")
-    assert codes == {
-        "in.example": "image_host_private",
-        "both.example": "image_host_private",
-        "gone.example": "image_host_unknown",
-    }
-    assert not said
-
-
-def test_a_network_that_knows_no_name_makes_nothing_invalid() -> None:
-    """Where no name is found at all it is our network, not the rows: they are taken on trust."""
-    codes, said = judged(dns(), "a.example", "b.example")
-    assert codes == {}
-    assert said[0].startswith("2 image addresses could not be looked up")
-
-
-def test_the_service_s_own_host_bears_witness() -> None:
-    """Where the service's name is found, a name that is not found does not exist."""
-    resolve = dns(api_service_example=PUBLIC)
-    codes, said = judged(resolve, "gone.example", witness="api.service.example")
-    assert codes == {"gone.example": "image_host_unknown"}
-    assert not said
-
-
-def test_a_name_server_that_says_nothing_makes_nothing_invalid() -> None:
-    """No answer is not a no: only that row is taken on trust."""
-    resolve = dns(img_example=PUBLIC, slow_example=None)
-    codes, said = judged(resolve, "img.example", "slow.example", "gone.example")
-    assert codes == {"gone.example": "image_host_unknown"}
-    assert said[0].startswith("1 image addresses")
-
-
-def test_a_name_server_that_hangs_holds_nobody_up() -> None:
-    """When the time is up what is known is taken; nothing waits for the rest."""
-    never = threading.Event()
-
-    def hang(host: str) -> tuple[str, ...]:
-        if host != "img.example":
-            never.wait()
-        return PUBLIC
-
-    names = ["img.example", *(f"h{number}.example" for number in range(40))]
-    found = resolve_hosts(names, hang, patience_s=0.3)
-    never.set()
-    assert found["img.example"] == PUBLIC
-    assert found["h7.example"] is None
-
-
-def test_each_host_is_looked_up_once() -> None:
-    """A thousand customers of one host cost one look-up."""
-    asked: list[str] = []
-
-    def resolve(host: str) -> tuple[str, ...]:
-        asked.append(host)
-        return PUBLIC
-
-    judge = ImageJudge(resolve, 5.0, asked.append)
-    judge([f"https://img.example/{number}.jpg" for number in range(1000)])
-    assert asked == ["img.example"]
-
-
 # --- a night ---
 
 
@@ -246,15 +161,12 @@ BAD = {
     "https://me:hush@img.example/a.jpg": "image_credentials",
     "https://192.168.0.9/a.jpg": "image_host",
     "https://nas/a.jpg": "image_host",
-    "https://gone.example/a.jpg": "image_host_unknown",
-    "https://inside.example/a.jpg": "image_host_private",
 }
 
 
 def test_a_bad_image_costs_only_the_selfie(tmp_path: Path) -> None:
     """The check is invalid with a hint, the row goes on, and nothing of it reaches the service."""
-    resolve = dns(img_example=PUBLIC, inside_example=("169.254.169.254",))
-    world = World(tmp_path, resolve=resolve)
+    world = World(tmp_path)
     rows = [photographed(1), *(photographed(2 + n, url) for n, url in enumerate(BAD))]
     night = world.screen(rows, checks=["karma", "selfie"])
     assert night.column("selfie_status")[1:] == ["invalid"] * len(BAD)
@@ -271,7 +183,7 @@ def test_a_bad_image_costs_only_the_selfie(tmp_path: Path) -> None:
     assert (report["lookups"], report["distinct"]) == (1, 1)
     assert len(world.calls("selfie")) == 1
     text = (night.folder / "problems.csv").read_text(encoding="utf-8")
-    assert "inside.example" not in text
+    assert "192.168.0.9" not in text
     assert "hush" not in text
 
 
@@ -283,45 +195,6 @@ def test_a_person_without_a_bvn_record_costs_only_the_selfie(world: World) -> No
     assert night.column("selfie_status")[1] in {"match", "no_match", "unsure"}
     assert set(night.column("karma_status")) <= {"clear", "listed"}
     assert night.report["state"] == "completed"
-
-
-def test_hosts_are_looked_up_only_for_what_is_asked(tmp_path: Path) -> None:
-    """An answer at hand needs no fetching: its host may be gone by now, the answer stays."""
-    looked: list[str] = []
-    there = {"img.example": PUBLIC, "other.example": PUBLIC}
-
-    def resolve(host: str) -> tuple[str, ...]:
-        looked.append(host)
-        return there.get(host, ())
-
-    world = World(tmp_path, resolve=resolve)
-    rows = [photographed(1), photographed(2, "https://other.example/2.jpg")]
-    first = world.screen(rows, checks=["selfie"])
-    assert sorted(looked) == ["img.example", "other.example"]
-    del there["img.example"]
-    second = world.screen(rows, checks=["selfie"])
-    assert len(looked) == 2
-    assert second.column("selfie_status") == first.column("selfie_status")
-    assert second.column("selfie_source") == ["reused", "reused"]
-
-
-def test_without_a_name_server_the_night_goes_on_and_says_so(world: World) -> None:
-    """The rows are asked about, and the report has a notice."""
-    night = world.screen([photographed(1), photographed(2)], checks=["selfie"])
-    assert len(world.calls("selfie")) == 2
-    assert any("taken on trust" in notice for notice in night.report["notices"])
-
-
-def test_hosts_are_not_looked_up_where_the_lender_says_so(tmp_path: Path) -> None:
-    """With 0 seconds nobody is asked, and nothing is said."""
-
-    def resolve(host: str) -> tuple[str, ...]:
-        raise AssertionError(host)
-
-    world = World(tmp_path, resolve=resolve, settings={"resolve_images_s": 0})
-    night = world.screen([photographed(1)], checks=["selfie"])
-    assert len(world.calls("selfie")) == 1
-    assert not night.report["notices"]
 
 
 def test_no_photograph_is_asked_about_without_consent(world: World) -> None:
@@ -378,7 +251,6 @@ def test_thresholds_are_the_lender_s(tmp_path: Path) -> None:
         ({"selfie_no_match_below": 95}, "SELFIE_NO_MATCH_BELOW: is 95, above SELFIE_MATCH_AT"),
         ({"selfie_match_at": 0.9, "selfie_no_match_below": 0.5}, "write 90, not 0.9"),
         ({"selfie_match_at": 101}, "SELFIE_MATCH_AT"),
-        ({"resolve_images_s": -1}, "RESOLVE_IMAGES_S"),
     ],
 )
 def test_thresholds_that_cannot_be_meant_are_told(given_: dict[str, float], named: str) -> None:
