@@ -66,12 +66,10 @@ def _carry_out(
 
     async def make() -> Any:  # noqa: ANN401 - the report, or the engine's state
         from nightscreen.flows.confirm_bvns import confirm_bvns, request_bvns
-        from nightscreen.steps.values.file_names import without_names
 
-        given = without_names(parameters, settings.home)
-        if isinstance(given, RequestBvns):
-            return await request_bvns(given)
-        return await confirm_bvns(given)
+        if isinstance(parameters, RequestBvns):
+            return await request_bvns(parameters)
+        return await confirm_bvns(parameters)
 
     return run_flow(make, print_bvn, json_output=json_output)
 

@@ -55,7 +55,6 @@ def screen_file(
         begin_engine()
     from nightscreen.cli import event_loop
     from nightscreen.cli.preflight import check_before_engine
-    from nightscreen.steps.values.file_names import without_names
     from nightscreen.tasks.logs import set_up_logs
 
     set_up_logs(log_format or settings.log_format)
@@ -66,7 +65,7 @@ def screen_file(
         if parameters.workers > 1:
             require_engine()
         prepare_engine()
-        report = event_loop.run(run_flow(without_names(parameters, settings.home)))
+        report = event_loop.run(run_flow(parameters))
     if json_output:
         print_json(report)
     else:

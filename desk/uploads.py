@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.schemas.approvals import ApprovalDecision
-from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
 from nightscreen.schemas.rows import KNOWN_COLUMNS
-from nightscreen.steps.values.file_names import batch_of, names_somebody
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.desk_file import UPLOADS, upload_of
 from nightscreen.storage.files import make_private_folder, write_private
@@ -42,7 +41,9 @@ TYPED: Final = "typed"
 """Choice of an upload that was made at the desk: of one customer, a part of a batch."""
 _BY_THE_WAY: Final = ("karma_identities", "karma_stop_at_first", "shadow", "merge_rows")
 """Choices no form offers: they are those of the run whose rows are screened again."""
-_ID = re.compile(r"[0-9a-f]{32}")
+_ID = re.compile(r"[a-p]{32}")
+_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
+"""An id has letters alone: ten digits in a row would look like a customer's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Uploads:
         self, name: str, user: str, choices: dict[str, Any]
     ) -> Iterator[tuple[str, SealedWriter]]:
         """Give an id and what seals a file under it; nothing stays of one that breaks off."""
-        upload_id = secrets.token_hex(16)
+        upload_id = secrets.token_hex(16).translate(_LETTERS)
         make_private_folder(self.folder)
         with sealed_writer(self.path(upload_id), self.seat.journal.sealer) as writer:
             yield upload_id, writer
@@ -180,7 +181,7 @@ class Uploads:
         mapping = self.mapping(upload.upload_id)
         given = {
             "input": str(self.path(upload.upload_id)),
-            "batch": chosen.get("batch") or batch_of(Path(upload.name))[:80],
+            "batch": chosen.get("batch") or batch_name(Path(upload.name))[:80],
             "output": str(self.seat.output),
             "purpose": chosen.get("purpose", "portfolio"),
             "checks": chosen.get("checks") or list(USUAL_CHECKS),
@@ -262,12 +263,12 @@ def _upload(row: sqlite3.Row) -> Upload:
 
 
 def plain_name(name: str) -> str:
-    """Return a file's bare name; nobody's name or number is left in it."""
+    """Return a file's bare name; nobody's number or address is left in it."""
     bare = "".join(c for c in name.replace("\\", "/").rpartition("/")[2] if c.isprintable())[:120]
-    if bare and not names_somebody(bare):
+    if bare and not contains_identifier(bare):
         return bare
     path = Path(bare)
-    return (batch_of(path) if bare else "file") + path.suffix[:8]
+    return (batch_name(path) if bare else "file") + path.suffix[:8]
 
 
 def mapping_text(headings: dict[str, str], understood: dict[str, str]) -> str:

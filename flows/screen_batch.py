@@ -11,7 +11,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.parameters import ScreenBatch, batch_name
 from nightscreen.steps.calling.coordinator import ask_parts
 from nightscreen.steps.calling.funding_rounds import (
     ask_again,
@@ -20,7 +20,6 @@ from nightscreen.steps.calling.funding_rounds import (
 )
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import open_screening
-from nightscreen.steps.values.file_names import batch_of
 from nightscreen.tasks import stations
 from nightscreen.tasks.approval import approved
 from nightscreen.tasks.cancellation import to_prefect_state
@@ -48,7 +47,7 @@ def run_name() -> str:
     if values.get("run"):
         return f"resume-{values['run']}"
     source = values.get("input")
-    batch = values.get("batch") or (batch_of(Path(source)) if source else "batch")
+    batch = values.get("batch") or (batch_name(Path(source)) if source else "batch")
     batch, purpose = batch.rstrip("-*"), str(values.get("purpose", "portfolio"))
     return batch if purpose in batch else f"{batch}-{purpose}"
 
@@ -62,7 +61,7 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
         JournalError: the journal cannot be used.
     """
     source = parameters.input
-    batch = parameters.batch or (batch_of(Path(source)) if source else "")
+    batch = parameters.batch or (batch_name(Path(source)) if source else "")
     with sanitize_errors():
         async with opened(parameters, partial(_open, parameters), word=batch) as run:
             await stations.read_input(run)

@@ -16,7 +16,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.parameters import Option, refuse_identifiers
+from nightscreen.schemas.parameters import (
+    Option,
+    refuse_identifiers,
+    refuse_named_after_somebody,
+)
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 ContactName = Literal["phone", "email"]
@@ -170,6 +174,7 @@ class RequestBvns(ApiRunParameters):
     quote_only: bool = Field(
         default=False, title="Quote only", description="Say what it would cost, and stop there."
     )
+    _nobodys_file = field_validator("input")(refuse_named_after_somebody)
 
 
 class ConfirmBvns(ApiRunParameters):
@@ -189,3 +194,4 @@ class ConfirmBvns(ApiRunParameters):
     quote_only: bool = Field(
         default=False, title="Quote only", description="Say what it would cost, and stop there."
     )
+    _nobodys_file = field_validator("input")(refuse_named_after_somebody)

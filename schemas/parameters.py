@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
 CheckName = Literal["bank_account", "karma", "ecosystem", "selfie"]
 KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban"]
@@ -174,6 +174,16 @@ class _Screening(BaseModel):
         return Decimal(self.max_spend) if self.max_spend else None
 
 
+def refuse_named_after_somebody(path: str) -> str:
+    """Refuse a file whose name the engine, the journal and manifests must not keep."""
+    if contains_identifier(Path(path).name):
+        raise ValueError(
+            "the file's name holds what looks like a customer's number or email address, and is "
+            "shown everywhere: rename the file, for example portfolio.csv"
+        )
+    return path
+
+
 class ScreenBatch(_Screening):
     """What to screen, until when and at which cost."""
 
@@ -226,6 +236,7 @@ class ScreenBatch(_Screening):
         title="Spending is approved",
         description="Unusual spending was approved in advance: the run does not wait for it.",
     )
+    _nobodys_file = field_validator("input")(refuse_named_after_somebody)
 
 
 class WatchInbox(_Screening):

@@ -46,9 +46,6 @@ def copy_desk(source: Path, target: Path) -> None:
 
 
 def upload_of(home: Path, run: RunRecord) -> str:
-    """Return the id of the upload that a run screens; empty where its file came another way.
-
-    The run may know the file by a link, where HOME or the file's name looks like an identifier.
-    """
+    """Return the id of the upload that a run screens; empty where its file came another way."""
     path = Path(run.parameters.get("input") or "").resolve()
     return path.stem if path.parent == (home / UPLOADS).resolve() else ""

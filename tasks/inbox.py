@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import contains_identifier
 
 if TYPE_CHECKING:
     from nightscreen.schemas.parameters import ScreenBatch
@@ -20,7 +21,7 @@ def newest_input(parameters: ScreenBatch) -> ScreenBatch:
     """Return the parameters with the newest file in the place of a pattern.
 
     Raises:
-        InputError: no file matches the pattern.
+        InputError: no file matches the pattern, or the newest one's name holds an identifier.
     """
     pattern = Path(parameters.input)
     if pattern.exists() or not _WILD.intersection(parameters.input):
@@ -32,6 +33,11 @@ def newest_input(parameters: ScreenBatch) -> ScreenBatch:
             "arrived, and does the pattern fit its name?"
         )
     newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    if contains_identifier(newest.name):
+        raise InputError(
+            f"the newest file that matches {parameters.input} has what looks like a customer's "
+            "number or email address in its name, which is shown everywhere: rename it"
+        )
     return parameters.model_copy(update={"input": str(newest)})
 
 

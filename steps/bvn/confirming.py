@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nightscreen.client import wire
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.parameters import batch_name
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.rows import Action, Problem, RefusedRow
 from nightscreen.steps.bvn.consent import (
@@ -29,7 +30,6 @@ from nightscreen.steps.bvn.requesting import quote
 from nightscreen.steps.calling.call_session import ASKED_AGAIN
 from nightscreen.steps.run import open_api_run, require_service
 from nightscreen.steps.screening_run import PROBLEMS
-from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
@@ -137,7 +137,7 @@ def open_confirm(
     require_service(settings, quote_only=False)
     parameters = remembered(parameters, settings, FLOW, clock=clock)
     given = Path(parameters.input)
-    digest, batch = "", batch_of(given)
+    digest, batch = "", batch_name(given)
     if parameters.input:
         mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
         file = read_otps(given, settings.bvn_consent.otp_digits, mapping=mapping)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError
-from nightscreen.steps.values.file_names import without_names
 from nightscreen.storage.journal import journal_of
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.journal.opening import journal_exists
@@ -48,7 +47,7 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock) ->
     absolute = {
         name: str(Path(getattr(found, name)).absolute()) for name in _PATHS if getattr(found, name)
     }
-    return without_names(found.model_copy(update=absolute), settings.home)
+    return found.model_copy(update=absolute)
 
 
 def keyed_digest(journal: Journal, path: Path) -> str:

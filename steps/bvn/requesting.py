@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.client import wire
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
+from nightscreen.schemas.parameters import batch_name
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.rows import Action, Flaw, Problem
@@ -32,7 +33,6 @@ from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.consent import consent_column, consent_ends
 from nightscreen.steps.run import known_prices, open_api_run
 from nightscreen.steps.screening_run import PROBLEMS
-from nightscreen.steps.values.file_names import batch_of
 from nightscreen.storage.clock import system_clock, to_instant
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.mapping import read_mapping
@@ -123,7 +123,7 @@ def open_request(
         parameters,
         settings,
         flow=FLOW,
-        batch=parameters.batch or batch_of(given),
+        batch=parameters.batch or batch_name(given),
         operation=Operation.BVN_START,
         input_digest=file_digest(given) if parameters.input else "",
         clock=clock,

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
+from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch, batch_name, contains_identifier
 from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.inbox import notifications
 from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.results.notices import rewrite_reviewed
 from nightscreen.steps.results.reviews import Judge, take_in
-from nightscreen.steps.values.file_names import batch_of, names_somebody
 from nightscreen.storage.clock import LAGOS, span_micros, spending_day, system_clock, to_instant
 from nightscreen.storage.decision_files import is_returned, read_returned
 from nightscreen.storage.inbox import (
@@ -85,8 +84,8 @@ class Examined:
 
 
 def told_name(name: str) -> str:
-    """Return the name a file goes by in paths and messages: its own, unless it names somebody."""
-    if names_somebody(name) or name in OURS:
+    """Return the name a file goes by in paths and messages, without anybody's number."""
+    if contains_identifier(name) or name in OURS:
         return f"file{Path(name).suffix[:8]}"
     return name
 
@@ -101,7 +100,7 @@ def screening_of(options: WatchInbox, ticket: Ticket, inbox: Inbox) -> ScreenBat
     return ScreenBatch(
         **options.screening(),
         input=str(ticket.file),
-        batch=batch_of(Path(ticket.name))[:80],
+        batch=batch_name(Path(ticket.name))[:80],
         output=str(inbox.done),
     )
 

@@ -13,10 +13,9 @@ from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
+from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch, batch_name
 from nightscreen.steps.planning.plan import Wanted
 from nightscreen.steps.run import find_earlier, run_id_for
-from nightscreen.steps.values.file_names import batch_of, without_names
 from nightscreen.storage.clock import LAGOS, span_micros, to_instant
 from nightscreen.storage.filesystem import is_url
 from nightscreen.storage.journal.approvals import Approvals
@@ -55,7 +54,6 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
     if earlier is not None:
         approval = None if parameters.quote_only else _approval(journal, earlier, approval_timeout)
         parameters = _with_earlier(parameters, earlier, approval)
-    parameters = without_names(parameters, journal.home)
     if not parameters.input:
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
     purpose = Purpose(parameters.purpose)
@@ -69,7 +67,7 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
         run_id_for(journal, earlier),
         stop_at_first=parameters.karma_stop_at_first,
     )
-    batch = parameters.batch or batch_of(path)
+    batch = parameters.batch or batch_name(path)
     return Resolved(parameters, earlier, wanted, earlier.batch if earlier else batch, path)
 
 

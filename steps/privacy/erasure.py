@@ -8,7 +8,6 @@ tombstone keeps in `storage/journal/erasure.py`; retention by age is `purging`.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,11 +30,9 @@ from nightscreen.steps.privacy.erasure_loans import loan_rows, rewrite_loans
 from nightscreen.steps.privacy.lookup_subject import subjects_of
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.results.shadow import SHADOW_FILE
-from nightscreen.steps.values.file_names import forget_names, handle_of
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.desk_file import UPLOADS
 from nightscreen.storage.evidence import drop_evidence
-from nightscreen.storage.files import write_private
 from nightscreen.storage.journal.erasure import (
     ERASURE,
     ErasedPseudonyms,
@@ -49,7 +46,7 @@ from nightscreen.storage.journal.records import KINDS, Records
 from nightscreen.storage.journal.runs import RUNNING
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.notice_file import NOTICES_FILE
-from nightscreen.storage.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, MANIFEST, QUARANTINE
+from nightscreen.storage.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, QUARANTINE
 from nightscreen.storage.run_files import (
     ID_COLUMN,
     RunFiles,
@@ -449,7 +446,6 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)
     folders = _rewrite(journal, found)
-    _rename_inputs(journal, found)
     at = instant_text(journal.clock()) or ""
     files = sum(folder.finish(at) for folder in folders)
     rows = sum(folder.rows for folder in folders)
@@ -468,21 +464,6 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
         "removed_unread": [name for folder in folders for name in folder.lost],
         "log_emptied": emptied,
     }
-
-
-def _rename_inputs(journal: Journal, found: Found) -> None:
-    """Let no run know its input by a name that holds one of the person's identifiers."""
-    forget_names(journal.home)
-    for run in journal.runs.newest(limit=None):
-        given = Path(run.parameters.get("input") or "")
-        if not _mentions([given.name, *re.split(r"[^0-9]+", given.name)], found.values):
-            continue
-        journal.runs.moved_input(run.run_id, str(handle_of(given, journal.home)))
-        manifest = Path(run.folder) / MANIFEST
-        if manifest.exists():
-            document = json.loads(manifest.read_text("utf-8"))
-            document["input"]["name"] = f"file{given.suffix[:8]}"
-            write_private(manifest, (json.dumps(document, indent=2) + "\n").encode())
 
 
 def _refuse_left_out(folders: Sequence[RunFiles], found: Found) -> None:

@@ -21,7 +21,6 @@ from nightscreen.steps.privacy.declined import Declined, drop_declined, find_dec
 from nightscreen.steps.privacy.erasure_files import CALLS_FILE
 from nightscreen.steps.results.changes import CHANGES_FILE
 from nightscreen.steps.results.shadow import SHADOW_FILE
-from nightscreen.steps.values.file_names import forget_names
 from nightscreen.storage import outputs
 from nightscreen.storage.audit_chain import audit_before, forget_audit
 from nightscreen.storage.clock import DAY_MICROS, instant_text
@@ -199,7 +198,6 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
-    forget_names(journal.home)
     declined = found.declined
     drop_evidence(journal.home, before=None if declined.ids else found.cutoffs.journal_answers)
     forget_audit(journal, found.cutoffs.audit)

@@ -11,7 +11,6 @@ import pytest
 from nightscreen.desk.accounts import Role
 from nightscreen.schemas.money import to_micro
 from nightscreen.steps.quoting import quote_batch
-from nightscreen.steps.values.file_names import without_names
 from nightscreen.storage.sealed_file import unsealed
 from nightscreen.storage.tables import file_digest
 from tests.desk.office import Office
@@ -29,7 +28,7 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
 ) -> None:
     """The amount is answered beside the form; who refuses sends the file away at once.
 
-    An upload's own name may look like somebody's phone number, and the file goes by a link then.
+    Ids of uploads are drawn, and none may look like somebody's phone number.
     """
     chosen = SimpleNamespace(token_hex=lambda _: name)
     monkeypatch.setattr("nightscreen.desk.uploads.secrets", chosen)
@@ -53,9 +52,7 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
             input_digest=digest,
             folder=str(tmp_path / "out" / RUN),
             cap_micro=None,
-            parameters=without_names(parameters, office.settings.home).model_dump(
-                exclude={"run", "yes", "quote_only"}
-            ),
+            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
         )
         office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
         quote = quote_batch(parameters, office.settings, by_cap=True)

@@ -254,14 +254,14 @@ def test_uploads_know_their_folder(office: Office) -> None:
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("Ngozi Okafor loan.csv", "loan.csv"),
+        ("loans ngozi@example.ng.csv", "loans.csv"),
         ("C:\\lists\\22000000001.xlsx", "batch.xlsx"),
         ("", "file"),
         ("branch 7.csv", "branch 7.csv"),
     ],
 )
 def test_name_of_an_upload_names_nobody(name: str, shown: str) -> None:
-    """What is shown, and what the batch is named for, holds no person's name and no number."""
+    """What is shown, and what the batch is named for, holds no person's number or address."""
     assert plain_name(name) == shown
 
 
