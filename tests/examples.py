@@ -1,4 +1,4 @@
-"""The recorded-style exchanges of `data/examples/`: how they are read, and how shapes are compared.
+"""The recorded-style exchanges of `tests/exchanges/`: how they are read, and how shapes are compared.
 
 What the client makes of them is in `tests/client/test_examples.py`, what the sandbox answers in
 `tests/sandbox/test_examples.py`. Neither knows the other: a misreading of the specification shows
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent.parent / "data" / "examples"
+FOLDER = Path(__file__).with_name("exchanges")
 KEY = "example-key"
 MARKS = {
     "S": "shown by the specification",

@@ -44,7 +44,7 @@ This page is generated: `python -m tests.coverage.write` writes it from the tabl
 name of the table is gone, where an operation, a field, a scope, a rule of reading, a route or a
 switch of the sandbox is missing from it, and where this page is not what it would be. Tests are
 named from `tests/` on; a *rule* is a line of `data/manners.toml`, a *setting* stands in `.env`, a
-*switch* is one of the sandbox's manners, an *exchange* a file of `data/examples/`.
+*switch* is one of the sandbox's manners, an *exchange* a file of `tests/exchanges/`.
 """
 KINDS = {
     str: "text",
@@ -123,7 +123,7 @@ def _counts(parts: Sequence[Part], examples: Sequence[Example]) -> str:
     return (
         f"{items} items and {fields} fields; {silent} points on which the specification is silent; "
         f"{people} that are for people, or have nothing to call; {len(examples)} exchanges in "
-        "`data/examples/`.\n"
+        "`tests/exchanges/`.\n"
     )
 
 

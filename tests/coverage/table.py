@@ -33,7 +33,7 @@ class Row(_Entry):
         item: what it is, in our own words.
         code: where it lives.
         tests: what holds it, as `folder/test_file.py::test_name`.
-        examples: exchanges of `data/examples/` that show it.
+        examples: exchanges of `tests/exchanges/` that show it.
         assume: where the specification is silent, what we take to be so.
         change: where that can be changed.
         people: why no code is due: people do it, or there is nothing to call.

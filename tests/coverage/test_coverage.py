@@ -140,7 +140,7 @@ def test_every_builder_route_rule_and_switch_is_in_the_table() -> None:
 
 
 def test_every_exchange_is_in_the_table() -> None:
-    """No file of `data/examples/` stands there without an item."""
+    """No file of `tests/exchanges/` stands there without an item."""
     named = {name for row in ROWS for name in row.examples} | {each.example for each in TABLES}
     assert named == FILES
 
