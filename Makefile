@@ -63,7 +63,6 @@ lint: $(STAMP)
 
 docs: $(STAMP) ## write the generated pages anew and build the site into build/site
 	$(BIN)/python -m tests.docs.write
-	$(BIN)/python -m tests.coverage.write
 	$(SITE)
 	@echo "Open build/site/index.html; to search it too: $(BIN)/python -m http.server --bind 127.0.0.1 -d build/site"
 

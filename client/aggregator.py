@@ -8,7 +8,7 @@ does not belong here: keeping tokens (`storage/vault`) and when to refresh them 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 from nightscreen.client.wire import Request, json_body, require, segment
@@ -16,7 +16,7 @@ from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 AGGREGATOR = "/v2/aggregator"
 
@@ -36,19 +36,45 @@ class Scope(StrEnum):
     PROFILE_VIEW = "profile:view"
 
 
-SCOPE_OF = {
-    Operation.AGGREGATOR_TRANSACTIONS: Scope.TRANSACTION_LIST,
-    Operation.AGGREGATOR_TRANSACTION: Scope.TRANSACTION_VIEW,
-    Operation.AGGREGATOR_TRANSACTION_UPDATE: Scope.TRANSACTION_UPDATE,
-    Operation.AGGREGATOR_ACCOUNTS: Scope.BANK_ACCOUNT_LIST,
-    Operation.AGGREGATOR_ACCOUNT: Scope.BANK_ACCOUNT_VIEW,
-    Operation.AGGREGATOR_ACCOUNT_ADD: Scope.BANK_ACCOUNT_ADD,
-    Operation.AGGREGATOR_ACCOUNT_UPDATE: Scope.BANK_ACCOUNT_UPDATE,
-    Operation.AGGREGATOR_ACCOUNT_DELETE: Scope.BANK_ACCOUNT_DELETE,
-    Operation.AGGREGATOR_ACCOUNT_SYNC: Scope.BANK_ACCOUNT_SYNC,
-    Operation.AGGREGATOR_PROFILE: Scope.PROFILE_VIEW,
+class Scoped(NamedTuple):
+    """An operation on the data of a customer who consented.
+
+    Attributes:
+        scope: the scope it needs; one that was not granted is never usable (specification,
+            authentication 4).
+        method: HTTP method.
+        path: below the base path, `{item}` standing for an id; whole where the specification
+            shows it.
+    """
+
+    scope: Scope
+    method: str
+    path: str
+
+
+SCOPED: Mapping[Operation, Scoped] = {
+    Operation.AGGREGATOR_TRANSACTIONS: Scoped(
+        Scope.TRANSACTION_LIST, "GET", f"{AGGREGATOR}/transactions"
+    ),
+    Operation.AGGREGATOR_TRANSACTION: Scoped(Scope.TRANSACTION_VIEW, "GET", "/transactions/{item}"),
+    Operation.AGGREGATOR_TRANSACTION_UPDATE: Scoped(
+        Scope.TRANSACTION_UPDATE, "PATCH", "/transactions/{item}"
+    ),
+    Operation.AGGREGATOR_ACCOUNTS: Scoped(Scope.BANK_ACCOUNT_LIST, "GET", "/bank-accounts"),
+    Operation.AGGREGATOR_ACCOUNT: Scoped(Scope.BANK_ACCOUNT_VIEW, "GET", "/bank-accounts/{item}"),
+    Operation.AGGREGATOR_ACCOUNT_ADD: Scoped(Scope.BANK_ACCOUNT_ADD, "POST", "/bank-accounts"),
+    Operation.AGGREGATOR_ACCOUNT_UPDATE: Scoped(
+        Scope.BANK_ACCOUNT_UPDATE, "PATCH", "/bank-accounts/{item}"
+    ),
+    Operation.AGGREGATOR_ACCOUNT_DELETE: Scoped(
+        Scope.BANK_ACCOUNT_DELETE, "DELETE", "/bank-accounts/{item}"
+    ),
+    Operation.AGGREGATOR_ACCOUNT_SYNC: Scoped(
+        Scope.BANK_ACCOUNT_SYNC, "POST", "/bank-accounts/sync"
+    ),
+    Operation.AGGREGATOR_PROFILE: Scoped(Scope.PROFILE_VIEW, "GET", "/profile"),
 }
-"""The scope each operation needs; one that was not granted is never usable (authentication 4)."""
+"""Specified is the list of transactions alone; the other paths were seen and are experimental."""
 
 
 def read_scopes(words: str | Iterable[str]) -> tuple[Scope, ...]:
@@ -108,78 +134,31 @@ def refresh(refresh_token: str, redirect_uri: str) -> Request:
     return Request(Operation.AGGREGATOR_REFRESH, "POST", f"{AGGREGATOR}/auth", body)
 
 
-def transactions(access_token: str) -> Request:
-    """Build the list of a customer's transactions (`/v2/aggregator/transactions`)."""
-    return _with_token(
-        access_token, Operation.AGGREGATOR_TRANSACTIONS, "GET", f"{AGGREGATOR}/transactions"
-    )
-
-
-def transaction(access_token: str, transaction_id: str, *, under: str = AGGREGATOR) -> Request:
-    """Build the view of one transaction (experimental)."""
-    path = f"{under}/transactions/{segment(transaction_id)}"
-    return _with_token(access_token, Operation.AGGREGATOR_TRANSACTION, "GET", path)
-
-
-def update_transaction(
-    access_token: str, transaction_id: str, note: str, *, under: str = AGGREGATOR
+def scoped(
+    operation: Operation,
+    access_token: str,
+    *,
+    item: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    under: str = AGGREGATOR,
 ) -> Request:
-    """Build the change of a transaction's note (experimental)."""
-    path = f"{under}/transactions/{segment(transaction_id)}"
-    return _with_token(
-        access_token, Operation.AGGREGATOR_TRANSACTION_UPDATE, "PATCH", path, note=note
-    )
+    """Build a request for the data of a customer who consented.
 
+    Args:
+        operation: one of `SCOPED`.
+        access_token: the customer's.
+        item: id of the transaction or account it is about.
+        fields: what the body holds, as the service names it.
+        under: base path of the operations that the specification does not show.
 
-def bank_accounts(access_token: str, *, under: str = AGGREGATOR) -> Request:
-    """Build the list of a customer's bank accounts (experimental)."""
-    return _with_token(access_token, Operation.AGGREGATOR_ACCOUNTS, "GET", f"{under}/bank-accounts")
-
-
-def bank_account(access_token: str, account_id: str, *, under: str = AGGREGATOR) -> Request:
-    """Build the view of one bank account (experimental)."""
-    path = f"{under}/bank-accounts/{segment(account_id)}"
-    return _with_token(access_token, Operation.AGGREGATOR_ACCOUNT, "GET", path)
-
-
-def add_bank_account(
-    access_token: str, fields: dict[str, str], *, under: str = AGGREGATOR
-) -> Request:
-    """Build the adding of a bank account (experimental); fields as the service names them."""
-    path = f"{under}/bank-accounts"
-    return _with_token(access_token, Operation.AGGREGATOR_ACCOUNT_ADD, "POST", path, **fields)
-
-
-def update_bank_account(
-    access_token: str, account_id: str, fields: dict[str, str], *, under: str = AGGREGATOR
-) -> Request:
-    """Build the change of a bank account (experimental); fields as the service names them."""
-    path = f"{under}/bank-accounts/{segment(account_id)}"
-    return _with_token(access_token, Operation.AGGREGATOR_ACCOUNT_UPDATE, "PATCH", path, **fields)
-
-
-def delete_bank_account(access_token: str, account_id: str, *, under: str = AGGREGATOR) -> Request:
-    """Build the removal of a bank account (experimental)."""
-    path = f"{under}/bank-accounts/{segment(account_id)}"
-    return _with_token(access_token, Operation.AGGREGATOR_ACCOUNT_DELETE, "DELETE", path)
-
-
-def sync_bank_account(access_token: str, account_id: str, *, under: str = AGGREGATOR) -> Request:
-    """Build the request to synchronise a bank account (experimental)."""
-    path = f"{under}/bank-accounts/sync"
-    return _with_token(
-        access_token, Operation.AGGREGATOR_ACCOUNT_SYNC, "POST", path, account_id=account_id
-    )
-
-
-def profile(access_token: str, *, under: str = AGGREGATOR) -> Request:
-    """Build the view of the customer's profile (experimental)."""
-    return _with_token(access_token, Operation.AGGREGATOR_PROFILE, "GET", f"{under}/profile")
-
-
-def _with_token(
-    access_token: str, operation: Operation, method: str, path: str, **fields: str
-) -> Request:
+    Raises:
+        UsageError: the token is missing, or an id is needed and empty.
+    """
     require(access_token, "the customer's access token is missing; refresh the grant first")
+    _, method, path = SCOPED[operation]
+    if not path.startswith(AGGREGATOR):
+        path = under + path
+    if item is not None:
+        path = path.format(item=segment(item))
     body = json_body(**fields) if fields else None
     return Request(operation, method, path, body, access_token=access_token)

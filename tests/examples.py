@@ -1,4 +1,4 @@
-"""The recorded-style exchanges of `tests/exchanges/`: how they are read, and how shapes are compared.
+"""The recorded-style exchanges of `tests/exchanges/`: how they are read and compared.
 
 What the client makes of them is in `tests/client/test_examples.py`, what the sandbox answers in
 `tests/sandbox/test_examples.py`. Neither knows the other: a misreading of the specification shows

@@ -148,7 +148,7 @@ def kind_of(parameters: object) -> PulledKind:
 
 def scope_of(kind: PulledKind) -> aggregator.Scope:
     """Return the scope under which a kind of record may be asked for."""
-    return aggregator.SCOPE_OF[OPERATION_OF[kind]]
+    return aggregator.SCOPED[OPERATION_OF[kind]].scope
 
 
 def begin_pull(run: Run) -> TransactionSync:
@@ -254,7 +254,7 @@ def within_scope(grant: Grant, request: Request) -> Request:
     Raises:
         ScopeNotGrantedError: the scope it needs was not granted (authentication 4).
     """
-    scope = aggregator.SCOPE_OF[request.operation]
+    scope = aggregator.SCOPED[request.operation].scope
     if not grant.allows(scope):
         raise ScopeNotGrantedError(
             f"the customer did not grant {scope}, or the grant has ended; ask for it with: "
@@ -307,12 +307,7 @@ class _Turn:
 
     async def _list(self, kind: PulledKind, grant: Grant, tokens: Tokens) -> LookupTask:
         run, token = self.pull.run, tokens.access_token
-        if kind is PulledKind.TRANSACTION:
-            request = aggregator.transactions(token)
-        elif kind is PulledKind.BANK_ACCOUNT:
-            request = aggregator.bank_accounts(token, under=run.settings.aggregator_path)
-        else:
-            request = aggregator.profile(token, under=run.settings.aggregator_path)
+        request = aggregator.scoped(OPERATION_OF[kind], token, under=run.settings.aggregator_path)
         if kind is not self.pull.kind:
             self.pull.progress.wanted += 1
         return await self._call(grant, within_scope(grant, request))

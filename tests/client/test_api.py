@@ -307,7 +307,7 @@ async def test_line_end_in_a_token_writes_no_second_request() -> None:
     """What would end a header's line is refused before anything is sent."""
     async with raw_service(good) as service, Client(service.base, KEY) as client:
         token = "a\r\n\r\nGET /v2/charged HTTP/1.1\r\nX: 1"
-        outcome = await client.send(aggregator.transactions(token))
+        outcome = await client.send(aggregator.scoped(Operation.AGGREGATOR_TRANSACTIONS, token))
         assert (outcome.verdict, service.heads) == (ChargeStatus.NOT_SENT, [])
 
 

@@ -25,16 +25,32 @@ REQUESTS = {
     Operation.BVN_FINISH: wire.bvn_finish(BVN, "123456"),
     Operation.AGGREGATOR_EXCHANGE: aggregator.exchange("code", "https://lender.example/cb"),
     Operation.AGGREGATOR_REFRESH: aggregator.refresh("again", "https://lender.example/cb"),
-    Operation.AGGREGATOR_TRANSACTIONS: aggregator.transactions("token"),
-    Operation.AGGREGATOR_TRANSACTION: aggregator.transaction("token", "t1"),
-    Operation.AGGREGATOR_TRANSACTION_UPDATE: aggregator.update_transaction("token", "t1", "rent"),
-    Operation.AGGREGATOR_ACCOUNTS: aggregator.bank_accounts("token"),
-    Operation.AGGREGATOR_ACCOUNT: aggregator.bank_account("token", "a1"),
-    Operation.AGGREGATOR_ACCOUNT_ADD: aggregator.add_bank_account("token", {"bank_code": "058"}),
-    Operation.AGGREGATOR_ACCOUNT_UPDATE: aggregator.update_bank_account("token", "a1", {"a": "b"}),
-    Operation.AGGREGATOR_ACCOUNT_DELETE: aggregator.delete_bank_account("token", "a1"),
-    Operation.AGGREGATOR_ACCOUNT_SYNC: aggregator.sync_bank_account("token", "a1"),
-    Operation.AGGREGATOR_PROFILE: aggregator.profile("token"),
+    Operation.AGGREGATOR_TRANSACTIONS: aggregator.scoped(
+        Operation.AGGREGATOR_TRANSACTIONS, "token"
+    ),
+    Operation.AGGREGATOR_TRANSACTION: aggregator.scoped(
+        Operation.AGGREGATOR_TRANSACTION, "token", item="t1"
+    ),
+    Operation.AGGREGATOR_TRANSACTION_UPDATE: aggregator.scoped(
+        Operation.AGGREGATOR_TRANSACTION_UPDATE, "token", item="t1", fields={"note": "rent"}
+    ),
+    Operation.AGGREGATOR_ACCOUNTS: aggregator.scoped(Operation.AGGREGATOR_ACCOUNTS, "token"),
+    Operation.AGGREGATOR_ACCOUNT: aggregator.scoped(
+        Operation.AGGREGATOR_ACCOUNT, "token", item="a1"
+    ),
+    Operation.AGGREGATOR_ACCOUNT_ADD: aggregator.scoped(
+        Operation.AGGREGATOR_ACCOUNT_ADD, "token", fields={"bank_code": "058"}
+    ),
+    Operation.AGGREGATOR_ACCOUNT_UPDATE: aggregator.scoped(
+        Operation.AGGREGATOR_ACCOUNT_UPDATE, "token", item="a1", fields={"a": "b"}
+    ),
+    Operation.AGGREGATOR_ACCOUNT_DELETE: aggregator.scoped(
+        Operation.AGGREGATOR_ACCOUNT_DELETE, "token", item="a1"
+    ),
+    Operation.AGGREGATOR_ACCOUNT_SYNC: aggregator.scoped(
+        Operation.AGGREGATOR_ACCOUNT_SYNC, "token", fields={"account_id": "a1"}
+    ),
+    Operation.AGGREGATOR_PROFILE: aggregator.scoped(Operation.AGGREGATOR_PROFILE, "token"),
     Operation.LOAN_PRODUCTS: loans.products(),
     Operation.LOAN_START: loans.initialize("p1", email="ada@example.ng"),
     Operation.LOAN_VIEW: loans.loan("LN-1"),

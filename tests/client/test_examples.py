@@ -43,16 +43,6 @@ BUILDERS: dict[Operation, Callable[..., Request]] = {
     Operation.BVN_FINISH: wire.bvn_finish,
     Operation.AGGREGATOR_EXCHANGE: aggregator.exchange,
     Operation.AGGREGATOR_REFRESH: aggregator.refresh,
-    Operation.AGGREGATOR_TRANSACTIONS: aggregator.transactions,
-    Operation.AGGREGATOR_TRANSACTION: aggregator.transaction,
-    Operation.AGGREGATOR_TRANSACTION_UPDATE: aggregator.update_transaction,
-    Operation.AGGREGATOR_ACCOUNTS: aggregator.bank_accounts,
-    Operation.AGGREGATOR_ACCOUNT: aggregator.bank_account,
-    Operation.AGGREGATOR_ACCOUNT_ADD: aggregator.add_bank_account,
-    Operation.AGGREGATOR_ACCOUNT_UPDATE: aggregator.update_bank_account,
-    Operation.AGGREGATOR_ACCOUNT_DELETE: aggregator.delete_bank_account,
-    Operation.AGGREGATOR_ACCOUNT_SYNC: aggregator.sync_bank_account,
-    Operation.AGGREGATOR_PROFILE: aggregator.profile,
     Operation.LOAN_PRODUCTS: loans.products,
     Operation.LOAN_START: loans.initialize,
     Operation.LOAN_VIEW: loans.loan,
@@ -62,7 +52,14 @@ BROKEN = {"timeout": httpx.ReadTimeout(""), "cut": httpx.ReadError("")}
 
 def built(example: Example) -> Request:
     """Return the request that our builder makes of plain arguments."""
-    return BUILDERS[Operation(example.operation)](**example.arguments)
+    operation, given = Operation(example.operation), dict(example.arguments)
+    if operation not in aggregator.SCOPED:
+        return BUILDERS[operation](**given)
+    fields = {**given.pop("fields", {}), **{k: given.pop(k) for k in ("note",) if k in given}}
+    if operation is Operation.AGGREGATOR_ACCOUNT_SYNC:
+        fields["account_id"] = given.pop("account_id")
+    token = given.pop("access_token")
+    return aggregator.scoped(operation, token, item=next(iter(given.values()), None), fields=fields)
 
 
 @dataclass(frozen=True)

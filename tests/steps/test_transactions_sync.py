@@ -11,6 +11,7 @@ import pytest
 
 from nightscreen.client import aggregator
 from nightscreen.sandbox.transactions import changes_between, transactions_of
+from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
 from nightscreen.steps.control import StopReason
 from nightscreen.steps.transactions.json_decode import NumberText, parse_text
@@ -177,7 +178,7 @@ def test_scope_that_was_not_granted_is_never_used(lender: Lender) -> None:
     assert grant.scopes == ("transaction:view",)
     assert lender.pull()["customers"]["due"] == 0
     with pytest.raises(ScopeNotGrantedError, match=LIST):
-        within_scope(grant, aggregator.transactions("token"))
+        within_scope(grant, aggregator.scoped(Operation.AGGREGATOR_TRANSACTIONS, "token"))
     with pytest.raises(InputError, match="no live grant"):
         lender.open(grants=[grant.grant_id])
     assert lender.count("scope-missing@magic.example", "data_calls") == 0

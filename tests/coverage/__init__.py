@@ -1,1 +1,0 @@
-"""The page `docs/coverage.md`: each item of the specification, where it lives, what holds it."""
