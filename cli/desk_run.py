@@ -10,12 +10,10 @@ import sys
 from nightscreen.cli import event_loop
 from nightscreen.cli.screen import EXIT_BY_STATE, graceful_sigint, prepare_engine, run_flow
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.storage.memory_tuning import leave_out_pandas
 
 
 def main() -> int:
     """Run the flow and return the exit status."""
-    leave_out_pandas()
     parameters = ScreenBatch.model_validate_json(sys.stdin.read())
     with graceful_sigint():
         prepare_engine()

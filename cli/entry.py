@@ -19,7 +19,6 @@ def run() -> None:
 
         memory_tuning.collect_less_often()
         memory_tuning.choose_allocator()
-        memory_tuning.leave_out_pandas()
         from nightscreen.cli.main import run as run_command
     except KeyboardInterrupt:
         sys.stderr.write(f"nightscreen: {STOPPED}\n")

@@ -7,7 +7,7 @@ and about nobody. All other calls are in `client/api.py`.
 from __future__ import annotations
 
 import asyncio
-import re
+import http.client
 import socket
 import ssl
 from collections.abc import Callable
@@ -16,14 +16,15 @@ from pathlib import Path
 from nightscreen.client import loans
 from nightscreen.client.address import parse_address
 from nightscreen.client.api import Client
-from nightscreen.client.network import Network, Proxy
+from nightscreen.client.network import Network
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import SettingsError
 
 _HTTPS, _HTTP = 443, 80
 TIMEOUT_S = 5.0
-_LONGEST_HEAD = 8192
+_NO_TUNNEL = "Tunnel connection failed: "
+"""How http.client words what a proxy refuses; the status follows."""
 
 
 def reach(
@@ -40,50 +41,32 @@ def reach(
         proxy, context = way.proxy_to(url), way.context()
     except SettingsError as error:
         return f"NIGHTSCREEN_{error}"
-    port = url.port or (_HTTPS if url.scheme == "https" else _HTTP)
+    secure = url.scheme == "https"
+    port = url.port or (_HTTPS if secure else _HTTP)
     place = f"{url.host}:{port}"
+    first = (proxy.host, proxy.port) if proxy else (url.host, port)
+    connection = (
+        http.client.HTTPSConnection(*first, timeout=timeout_s, context=context)
+        if secure
+        else http.client.HTTPConnection(*first, timeout=timeout_s)
+    )
+    if proxy is not None:
+        shown = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
+        connection.set_tunnel(url.host, port, shown)
     try:
-        with _connected(proxy, url.host, port, timeout_s) as connection:
-            if url.scheme == "https":
-                with context.wrap_socket(connection, server_hostname=url.host):
-                    pass
-    except _RefusedByProxyError as refused:
-        return f"the proxy {proxy.url if proxy else ''} does not lead to {place} ({refused})"
+        connection.connect()
+    except http.client.HTTPException:
+        return f"the proxy {proxy.url if proxy else ''} does not lead to {place} (no HTTP answer)"
     except OSError as error:
+        if proxy is not None and str(error).startswith(_NO_TUNNEL):
+            why = str(error).removeprefix(_NO_TUNNEL)[:80]
+            return f"the proxy {proxy.url} does not lead to {place} ({why})"
         through = proxy is not None and not isinstance(error, ssl.SSLError)
         at = f"the proxy {proxy.url}" if proxy is not None and through else place
         return _in_the_way(error, at, timeout_s)
+    finally:
+        connection.close()
     return None
-
-
-class _RefusedByProxyError(Exception):
-    """The proxy gives no tunnel; the text is its status line."""
-
-
-def _connected(proxy: Proxy | None, host: str, port: int, timeout_s: float) -> socket.socket:
-    """Return a connection to a host, through a tunnel of the proxy where there is one."""
-    if proxy is None:
-        return socket.create_connection((host, port), timeout_s)
-    connection = socket.create_connection((proxy.host, proxy.port), timeout_s)
-    try:
-        lines = [f"CONNECT {host}:{port} HTTP/1.1", f"Host: {host}:{port}"]
-        if proxy.authorization:
-            lines.append(f"Proxy-Authorization: {proxy.authorization}")
-        connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
-        head = b""
-        while b"\r\n\r\n" not in head and len(head) < _LONGEST_HEAD:
-            part = connection.recv(1)  # not a byte of what follows may be taken
-            if not part:
-                break
-            head += part
-    except BaseException:
-        connection.close()
-        raise
-    status = head.split(b"\r\n")[0].decode("ascii", "replace")
-    if not re.match(r"HTTP/1\.[01] 2\d\d\b", status):
-        connection.close()
-        raise _RefusedByProxyError(status[:80] or "it hung up")
-    return connection
 
 
 Knock = Callable[[str, str, Path | None], str | None]

@@ -2,8 +2,7 @@
 
 glibc keeps what was freed for the next that asks, and the more it sees of large arrays the more it
 keeps; Arrow's own allocator keeps more still. A run works in stations, each with its own arrays:
-the next cannot fill without gaps what one frees. Modules that are loaded and never used count as
-well.
+the next cannot fill without gaps what one frees.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ took a tenth of a night; they are returned when a station ends.
 """
 _KEPT_BYTES = 64 << 20
 _ARENAS = 2
-_PANDAS = "pandas"
 _COLLECT_AFTER = (10_000, 10, 10)
 """When Python looks for garbage: new objects, then rounds of the young and of the middle-aged."""
 
@@ -48,27 +46,6 @@ def choose_allocator() -> None:
     """
     if _glibc_option() is not None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-
-
-def leave_out_pandas() -> None:
-    """Have this process do without pandas, which Arrow otherwise loads at the first array it makes.
-
-    It takes a third of a second of CPU and 40 MB, for values of pandas inside of lists, which no
-    command has. Only for a process of the command line: a program that imports this package as a
-    library may have such values, or want data frames (`nightscreen.open_run`).
-    """
-    if _PANDAS not in sys.modules:
-        sys.meta_path.insert(0, _Hidden())
-
-
-class _Hidden:
-    """Finds pandas nowhere."""
-
-    @staticmethod
-    def find_spec(name: str, _path: object = None, _target: object = None) -> None:
-        """Refuse pandas; of any other module others know."""
-        if name == _PANDAS:
-            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
 
 
 def tune_allocator() -> bool:

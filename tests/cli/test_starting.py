@@ -23,9 +23,8 @@ NOT_TO_START = {
     "starlette",
     "uvicorn",
     "nightscreen.sandbox",
-    "pandas",
 }
-"""What serves, draws or makes data frames: a command that only reckons would wait in vain."""
+"""What serves or draws: a command that only reckons would wait in vain."""
 AT_THE_END = {"openpyxl", "xlsxwriter", "jinja2", "nightscreen.steps.finalize"}
 """What writes lists and pages, of which there are none before lookups were answered."""
 TABLE = "customer_id,bvn\nC1,22123456789\n"
@@ -165,14 +164,14 @@ def test_the_journal_is_looked_into_without_engine_or_network(
         pytest.param(
             ("outcomes", "report"), {*NOT_TO_START, *AT_THE_END, "httpx"}, marks=pytest.mark.long
         ),
-        pytest.param(("doctor",), {"pandas", *AT_THE_END}, marks=pytest.mark.long),
+        pytest.param(("doctor",), AT_THE_END, marks=pytest.mark.long),
     ],
     ids=lambda given: " ".join(sorted(given)) if isinstance(given, set) else " ".join(given),
 )
 def test_a_command_leaves_alone_what_others_need(
     arguments: tuple[str, ...], unused: set[str], tmp_path: Path
 ) -> None:
-    """No command loads pandas, and none that looks something up loads what screens."""
+    """No command that looks something up loads what screens."""
     open_journal(tmp_path / "home").close()
     loaded = _loaded(tmp_path, *arguments, NIGHTSCREEN_HOME=str(tmp_path / "home"))
     assert not loaded & unused

@@ -54,29 +54,6 @@ trim_memory()
 print(int(heeds), resident() - before)
 """
 
-_WITHOUT_PANDAS = """
-import sys
-import numpy as np
-from nightscreen.storage.memory_tuning import leave_out_pandas
-leave_out_pandas()
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset
-column = pc.fill_null(pa.array([float("nan"), None, 1.0]), 2.0)
-print("pandas" in sys.modules, np.isnan(column[0].as_py()), column[1].as_py())
-"""
-_WITH_PANDAS = """
-import nightscreen.storage.memory_tuning
-import pyarrow as pa
-print(pa.table({"a": pa.array([1, None])}).to_pandas()["a"].isna().tolist() == [False, True])
-"""
-
-
-def test_arrow_does_without_pandas_where_it_is_left_out() -> None:
-    """Arrays are made as ever; a process that leaves nothing out makes data frames."""
-    assert _printed(_WITHOUT_PANDAS) == ["False", "True", "2.0"]
-    assert _printed(_WITH_PANDAS) == ["True"]
-
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell")
 def test_what_arrow_freed_is_not_kept() -> None:
