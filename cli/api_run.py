@@ -17,7 +17,7 @@ from nightscreen.schemas.money import naira_words
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from nightscreen.tasks.open_run import OpenRun
+    from nightscreen.tasks.run_in_engine import OpenRun
 
 _LOOK_S = 0.25
 _TELL_EVERY_S = 10.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-STOPPED = "stopped before anything was asked; nothing was spent"
+from nightscreen.cli import STOPPED
 
 
 def run() -> None:

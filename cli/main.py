@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from nightscreen.cli import STOPPED
 from nightscreen.cli.approve import register as register_approval
 from nightscreen.cli.bvn import bvn_app
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
@@ -22,7 +23,6 @@ from nightscreen.cli.consent import register as register_consent
 from nightscreen.cli.contest import contest_app
 from nightscreen.cli.decisions import register as register_decisions
 from nightscreen.cli.desk import register as register_desk
-from nightscreen.cli.entry import STOPPED
 from nightscreen.cli.erase import register as register_erasing
 from nightscreen.cli.inbox import register as register_inbox
 from nightscreen.cli.init import register as register_init

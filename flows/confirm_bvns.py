@@ -15,7 +15,8 @@ from nightscreen.steps.bvn.confirming import open_confirm, send_again
 from nightscreen.steps.bvn.requesting import ask_again, open_request
 from nightscreen.tasks import bvn_consent as stations
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.open_run import OpenApiRun, call, ended, make_calls, named, opened
+from nightscreen.tasks.open_run import call, ended, make_calls, named, opened
+from nightscreen.tasks.run_in_engine import OpenApiRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.open_run import OpenApiRun
+    from nightscreen.tasks.run_in_engine import OpenApiRun
 
 WORD = "loan-offers"
 """Names the flow's runs and their progress."""

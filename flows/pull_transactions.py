@@ -17,7 +17,7 @@ from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named
 from nightscreen.tasks.transactions_sync import pull_customers, report_pull
 
 if TYPE_CHECKING:
-    from nightscreen.tasks.open_run import OpenApiRun
+    from nightscreen.tasks.run_in_engine import OpenApiRun
 
 SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""

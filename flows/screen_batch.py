@@ -26,7 +26,8 @@ from nightscreen.tasks.cancellation import to_prefect_state
 from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
-from nightscreen.tasks.open_run import OpenScreening, calling, ended, make_calls, opened
+from nightscreen.tasks.open_run import calling, ended, make_calls, opened
+from nightscreen.tasks.run_in_engine import OpenScreening
 from nightscreen.tasks.workers import parts_called, require_worker_available
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from nightscreen.steps.bvn import closing as bvn_closing
 from nightscreen.steps.bvn import confirming as bvn_confirming
 from nightscreen.steps.bvn import requesting as bvn_requesting
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.open_run import OpenApiRun
+from nightscreen.tasks.run_in_engine import OpenApiRun
 
 
 @task(name="take in customers", cache_policy=NO_CACHE, persist_result=False)

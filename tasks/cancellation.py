@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prefect.client.schemas.objects import State
 
-    from nightscreen.tasks.open_run import OpenRun
+    from nightscreen.tasks.run_in_engine import OpenRun
 
 PATIENCE_S = 15.0
 """How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from prefect import Task
     from prefect.client.schemas.objects import State, TaskRun
 
-    from nightscreen.tasks.open_run import OpenScreening
+    from nightscreen.tasks.run_in_engine import OpenScreening
 
 RE_ENTRIES = 2
 RE_ENTRY_DELAYS_S = [1.0, 10.0]

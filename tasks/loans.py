@@ -16,7 +16,7 @@ from nightscreen.steps.loans import tracking as following
 from nightscreen.steps.loans.offer_report import close_offering
 from nightscreen.steps.loans.tracking_report import close_tracking
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.open_run import OpenApiRun
+from nightscreen.tasks.run_in_engine import OpenApiRun
 
 
 @task(name="take rows", cache_policy=NO_CACHE, persist_result=False)

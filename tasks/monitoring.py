@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from nightscreen.steps.control import Control
-    from nightscreen.tasks.open_run import OpenRun
+    from nightscreen.tasks.run_in_engine import OpenRun
 
 EVERY_S = 2.0
 _MINUTE_S = 60.0

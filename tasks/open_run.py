@@ -10,170 +10,41 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from prefect import get_client, get_run_logger
+from prefect import get_run_logger
 from prefect.runtime import flow_run
-from prefect.settings import PREFECT_API_URL
 
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.checks import family_of
-from nightscreen.schemas.errors import NightscreenError, SettingsError, UsageError
+from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import StopReason
-from nightscreen.steps.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING
-from nightscreen.steps.run import Run
-from nightscreen.steps.screening_run import ScreeningRun
 from nightscreen.tasks.artifacts import ending_tags, show_report, tag_run
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
 from nightscreen.tasks.events import tell_events
 from nightscreen.tasks.logs import say_report, set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts, watching
 from nightscreen.tasks.progress import show_progress
-from nightscreen.tasks.temporary_server import is_temporary
+from nightscreen.tasks.run_in_engine import OpenApiRun, OpenRun, OpenScreening
 from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
-    from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import State
 
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
     from nightscreen.steps.calling.call_session import CallSession
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
-    from nightscreen.steps.control import Control
-    from nightscreen.steps.report.report_json import RowTally
+    from nightscreen.steps.run import Run
+    from nightscreen.steps.screening_run import ScreeningRun
 
 
-R = TypeVar("R", bound=Run)
 T = TypeVar("T")
 P = TypeVar("P", bound=ApiRunParameters)
-Opened = TypeVar("Opened", bound="OpenRun[Any]")
-
-
-class NotCallingError(NightscreenError):
-    """A task that calls was started while its run has nothing open for calls."""
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(
-            f"run {run_id} makes no calls now: tasks belong to the flow run that opened it; resume "
-            "the run with --run"
-        )
-
-
-class OpenRun(Generic[R]):
-    """One open run; a plain object, so that the engine does not walk through what it holds.
-
-    Attributes:
-        run: what the run has open.
-        session: what is open while it makes its calls.
-        called: its calls were begun.
-        work: what the tasks of its flow share, made by its own steps.
-        signalled: the process was told to end while the run was open.
-    """
-
-    def __init__(self, run: R) -> None:
-        self.run = run
-        self.session: CallSession | None = None
-        self.called = False
-        self.work: Any = None
-        self.signalled = False
-
-    def __str__(self) -> str:
-        """Return the run's id."""
-        return self.run.run_id
-
-    @property
-    def run_id(self) -> str:
-        """Return the run's id."""
-        return self.run.run_id
-
-    @property
-    def control(self) -> Control:
-        """Return what stops the run and counts its calls."""
-        return self.run.control
-
-    @property
-    def calls(self) -> CallSession:
-        """Return what is open for calls.
-
-        Raises:
-            NotCallingError: nothing is.
-        """
-        if self.session is None:
-            raise NotCallingError(self.run_id)
-        return self.session
-
-    @property
-    def phase(self) -> str:
-        """Return which part of its work the run is in."""
-        if self.session is not None:
-            return ASKING
-        if self.control.resting_since is not None:
-            return PAUSED
-        return WRITING if self.called else self._before_calls
-
-    @property
-    def _before_calls(self) -> str:
-        return READING
-
-    async def cut(self) -> None:
-        """Cut what is still in flight, so that it is written down as in doubt."""
-        if self.session is not None:
-            await self.session.client.aclose()
-
-    async def settle(self) -> None:
-        """Let what is in flight settle, and close what is open for calls."""
-        if self.session is not None:
-            await self.session.close()
-            self.session = None
-
-
-class OpenScreening(OpenRun[ScreeningRun]):
-    """One open screening run.
-
-    Attributes:
-        rows: its rows, once they are written.
-        rounds: what pays for its calls, while it makes them.
-        sessions: how often it has called parts.
-    """
-
-    def __init__(self, run: ScreeningRun) -> None:
-        super().__init__(run)
-        self.rows: RowTally | None = None
-        self.rounds: FundingRounds | None = None
-        self.sessions = 0
-
-    @property
-    def funded(self) -> FundingRounds:
-        """Return what pays for its calls.
-
-        Raises:
-            NotCallingError: it makes none now.
-        """
-        if self.rounds is None:
-            raise NotCallingError(self.run_id)
-        return self.rounds
-
-    async def settle(self) -> None:
-        """Let what is in flight settle; nothing pays for calls any more."""
-        await super().settle()
-        self.rounds = None
-
-    @property
-    def _before_calls(self) -> str:
-        if self.run.plan is None:
-            return READING
-        if self.run.quote is None:
-            return PLANNING
-        return PAUSED if self.control.stop is None else WRITING
-
-
-OpenApiRun = OpenRun[Run]
+Opened = TypeVar("Opened", bound=OpenRun[Any])
 
 
 def screening_at_terminal() -> ScreeningRun | None:
@@ -226,7 +97,6 @@ async def opened(
         run = await opening(settings)
     try:
         with shown_at_terminal(run), handle_sigterm(run):
-            await _refuse_lowered_limits(run.run)
             await tag_run("nightscreen", run.run_id, run.run.purpose)
             async with watching(run):
                 yield run
@@ -238,25 +108,6 @@ async def opened(
         run.run.close()
 
 
-async def _refuse_lowered_limits(run: Run) -> None:
-    """Refuse to share a cap that somebody lowered where nothing reads it any more.
-
-    Raises:
-        SettingsError: the service would get more calls at once than somebody allowed.
-    """
-    shares = run.settings.share_caps or getattr(run.parameters, "workers", 1) > 1
-    url = PREFECT_API_URL.value()
-    if run.only_quotes or not shares or not url or is_temporary(url):
-        return
-    most = run.settings.max_in_flight.model_dump()
-    families = {family_of(operation) for operation in run.operations}
-    async with get_client() as client:
-        in_flight = {family: most[family] for family in families}
-        why = await tried(lowered_limit(client, in_flight))
-    if why:
-        raise SettingsError(why)
-
-
 async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
     """Ask the server; None where it refuses or cannot be reached."""
     task = asyncio.get_running_loop().create_task(asked)
@@ -265,26 +116,6 @@ async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
         logging.getLogger(__name__).warning("the Prefect server gave no answer")
         return None
     return task.result()
-
-
-async def lowered_limit(client: PrefectClient, in_flight: Mapping[str, int]) -> str:
-    """Return what to do about a limit by which earlier versions held a cap, where it is lower.
-
-    Args:
-        client: of the server.
-        in_flight: the caps by the settings, by family.
-    """
-    found = {each.name: each for each in await client.read_global_concurrency_limits(limit=200)}
-    for family, most in in_flight.items():
-        limit = found.get(f"nightscreen-{family.replace('_', '-')}")
-        if limit is not None and not (limit.active and limit.limit >= most):
-            was = str(limit.limit) if limit.active else "off"
-            return (
-                f"the Prefect server's limit {limit.name} is {was} and is read no more: where that "
-                f"was meant, set NIGHTSCREEN_MAX_IN_FLIGHT__{family.upper()} on every machine, "
-                f"then prefect global-concurrency-limit delete {limit.name}"
-            )
-    return ""
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from nightscreen.steps import screening_run
 from nightscreen.steps.calling import funding_rounds
 from nightscreen.tasks.artifacts import show_quote
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.open_run import OpenScreening
+from nightscreen.tasks.run_in_engine import OpenScreening
 
 
 def load_last_stations() -> None:

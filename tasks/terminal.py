@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.tasks.open_run import OpenRun
+    from nightscreen.tasks.run_in_engine import OpenRun
 
 
 class Terminal:

@@ -15,7 +15,7 @@ from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import pull_shard
 from nightscreen.tasks.checks import RE_ENTRIES, RE_ENTRY_DELAYS_S, is_unforeseen
 from nightscreen.tasks.error_boundary import guard_task
-from nightscreen.tasks.open_run import OpenApiRun
+from nightscreen.tasks.run_in_engine import OpenApiRun
 
 
 @task(

@@ -26,7 +26,8 @@ from nightscreen.steps.control import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
 from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.open_run import OpenScreening, tried
+from nightscreen.tasks.open_run import tried
+from nightscreen.tasks.run_in_engine import OpenScreening
 from nightscreen.tasks.temporary_server import is_temporary
 
 if TYPE_CHECKING:

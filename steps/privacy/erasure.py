@@ -492,7 +492,7 @@ def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
     for run, folder in folders:
         for part in (*_parts(folder.path), *_cash_flow(folder.path)):
             folder.drop_rows(part, IDENTIFYING, partial(found.whom.mask, batch=run.batch))
-    days = list(rewrite_typed(resting, found.whom))
+    days = list(rewrite_typed(resting, found.whom.mask))
     return [*(folder for _, folder in folders), *days]
 
 

@@ -17,7 +17,6 @@ from nightscreen.storage.run_files import ID_COLUMN, RunFiles, matching_rows, ty
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from nightscreen.steps.privacy.erasure import Whom
     from nightscreen.storage.journal.runs import RunRecord
 
 CALLS_FILE = "calls.parquet"
@@ -52,12 +51,14 @@ def _entombed(rows: pa.Table, going: pa.ChunkedArray) -> pa.Table:
     return rows
 
 
-def rewrite_typed(runs: Sequence[RunRecord], whom: Whom) -> Iterator[RunFiles]:
-    """Take the person out of the typed records of pulls; a part left empty goes."""
+def rewrite_typed(
+    runs: Sequence[RunRecord], mask: Callable[..., pa.ChunkedArray]
+) -> Iterator[RunFiles]:
+    """Take the person whom `mask` finds out of the typed records of pulls; an empty part goes."""
     for run in runs:
         for part in typed_parts(run):
             day = RunFiles.of(part.parent, ERASURE)
-            if day.drop_rows(part, [ID_COLUMN], partial(whom.mask, batch=run.batch)):
+            if day.drop_rows(part, [ID_COLUMN], partial(mask, batch=run.batch)):
                 if not matching_rows(part, [ID_COLUMN], _any):
                     part.unlink()
                 yield day

@@ -19,7 +19,6 @@ from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.screening_run import open_screening
 from nightscreen.tasks import temporary_server
-from nightscreen.tasks.open_run import lowered_limit
 from nightscreen.tasks.workers import (
     DEPLOYMENT,
     require_worker_available,
@@ -100,26 +99,6 @@ async def test_a_run_that_came_from_the_pool_knows_that_it_has_a_worker() -> Non
     server = cast("PrefectClient", Server(status=NOT_READY))
     assert await worker_problem(server, mine="nights") == ""
     assert await worker_problem(server, mine="others")
-
-
-@pytest.mark.parametrize(
-    ("limits", "refused"),
-    [
-        ({}, False),
-        ({"nightscreen-karma": (8, True), "somebody-elses": (1, True)}, False),
-        ({"nightscreen-karma": (7, True)}, True),
-        ({"nightscreen-karma": (8, False)}, True),
-    ],
-)
-async def test_a_limit_that_was_lowered_is_not_silently_forgotten(
-    limits: dict[str, tuple[int, bool]], refused: bool
-) -> None:
-    """Earlier versions held caps by it: one line says what to set in its place."""
-    settings = read_settings(base_url="http://127.0.0.1:1", api_key="k")
-    most = settings.max_in_flight.model_dump()
-    why = await lowered_limit(cast("PrefectClient", Server(limits=limits)), most)
-    assert bool(why) == refused
-    assert ("set NIGHTSCREEN_MAX_IN_FLIGHT__KARMA on every machine" in why) == refused
 
 
 async def test_a_resumed_run_is_refused_as_well(world: World) -> None:

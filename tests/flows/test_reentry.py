@@ -15,7 +15,7 @@ from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.steps.calling import funding_rounds
 from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
-from nightscreen.tasks.open_run import OpenScreening
+from nightscreen.tasks.run_in_engine import OpenScreening
 
 if TYPE_CHECKING:
     from pathlib import Path

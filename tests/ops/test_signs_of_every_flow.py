@@ -16,7 +16,7 @@ from nightscreen.steps.calling.call_session import open_call_session
 from nightscreen.steps.ops.diagnostics import diagnose
 from nightscreen.storage.heartbeat import read_vitals
 from nightscreen.tasks.monitoring import RunMonitor
-from nightscreen.tasks.open_run import OpenApiRun
+from nightscreen.tasks.run_in_engine import OpenApiRun
 from tests.steps.test_errands import opened
 
 if TYPE_CHECKING:
