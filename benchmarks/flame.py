@@ -122,7 +122,7 @@ def main() -> None:
         for night in ("cold", "warm"):
             words = load_words()
             with Sampler() as sampler:
-                screen(wanted, settings, runner=uvloop.run)
+                screen(wanted, settings, run_loop=uvloop.run)
             title = f"{night} night, {given.rows} rows, {words}"
             (given.folder / f"{night}.svg").write_text(drawn(sampler.stacks, title))
             print(title)

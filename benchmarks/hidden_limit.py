@@ -104,7 +104,7 @@ class Service:
         now: the instant, on the ledger's clock.
         url: where it listens.
         transport: how to reach it where it does not.
-        runner: runs the asking.
+        run_loop: runs the night.
     """
 
     post: Callable[[str, dict[str, Any]], Awaitable[object]]
@@ -112,7 +112,7 @@ class Service:
     now: Callable[[], float]
     url: str
     transport: httpx.AsyncBaseTransport | None
-    runner: Callable[[Coroutine[Any, Any, None]], None]
+    run_loop: Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]]
 
 
 @contextlib.contextmanager
@@ -198,7 +198,7 @@ def run(
         given = ScreenBatch(
             input=str(below / "in.csv"), output=str(below / "out"), checks=[Check.KARMA]
         )
-        screen(given, settings, steer=steer, runner=service.runner, transport=service.transport)
+        screen(given, settings, steer=steer, run_loop=service.run_loop, transport=service.transport)
     return service.entries()
 
 

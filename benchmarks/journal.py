@@ -15,6 +15,7 @@ import asyncio
 import random
 import tempfile
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ from nightscreen.storage.journal import open_journal
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
     from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.calling.journal_writer import CallStore
@@ -115,9 +116,16 @@ def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
         if not journal:
             asking.session.writer._store = MemoryStore()  # noqa: SLF001 - in place of the journal
 
+    @asynccontextmanager
+    async def measured() -> AsyncIterator[None]:
+        cpu, wall = time.process_time(), time.perf_counter()
+        yield
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        found.append(Measured(cpu / calls * 1e6, wall / calls * 1e6))
+
     with tempfile.TemporaryDirectory() as folder:
         below = Path(folder)
-        people = make_batch(below / "in.csv", rows=calls, seed=1, damage_pct=0).people
+        make_batch(below / "in.csv", rows=calls, seed=1, damage_pct=0)
         settings = settings_for(
             below / "home", sandbox.url, sandbox.api_key, max_in_flight={"karma": CAP}
         )
@@ -125,7 +133,8 @@ def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
             ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"), checks=["karma"]),
             settings,
             steer=forget,
-            runner=lambda asking: found.append(_measured(asking, people)),
+            run_loop=uvloop.run,
+            around=measured,
         )
     return found[0]
 

@@ -10,16 +10,21 @@ import asyncio
 import json
 import sys
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import finalize, screening_run
-from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.steps.screening import Runner, run_screening
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from nightscreen.steps.screening_run import ScreeningRun
 
 CAP = 50
-_SHARDS_AT_ONCE = 3
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
@@ -48,26 +53,38 @@ class Stations:
         self._cpu, self._wall = cpu, wall
 
 
+class Marked(Runner):
+    """Carries a run in this process and takes the figures of each station."""
+
+    def __init__(self, stations: Stations) -> None:
+        self.stations = stations
+
+    async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - as the station
+        """Carry out one station and mark its end; those that ask are one."""
+        done = await super().step(name, station, *given)
+        if name not in {"open books", "close books"}:
+            self.stations.mark(name)
+        return done
+
+    @asynccontextmanager
+    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
+        """Mark the end of the asking."""
+        async with super().asking(run):
+            yield
+        self.stations.mark("lookups")
+
+    async def may_spend(self, run: ScreeningRun) -> bool:  # noqa: ARG002 - nobody is asked
+        """Let it spend."""
+        return True
+
+
 async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]:
     """Carry a file along the line and return its figures."""
     caps = {"bank_account": CAP, "karma": CAP, "ecosystem": CAP}
     settings = read_settings(base_url=url, api_key=key, home=folder / "home", max_in_flight=caps)
     stations = Stations()
     parameters = ScreenBatch(input=str(file), batch="benchmark", output=str(folder / "out"))
-    under_way = screening_run.open_screening(parameters, settings)
-    screening_run.read_input(under_way)
-    stations.mark("intake")
-    screening_run.make_plan(under_way)
-    stations.mark("plan")
-    screening_run.make_price(under_way)
-    stations.mark("price")
-    await ask(under_way)
-    stations.mark("lookups")
-    rows = finalize.write_rows(under_way)
-    stations.mark("write")
-    report = finalize.write_report(under_way, rows)
-    stations.mark("report")
-    under_way.close()
+    report = await run_screening(parameters, settings, runner=Marked(stations))
     return {
         "rows": report["rows"]["read"],
         "lookups": sum(each["attempts"] for each in report["checks"].values()),
@@ -75,25 +92,6 @@ async def run(url: str, key: str, file: Path, folder: Path) -> dict[str, object]
         "peaks": stations.peaks,
         "stations": stations.seconds,
     }
-
-
-async def ask(run: screening_run.ScreeningRun) -> None:
-    """Ask all that a priced run needs, from the opening call to the closing one."""
-    open_ = asking.open_rounds(run)
-    await asking.take_opening_balance(open_)
-    while shards := asking.next_round(open_):
-        async with asyncio.TaskGroup() as group:
-            for names in shards.values():
-                slots = asyncio.Semaphore(_SHARDS_AT_ONCE)
-                for name in names:
-                    group.create_task(_ask_one(open_, name, slots))
-    await asking.take_closing_balance(open_)
-    await open_.close()
-
-
-async def _ask_one(open_: asking.FundingRounds, name: str, slots: asyncio.Semaphore) -> None:
-    async with slots:
-        await asking.ask_shard(open_, name)
 
 
 def main() -> None:

@@ -24,15 +24,16 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.filled import answer_needed
 from benchmarks.line import Stations
 from benchmarks.measured import run_words
-from benchmarks.warm import open_night
+from benchmarks.warm import NOBODY, Filled, asked_for
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.steps import finalize, screening_run
 from nightscreen.steps.calling import funding_rounds as asking
-from nightscreen.steps.quoting import quote_document
+from nightscreen.steps.screening import run_screening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from nightscreen.steps.screening_run import ScreeningRun
 
 SIZES = (2_000, 20_000)
 MOST_ASKED = 20_000
@@ -41,42 +42,29 @@ BASE_ROWS = 100_000
 _NIGHTS = ("first", "second", "quote")
 
 
-def night(folder: Path, kind: str) -> dict[str, Any]:
-    """Carry a batch along the line, answered straight into the journal; return its peaks."""
-    stations = Stations()
-    run = open_night(folder, quote_only=kind == "quote")
-    try:
-        stations.mark("open")
-        for station, work in _stations(run, quote_only=kind == "quote"):
-            work()
-            stations.mark(station)
-    finally:
-        run.close()
-    return {"rows": run.rows_read, "lookups": len(run.status), "peaks": stations.peaks}
+class Laid(Filled):
+    """Lays shards out and reads them, as asking does, then has all answered at once."""
 
-
-def _stations(
-    run: screening_run.ScreeningRun, *, quote_only: bool
-) -> list[tuple[str, Callable[[], object]]]:
-    def ask() -> None:
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Answer; nothing is left to be asked."""
         open_ = asking.open_rounds(run)
         while shards := asking.next_round(open_):
             for name in next(iter(shards.values())):
                 open_.layout.space.get(name)
             answer_needed(run)
-        asyncio.run(open_.close())
+        await open_.close()
+        self.needed = len(run.status)
+        self.stations.mark("ask")
+        return False
 
-    def close() -> None:
-        finalize.write_report(run, finalize.write_rows(run))
 
-    begin: list[tuple[str, Callable[[], object]]] = [
-        ("intake", lambda: screening_run.read_input(run)),
-        ("plan", lambda: screening_run.make_plan(run)),
-        ("price", lambda: screening_run.make_price(run)),
-    ]
-    if quote_only:
-        return [*begin, ("quote", lambda: quote_document(run))]
-    return [*begin, ("ask", ask), ("close", close)]
+def night(folder: Path, kind: str) -> dict[str, Any]:
+    """Carry a batch along the line, answered straight into the journal; return its peaks."""
+    stations = Stations()
+    parameters, settings = asked_for(folder, quote_only=kind == "quote")
+    runner = Laid(stations, NOBODY)
+    report = asyncio.run(run_screening(parameters, settings, runner=runner))
+    return {"rows": report["rows"]["read"], "lookups": runner.needed, "peaks": stations.peaks}
 
 
 def measure(rows: int, folder: Path) -> dict[str, dict[str, Any]]:

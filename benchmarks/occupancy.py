@@ -32,7 +32,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import uvloop
@@ -50,7 +50,9 @@ from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+    from tests.kill.drive import RunLoop
 
 PROFILES = {"fixed": fixed(100), "lognormal": lognormal(100, 1000)}
 CONTROL = {
@@ -204,24 +206,21 @@ def _filled(
 def _screened(
     case: Case,
     service: Mapping[str, str],
-    run: Callable[[Coroutine[Any, Any, None]], None],
+    run: RunLoop,
     transport: httpx.AsyncBaseTransport | None,
 ) -> tuple[float, list[float]]:
     """Carry a batch along the line; return the CPU seconds of asking, and the loop's lags."""
     spent: list[float] = []
     lags_s: list[float] = []
 
-    async def watched(asking: Coroutine[Any, Any, None]) -> None:
-        probe = asyncio.create_task(_probe(lags_s))
-        try:
-            await asking
-        finally:
-            probe.cancel()
-
-    def timed(asking: Coroutine[Any, Any, None]) -> None:
+    @contextlib.asynccontextmanager
+    async def timed() -> AsyncIterator[None]:
+        probe = None if transport is not None else asyncio.create_task(_probe(lags_s))
         before = time.process_time()
-        run(asking if transport is not None else watched(asking))
+        yield
         spent.append(time.process_time() - before)
+        if probe is not None:
+            probe.cancel()
 
     with tempfile.TemporaryDirectory() as folder:
         below = Path(folder)
@@ -230,7 +229,7 @@ def _screened(
         settings = settings_for(below / "home", **service, max_in_flight=caps)
         checks = [Check(word) for word in case.checks]
         given = ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"), checks=checks)
-        report = screen(given, settings, runner=timed, transport=transport).report
+        report = screen(given, settings, run_loop=run, around=timed, transport=transport).report
     assert report["state"] == "completed", report["stop_reason"]
     return spent[0], lags_s
 

@@ -17,15 +17,14 @@ from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
+    from tests.kill.drive import RunLoop
 
 
-def carry(job: Job, runner: Callable[[Coroutine[Any, Any, None]], None]) -> int:
+def carry(job: Job, run_loop: RunLoop) -> int:
     """Screen the file for karma; return how many lookups were answered."""
     settings = settings_for(job.folder / "home", job.url, job.key, max_in_flight={"karma": job.cap})
     given = ScreenBatch(input=str(job.file), output=str(job.folder / "out"), checks=[Check.KARMA])
-    report = screen(given, settings, runner=runner).report
+    report = screen(given, settings, run_loop=run_loop).report
     assert report["state"] == "completed", report["stop_reason"]
     return int(report["checks"]["karma"]["attempts"])
 

@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -35,7 +36,7 @@ from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import AsyncIterator
     from types import FrameType
 
 EVERY_S = 0.004
@@ -97,10 +98,11 @@ def shares(url: str, key: str, calls: int) -> dict[str, Any]:
     """Screen a batch for karma; return the asking's CPU seconds by station and its lookups."""
     found: dict[str, Any] = {}
 
-    def sampled(asking: Coroutine[object, object, None]) -> None:
+    @asynccontextmanager
+    async def sampled() -> AsyncIterator[None]:
         began = time.process_time()
         with ThreadSampler() as sampler:
-            uvloop.run(asking)
+            yield
         found["cpu_s"] = time.process_time() - began
         found["stations"] = dict(sampler.seconds)
 
@@ -110,7 +112,7 @@ def shares(url: str, key: str, calls: int) -> dict[str, Any]:
         settings = settings_for(Path(below) / "home", url, key, max_in_flight={"karma": CAP})
         given = ScreenBatch(input=str(file), output=f"{below}/out", checks=["karma"])
         whole = time.process_time()
-        report = screen(given, settings, runner=sampled).report
+        report = screen(given, settings, run_loop=uvloop.run, around=sampled).report
         found["beside_s"] = time.process_time() - whole - found["cpu_s"]
         found["lookups"] = int(report["checks"]["karma"]["attempts"])
     return found

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import Executor
+
+
+T = TypeVar("T")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -71,7 +74,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self.in_threads -= 1
 
 
-def run(work: Coroutine[Any, Any, Any]) -> None:
-    """Run a coroutine to its end in time of its own."""
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in time of its own, and return its result."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(work)
+        return runner.run(work)

@@ -29,17 +29,19 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from benchmarks.filled import answer_needed
-from benchmarks.line import Stations, ask
+from benchmarks.line import Marked, Stations
 from benchmarks.measured import run_words
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import finalize, screening_run
-from nightscreen.steps.quoting import quote_document
+from nightscreen.steps.screening import run_screening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.screening_run import ScreeningRun
 
 SIZES = (20_000,)
 CAP = 200
@@ -49,10 +51,10 @@ _KINDS = ("first", "second", "quote", "join")
 _TOP = 45
 
 
-def open_night(
+def asked_for(
     folder: Path, *, quote_only: bool = False, service: tuple[str, str] = NOBODY
-) -> screening_run.ScreeningRun:
-    """Open a run of the batch in a folder."""
+) -> tuple[ScreenBatch, Settings]:
+    """Return parameters and settings of a run of the batch in a folder."""
     url, key = service
     in_flight = {"bank_account": CAP, "karma": CAP, "ecosystem": CAP}
     settings = read_settings(
@@ -64,7 +66,28 @@ def open_night(
         output=str(folder / "out"),
         quote_only=quote_only,
     )
-    return screening_run.open_screening(parameters, settings)
+    return parameters, settings
+
+
+class Filled(Marked):
+    """Has lookups answered straight into the journal, where no service is asked.
+
+    Attributes:
+        needed: lookups that had no fresh answer.
+    """
+
+    def __init__(self, stations: Stations, service: tuple[str, str]) -> None:
+        super().__init__(stations)
+        self.needed = 0
+        self._service = service
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Return whether the service is to be asked."""
+        self.needed = len(run.status)
+        if self._service == NOBODY:
+            answer_needed(run)
+            self.stations.mark("answers")
+        return self._service != NOBODY
 
 
 def night(
@@ -72,32 +95,11 @@ def night(
 ) -> dict[str, Any]:
     """Carry the batch along the line; return its figures."""
     stations = Stations()
-    run = open_night(folder, quote_only=quote_only, service=service)
-    try:
-        stations.mark("open")
-        screening_run.read_input(run)
-        stations.mark("intake")
-        screening_run.make_plan(run)
-        stations.mark("plan")
-        screening_run.make_price(run)
-        stations.mark("price")
-        if quote_only:
-            quote_document(run)
-            return _figures(stations, run.rows_read, 0)
-        needed = len(run.status)
-        if service == NOBODY:
-            answer_needed(run)
-        else:
-            asyncio.run(ask(run))
-        stations.mark("answers")
-        tally = finalize.write_rows(run)
-        stations.mark("rows")
-        report = finalize.write_report(run, tally)
-        stations.mark("report")
-    finally:
-        run.close()
+    parameters, settings = asked_for(folder, quote_only=quote_only, service=service)
+    runner = Filled(stations, service)
+    report = asyncio.run(run_screening(parameters, settings, runner=runner))
     stations.mark("close")
-    return _figures(stations, report["rows"]["read"], needed)
+    return _figures(stations, report["rows"]["read"], runner.needed)
 
 
 def _figures(stations: Stations, rows: int, needed: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import WatchInbox
 from nightscreen.schemas.settings import read_settings
+from nightscreen.steps.screening import load_last_stations
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox_watch import (
     examine_file,
@@ -25,7 +26,6 @@ from nightscreen.tasks.inbox_watch import (
     put_away,
 )
 from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.stations import load_last_stations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

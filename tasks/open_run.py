@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from prefect import get_run_logger
@@ -96,16 +95,23 @@ async def opened(
         set_up_logs(settings.log_format)
         run = await opening(settings)
     try:
-        with shown_at_terminal(run), handle_sigterm(run):
-            await tag_run("nightscreen", run.run_id, run.run.purpose)
-            async with watching(run):
-                yield run
+        async with watched(run):
+            yield run
     except UsageError:
         await asyncio.to_thread(run.run.withdraw)
         raise
     finally:
         run.work = None  # passwords may be a part of it
         run.run.close()
+
+
+@asynccontextmanager
+async def watched(run: OpenRun[Any]) -> AsyncIterator[None]:
+    """Watch over a run for the body, and let signals and whoever typed the command stop it."""
+    with shown_at_terminal(run), handle_sigterm(run):
+        await tag_run("nightscreen", run.run_id, run.run.purpose)
+        async with watching(run):
+            yield
 
 
 async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
@@ -119,14 +125,10 @@ async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
 
 
 @asynccontextmanager
-async def calling(
-    run: OpenRun[Any], open_session: Callable[[], CallSession] | None = None
-) -> AsyncIterator[None]:
-    """Open what a run's calls need for the body; what is in flight settles at its end."""
-    if open_session is None:
-        open_session = partial(open_call_session, run.run)
+async def calls_settled(run: OpenRun[Any], session: CallSession) -> AsyncIterator[None]:
+    """Let the tasks of a run call for the body; what is in flight settles at its end."""
     run.called = True
-    run.session = open_session()
+    run.session = session
     try:
         yield
     except asyncio.CancelledError:
@@ -138,7 +140,7 @@ async def calling(
 
 async def call(run: OpenApiRun, ask: Callable[[OpenApiRun], Awaitable[object]]) -> None:
     """Make the calls of a run beside screening, in a session of its own."""
-    async with calling(run):
+    async with calls_settled(run, open_call_session(run.run)):
         await ask(run)
 
 
@@ -164,15 +166,24 @@ async def make_calls(
     Raises:
         ServiceAddressError: the address is not the service's; nothing is left of a new run.
     """
+    async with shown_progress(run, word, close):
+        await ask()
+        while await wait_and_resume(run.run, again):
+            await ask()
+    run.run.refuse_wrong_address()
+
+
+@asynccontextmanager
+async def shown_progress(
+    run: OpenRun[Any], word: str, close: Callable[[], object]
+) -> AsyncIterator[None]:
+    """Show a run's progress for the body; where it is cancelled, close the run's folder."""
     try:
         async with show_progress(run.run, word):
-            await ask()
-            while await wait_and_resume(run.run, again):
-                await ask()
+            yield
     except asyncio.CancelledError:
         await shield_until_done(asyncio.to_thread(close))
         raise
-    run.run.refuse_wrong_address()
 
 
 async def ended(run: OpenRun[Any], report: dict[str, Any]) -> dict[str, Any] | State[Any]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nightscreen.steps.calling.call_session import CallSession
     from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.control import Control
-    from nightscreen.steps.report.report_json import RowTally
 
 R = TypeVar("R", bound=Run)
 
@@ -104,14 +103,12 @@ class OpenScreening(OpenRun[ScreeningRun]):
     """One open screening run.
 
     Attributes:
-        rows: its rows, once they are written.
         rounds: what pays for its calls, while it makes them.
         sessions: how often it has called parts.
     """
 
     def __init__(self, run: ScreeningRun) -> None:
         super().__init__(run)
-        self.rows: RowTally | None = None
         self.rounds: FundingRounds | None = None
         self.sessions = 0
 

@@ -23,14 +23,15 @@ from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import finalize, screening_run
-from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.steps.screening import Runner, run_screening
 from nightscreen.storage.clock import LAGOS, system_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from nightscreen.schemas.settings import Settings
+    from nightscreen.steps.screening_run import ScreeningRun
     from nightscreen.storage.clock import Clock
 
 
@@ -60,6 +61,34 @@ def customer(number: int, **changes: str) -> dict[str, str]:
     }
 
 
+class Unasked(Runner):
+    """Carries a run in this process; nobody is asked whether it may spend.
+
+    Args:
+        meanwhile: is called once the run is priced, before it asks anything.
+
+    Attributes:
+        folder: the run's.
+    """
+
+    folder: Path
+
+    def __init__(self, meanwhile: Callable[[ScreeningRun], object] | None = None) -> None:
+        self._meanwhile = meanwhile
+
+    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+        """Open the run and keep where its folder is."""
+        run = await super().open(opening)
+        self.folder = run.folder.path
+        return run
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Let it spend."""
+        if self._meanwhile is not None:
+            await asyncio.to_thread(self._meanwhile, run)
+        return True
+
+
 @dataclass
 class World:
     """A sandbox, a HOME and an output folder that several nights share."""
@@ -81,38 +110,35 @@ class World:
 
     def screen(self, rows: Sequence[Mapping[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401
         """Screen customers and return what came of it."""
+        return self.screen_by(Unasked(), rows, **options)
+
+    def screen_by(
+        self,
+        runner: Unasked,
+        rows: Sequence[Mapping[str, str]] | None = None,
+        **options: Any,  # noqa: ANN401 - parameters of a run
+    ) -> Night:
+        """Screen customers, carried by a runner of the test's own."""
         if rows is not None:
             options["input"] = str(self.write(rows))
-        return asyncio.run(self._screen(options))
+        screening = run_screening(
+            ScreenBatch(**{"output": str(self.folder / "out"), **options}),
+            self.read_settings(),
+            transport=httpx.ASGITransport(application(self.sandbox)),
+            clock=self.clock,
+            runner=runner,
+        )
+        report = asyncio.run(screening)
+        return Night(runner.folder, report)
 
-    async def _screen(self, options: dict[str, Any]) -> Night:
-        settings = read_settings(
+    def read_settings(self) -> Settings:
+        """Return the settings of its runs."""
+        return read_settings(
             base_url="http://127.0.0.1:1",
             api_key="sandbox-key",
             home=self.folder / "home",
             **self.settings,
         )
-        parameters = ScreenBatch(**{"output": str(self.folder / "out"), **options})
-        run = screening_run.open_screening(parameters, settings, clock=self.clock)
-        try:
-            screening_run.read_input(run)
-            screening_run.make_plan(run)
-            screening_run.make_price(run)
-            transport = httpx.ASGITransport(application(self.sandbox))
-            open_ = asking.open_rounds(run, transport=transport)
-            await asking.take_opening_balance(open_)
-            while shards := asking.next_round(open_):
-                async with asyncio.TaskGroup() as group:
-                    for names in shards.values():
-                        for name in names:
-                            group.create_task(_ask(open_, name))
-            await asking.take_closing_balance(open_)
-            await open_.close()
-            rows = finalize.write_rows(run)
-            report = finalize.write_report(run, rows)
-            return Night(run.folder.path, report)
-        finally:
-            run.close()
 
     @property
     def charged(self) -> str:
@@ -144,10 +170,6 @@ class Screened:
         shutil.copytree(self._saved, self._folder)
         world.folder, world.sandbox = self._folder, deepcopy(self._world.sandbox)
         return self._nights
-
-
-async def _ask(open_: asking.FundingRounds, name: str) -> None:
-    await asking.ask_shard(open_, name)
 
 
 @dataclass(frozen=True)

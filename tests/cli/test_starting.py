@@ -101,7 +101,7 @@ def test_the_first_lookup_waits_for_nothing_that_ends_a_run() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     names = set(loaded.stdout.split())
-    assert "nightscreen.tasks.stations" in names
+    assert "nightscreen.tasks.screening_runner" in names
     assert not names & AT_THE_END
 
 

@@ -14,8 +14,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps import finalize
-from nightscreen.steps.calling import funding_rounds as asking
+from nightscreen.steps import finalize, screening
 from nightscreen.tasks.error_boundary import UnexpectedFault
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until
@@ -111,7 +110,7 @@ async def fail_in_every_way(
         await screen_batch(ScreenBatch(**{**asked, "input": str(folder / "missing.csv")}))
     with monkeypatch.context() as patch:
         patch.setattr("nightscreen.tasks.checks.RE_ENTRY_DELAYS_S", [0.0])
-        patch.setattr(asking, "take_opening_balance", break_asking)
+        patch.setattr(screening, "take_opening_balance", break_asking)
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))
     with monkeypatch.context() as patch:

@@ -9,29 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Settings, read_settings
 from nightscreen.steps.approval import may_spend
-from nightscreen.steps.calling.funding_rounds import (
-    ask_again,
-    ask_shard,
-    next_round,
-    open_rounds,
-    take_closing_balance,
-    take_opening_balance,
-)
-from nightscreen.steps.calling.waiting import wait_and_resume
-from nightscreen.steps.finalize import write_report, write_rows
-from nightscreen.steps.screening_run import make_plan, make_price, open_screening, read_input
+from nightscreen.steps.screening import Runner, run_screening
 from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     import httpx
 
@@ -41,6 +31,8 @@ if TYPE_CHECKING:
     from nightscreen.storage.clock import Clock
 
     Steer = Callable[[FundingRounds], Awaitable[None]]
+    RunLoop = Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]]
+    Around = Callable[[], AbstractAsyncContextManager[object]]
 
 
 @dataclass(slots=True)
@@ -56,33 +48,53 @@ def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings
     return read_settings(home=home, base_url=url, api_key=api_key, **more)
 
 
-async def ask_everything(asking: FundingRounds) -> None:
-    """Open the books, ask round by round, close the books."""
-    await take_opening_balance(asking)
-    while shards := next_round(asking):
-        async with asyncio.TaskGroup() as group:
-            for names in shards.values():
-                for name in names:
-                    group.create_task(ask_shard(asking, name))
-    await take_closing_balance(asking)
+class Steered(Runner):
+    """Carries a run in this process, with something that turns it in mid-run.
 
+    Args:
+        steer: runs beside the asking.
+        ask_here: stands in for a person at the terminal.
+        around: is entered round all of the asking.
 
-async def _asked(
-    run: ScreeningRun, steer: Steer | None, transport: httpx.AsyncBaseTransport | None
-) -> None:
-    """Ask until nothing is left, trying again after stops that may pass."""
-    while True:
-        asking = open_rounds(run, transport=transport)
-        steering = None if steer is None else asyncio.ensure_future(steer(asking))
-        try:
-            await ask_everything(asking)
-        finally:
-            if steering is not None:
-                steering.cancel()
-                await asyncio.wait([steering])
-            await asking.close()
-        if not await wait_and_resume(run, partial(ask_again, run)):
-            return
+    Attributes:
+        run: the run, once it is open.
+    """
+
+    run: ScreeningRun
+
+    def __init__(
+        self, steer: Steer | None, ask_here: Callable[[Approval], bool] | None, around: Around
+    ) -> None:
+        self._steer = steer
+        self._ask_here = ask_here
+        self._around = around
+
+    @asynccontextmanager
+    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
+        """Enter what goes round the asking."""
+        async with super().asking(run), self._around():
+            yield
+
+    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+        """Open the run and keep it."""
+        self.run = await super().open(opening)
+        return self.run
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Ask whoever stands in for a person."""
+        return may_spend(run, by="tester", ask_here=self._ask_here)
+
+    @asynccontextmanager
+    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
+        """Steer beside the calls."""
+        steering = None if self._steer is None else asyncio.ensure_future(self._steer(rounds))
+        async with super().calling(rounds):
+            try:
+                yield
+            finally:
+                if steering is not None:
+                    steering.cancel()
+                    await asyncio.wait([steering])
 
 
 def screen(
@@ -92,8 +104,9 @@ def screen(
     steer: Steer | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
     clock: Clock = system_clock,
-    runner: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
+    run_loop: RunLoop = asyncio.run,
     ask_here: Callable[[Approval], bool] | None = None,
+    around: Around = nullcontext,
 ) -> Driven:
     """Carry a batch along the line and return what it came to.
 
@@ -103,20 +116,13 @@ def screen(
         steer: runs beside the asking, to turn something in mid-run.
         transport: stands in for the network.
         clock: the present instant.
-        runner: runs the asking.
+        run_loop: runs it all.
         ask_here: stands in for a person at the terminal.
+        around: is entered round all of the asking.
     """
-    run = open_screening(parameters, settings, clock=clock)
-    try:
-        read_input(run)
-        make_plan(run)
-        make_price(run)
-        if may_spend(run, by="tester", ask_here=ask_here):
-            runner(_asked(run, steer, transport))
-        rows = write_rows(run)
-        return Driven(write_report(run, rows), run)
-    finally:
-        run.close()
+    runner = Steered(steer, ask_here, around)
+    screening = run_screening(parameters, settings, transport=transport, clock=clock, runner=runner)
+    return Driven(run_loop(screening), runner.run)
 
 
 def main() -> None:

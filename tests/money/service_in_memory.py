@@ -157,10 +157,11 @@ class Bureau:
             steer=steer,
             transport=FakeTransport(self.service),
             clock=self.loop.micros,
-            runner=self._run,
+            run_loop=self._run,
             ask_here=ask_here,
         )
 
-    def _run(self, asking: Coroutine[Any, Any, None]) -> None:
-        self.loop.run_until_complete(asking)
+    def _run(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        report = self.loop.run_until_complete(screening)
         assert not self.loop.faults, self.loop.faults
+        return report

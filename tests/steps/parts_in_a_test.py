@@ -15,21 +15,21 @@ import httpx
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import finalize, screening_run
+from nightscreen.steps import screening_run
 from nightscreen.steps.calling import coordinator, worker
 from nightscreen.steps.calling import funding_rounds as asking
-from tests.screening import Night
+from tests.screening import Unasked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nightscreen.schemas.calls import Reservation
     from nightscreen.schemas.checks import Check
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
     from nightscreen.steps.calling.journal_writer import JournalWriter
     from nightscreen.steps.calling.worker import WorkerPart
     from nightscreen.steps.screening_run import ScreeningRun
-    from tests.screening import World
+    from tests.screening import Night, World
 
 
 @dataclass(repr=False)  # asyncio writes a result down whenever it takes its signals back
@@ -122,12 +122,7 @@ def open_priced(
     **options: Any,  # noqa: ANN401 - parameters of a run
 ) -> Iterator[ScreeningRun]:
     """Open a run over customers and bring it as far as its price."""
-    settings = read_settings(
-        base_url="http://127.0.0.1:1",
-        api_key="sandbox-key",
-        home=world.folder / "home",
-        **world.settings,
-    )
+    settings = world.read_settings()
     parameters = ScreenBatch(
         input=str(world.write(rows)), output=str(world.folder / "out"), **options
     )
@@ -149,31 +144,28 @@ def screen_in_parts(
     **options: Any,  # noqa: ANN401 - parameters of a run
 ) -> tuple[Night, TaskCrew]:
     """Screen customers with several workers and return what came of it."""
-    with open_priced(world, rows, **options) as run:
-        return asyncio.run(_ask(run, world, on_shard))
+    runner = Shared(world, on_shard)
+    return world.screen_by(runner, rows, **options), runner.crew
 
 
-async def _ask(
-    run: ScreeningRun, world: World, on_shard: Callable[[TaskCrew, int, str], None] | None
-) -> tuple[Night, TaskCrew]:
-    async with asyncio.TaskGroup() as group:
-        crew = TaskCrew(run, world, group, on_shard)
-        transport = httpx.ASGITransport(application(world.sandbox))
-        open_ = asking.open_rounds(run, transport=transport)
-        await asking.take_opening_balance(open_)
-        gathered = coordinator.open_gathering(open_, 1, crew, refuse_to_ask)
-        await coordinator.call_parts(gathered)
-        await coordinator.ask_parts(gathered)
-        await coordinator.let_go(gathered)
-        crew.offers = open_.laid_out
-        while shards := asking.next_round(open_):
-            names = (name for each in shards.values() for name in each)
-            await asyncio.gather(*(asking.ask_shard(open_, name) for name in names))
-        await asking.take_closing_balance(open_)
-    await open_.close()
-    tally = finalize.write_rows(run)
-    report = finalize.write_report(run, tally)
-    return Night(run.folder.path, report), crew
+class Shared(Unasked):
+    """Has every lookup between the opening and the closing call asked by parts."""
+
+    crew: TaskCrew
+
+    def __init__(self, world: World, on_shard: Callable[[TaskCrew, int, str], None] | None) -> None:
+        super().__init__()
+        self._world, self._on_shard = world, on_shard
+
+    async def share(self, rounds: FundingRounds) -> None:
+        """Call parts, and gather what they did."""
+        async with asyncio.TaskGroup() as group:
+            self.crew = TaskCrew(rounds.run, self._world, group, self._on_shard)
+            gathered = coordinator.open_gathering(rounds, 1, self.crew, refuse_to_ask)
+            await coordinator.call_parts(gathered)
+            await coordinator.ask_parts(gathered)
+            await coordinator.let_go(gathered)
+        self.crew.offers = rounds.laid_out
 
 
 async def refuse_to_ask(_check: Check, name: str) -> None:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
-from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import finalize, screening_run
-from nightscreen.steps.calling.funding_rounds import open_rounds
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.tables import answers
 from tests.how_many import examples
-from tests.kill.drive import ask_everything
-from tests.screening import CONSENT, Night, World, customer
+from tests.screening import CONSENT, Night, Unasked, World, customer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from nightscreen.steps.screening_run import ScreeningRun
 
 DAY = 24 * 3600 * MICROS
@@ -214,10 +203,14 @@ def test_an_answer_of_a_machine_with_another_clock_is_used(tmp_path: Path, behin
     nights.after(1)
     other = World(tmp_path, nights.world.sandbox, clock=lambda: nights.now - behind_s * MICROS)
     options: dict[str, Any] = {"input": str(tmp_path / "customers.csv"), "freshness": limits}
-    with planned(nights.world, **options, output=str(tmp_path / "out")) as run:
+    found: list[tuple[Night, int]] = []
+
+    def screen_elsewhere(_: object) -> None:
         theirs = other.screen(**options, output=str(tmp_path / "other"))
-        asked = len(nights.world.calls())
-        night = asyncio.run(asked_to_the_end(run, nights.world))
+        found.append((theirs, len(nights.world.calls())))
+
+    night = nights.world.screen_by(Unasked(screen_elsewhere), **options)
+    ((theirs, asked),) = found
     assert len(nights.world.calls()) == asked
     for check in CHECKS:
         assert night.column(f"{check}_status") == theirs.column(f"{check}_status")
@@ -231,41 +224,19 @@ def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nigh
     rows = [person(number) for number in range(1, 5)]
     nights.screen(rows, checks=["karma"])
     folder = nights.world.folder
-    options = {"input": str(folder / "customers.csv"), "output": str(folder / "out")}
-    with planned(nights.world, **options, checks=["karma"]) as run:
+
+    def erase_one(run: ScreeningRun) -> None:
         with writing(run.journal.engine) as connection:
             connection.execute(delete(answers).where(answers.c.answer_id == 4))
-        night = asyncio.run(asked_to_the_end(run, nights.world))
+
+    given = str(folder / "customers.csv")
+    night = nights.world.screen_by(Unasked(erase_one), input=given, checks=["karma"])
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
     assert not night.report["publishable"]
     assert night.column("karma_status").count("pending") == 1
     again = nights.screen(run=night.report["run_id"])
     assert again.report["state"] == "completed"
     agree(again)
-
-
-@contextmanager
-def planned(world: World, **options: Any) -> Iterator[ScreeningRun]:  # noqa: ANN401
-    """Give a run that has made its plan and asked nothing yet."""
-    settings = read_settings(
-        base_url="http://127.0.0.1:1", api_key="sandbox-key", home=world.folder / "home"
-    )
-    run = screening_run.open_screening(ScreenBatch(**options), settings, clock=world.clock)
-    try:
-        screening_run.read_input(run)
-        screening_run.make_plan(run)
-        screening_run.make_price(run)
-        yield run
-    finally:
-        run.close()
-
-
-async def asked_to_the_end(run: ScreeningRun, world: World) -> Night:
-    """Ask what a run needs, and close it."""
-    open_ = open_rounds(run, transport=httpx.ASGITransport(application(world.sandbox)))
-    await ask_everything(open_)
-    await open_.close()
-    return Night(run.folder.path, finalize.write_report(run, finalize.write_rows(run)))
 
 
 _AGES = st.sampled_from([0, 1, 5, 14, 30, 60])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import shutil
@@ -87,7 +86,7 @@ class Desk(World):
         if found.parameters is None:
             assert found.fate is not None
             return found.fate
-        night = asyncio.run(self._screen(found.parameters.model_dump()))
+        night = self.screen(**found.parameters.model_dump())
         assert found.content is not None
         found.content.release()
         return settle(ticket, night.report, self.set_up, self.inbox)
@@ -231,7 +230,7 @@ def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) 
     found = desk.look_into(ticket)
     assert found.parameters is not None
     assert found.content is not None
-    asyncio.run(desk._screen(found.parameters.model_dump()))
+    desk.screen(**found.parameters.model_dump())
     asked = len(desk.calls())
     found.content.release()
     ticket.release()

@@ -8,31 +8,29 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import karma_of
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import screening_run
-from nightscreen.steps.calling import funding_rounds as asking
 from nightscreen.steps.planning.short_circuit import NOTHING, Chains, ShortCircuit, Step
 from nightscreen.steps.quoting import quote_batch
 from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
-from tests.screening import World, customer
+from tests.screening import Unasked, World, customer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from nightscreen.schemas.checks import Check
+    from nightscreen.steps.calling.funding_rounds import FundingRounds
 
 KINDS = ["bvn", "phone", "email", "domain", "nuban"]
 ENDS = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
@@ -281,32 +279,24 @@ def test_karma_by_image_is_refused_by_the_form() -> None:
         ScreenBatch.model_validate({"karma_identities": ["bvn", "image"]})
 
 
-async def _shard_by_shard(world: World, rows: list[dict[str, str]]) -> tuple[int, list[int]]:
-    """Ask shards strictly one after the other; return how many rounds it took, and the ends."""
-    given_ = ScreenBatch(
-        input=str(world.write(rows)),
-        output=str(world.folder / "out"),
-        karma_identities=["bvn", "phone"],
-        **STOP,
-    )
-    address = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
-    home = world.folder / "home"
-    run = screening_run.open_screening(given_, read_settings(**address, home=home, shard_rows=10))
-    try:
-        screening_run.read_input(run)
-        screening_run.make_plan(run)
-        screening_run.make_price(run)
-        transport = httpx.ASGITransport(application(world.sandbox))
-        open_ = asking.open_rounds(run, transport=transport)
-        await asking.take_opening_balance(open_)
-        while shards := asking.next_round(open_):
-            for name in shards[Check.KARMA]:
-                await asyncio.wait_for(asking.ask_shard(open_, name), 20)
-        await asking.take_closing_balance(open_)
-        await open_.close()
-        return open_.laid_out, run.status.tolist()
-    finally:
-        run.close()
+class OneByOne(Unasked):
+    """Asks shards strictly one after the other.
+
+    Attributes:
+        rounds: what was open for calls last.
+    """
+
+    rounds: FundingRounds
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = asyncio.Lock()
+
+    async def shard(self, check: Check, rounds: FundingRounds, name: str) -> Mapping[str, int]:
+        """Ask one once those before it have ended."""
+        self.rounds = rounds
+        async with self._turn:
+            return await asyncio.wait_for(super().shard(check, rounds, name), 20)
 
 
 def test_no_shard_waits_for_a_later_one(world: World, people: list[dict[str, str]]) -> None:
@@ -314,8 +304,10 @@ def test_no_shard_waits_for_a_later_one(world: World, people: list[dict[str, str
     shared = [dict(row, exposure=str(1000 * at)) for at, row in enumerate(people)]
     for here, there in zip(shared[:8], shared[-8:], strict=True):
         there["phone"] = here["phone"]
-    rounds, ends = asyncio.run(_shard_by_shard(world, shared))
-    assert rounds == 1
+    runner, world.settings = OneByOne(), {"shard_rows": 10}
+    world.screen_by(runner, shared, karma_identities=["bvn", "phone"], **STOP)
+    ends = runner.rounds.run.status.tolist()
+    assert runner.rounds.laid_out == 1
     assert LookupStatus.WAITING.value not in ends
     assert LookupStatus.SPARED.value in ends
 
