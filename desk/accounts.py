@@ -309,9 +309,7 @@ class Accounts:
         wanted = sorted(set(roles)) or list(user.roles)
         merged = {**user.rights, **(rights or {})}
         limits = user.branches if branches is None else tuple(_sound_branches(branches))
-        after = replace(
-            user, roles=tuple(map(Role, wanted)), rights=merged, branches=tuple(limits)
-        )
+        after = replace(user, roles=tuple(map(Role, wanted)), rights=merged, branches=tuple(limits))
         self._require_left(user, after)
         if (
             same_person(by or user_name(), user.name)
@@ -416,7 +414,7 @@ class Accounts:
             )
 
     def unconfirmed(self, by: User) -> list[User]:
-        """Return the users whose rights sleep until this approver, or another one, confirms them."""
+        """Return the users whose rights sleep and whom this approver may confirm."""
         return [each for each in self.users() if self._may_confirm(each, by)]
 
     def _may_confirm(self, user: User, by: User) -> bool:

@@ -67,9 +67,9 @@ def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
         waits_for=WAITS_FOR,
         proposals=[
             each
-            for each in seat.cases.proposals()
+            for each in seat.reviews.waiting()
             if visit.may("override")
-            and (not visit.branches or cases.case(each.batch, each.review["customer_id"]))
+            and (not visit.branches or cases.case(each.batch, each.customer_id))
         ],
         may_share=may_share,
         shares=seat.cases.shares() if may_share else [],
