@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
+from nightscreen.desk.accounts import Role
+from nightscreen.schemas.errors import UsageError
+from nightscreen.steps.policy.file import DEFAULT_POLICY
+from nightscreen.steps.privacy.contests import list_contests
+from nightscreen.storage.journal.approvals import user_name
 from tests.desk.office import ORIGIN, PASSWORD, Office
 from tests.desk.test_my_work import NO_PAGE, declined, review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.desk.office import Browser
 
@@ -238,3 +245,106 @@ def test_office_of_one_approver_works_as_before(office: Office) -> None:
     added(ada, "Chi", "analyst")
     assert may(office, "Chi", "override")
     assert [each.name for each in office.seat.accounts.made_alone()] == ["Chi"]
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        (["approve", "R1"], "/approvals"),
+        (["refuse", "R1"], "/approvals"),
+        (
+            ["contest", "answer", "K", "--by", "X", "--outcome", "stands", "--answer", "-"],
+            "/contests",
+        ),
+        (["policy", "approve", str(DEFAULT_POLICY), "--by", "Ngozi"], "/policy"),
+        (["review", "import", "back.csv"], "/decisions"),
+    ],
+)
+def test_commands_leave_decisions_to_the_desk_where_it_has_users(
+    bank: Office, monkeypatch: pytest.MonkeyPatch, words: list[str], page: str
+) -> None:
+    """Whoever is named, and even while nobody of them can sign in; the page is named."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
+    monkeypatch.chdir(bank.folder)
+    run, who = bank.journal.runs.newest(limit=1)[0], declined(bank)[0]
+    begun = {"batch": "b", "purpose": "portfolio", "input_digest": "", "cap_micro": None}
+    folder = str(bank.folder)
+    bank.journal.runs.begin("R1", flow="screen_batch", folder=folder, parameters={}, **begun)
+    bank.journal.runs.finish("R1", state="stopped", stop_reason="approval", report={})
+    bank.seat.approvals.ask("R1", by="x", reason="", quote={}, ceiling_micro=1, cap_micro=None)
+    back(Path(run.folder), bank.folder / "back.csv", who)
+    bank.seat.accounts.add("Ada", [Role.ANALYST])
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, UsageError)
+    assert f"{page} at the desk" in str(refused.exception)
+    assert [each.run_id for each in bank.seat.approvals.waiting()] == ["R1"]
+    assert bank.seat.reviews.of_batch("portfolio") == []
+
+
+def test_override_by_a_list_is_confirmed_at_the_desk(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without users the command takes it in and says who ran it; above the limit it waits."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
+    monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", "0")
+    run, (first, second, *_) = bank.journal.runs.newest(limit=1)[0], declined(bank)
+    file = back(Path(run.folder), bank.folder / "back.csv", first)
+    done = CliRunner().invoke(app, ["review", "import", str(file), "--json"])
+    found = json.loads(done.stdout)
+    assert (found["imported"], found["waiting_for_second_person"]) == (0, 1)
+    monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", "")
+    file = back(Path(run.folder), bank.folder / "back.csv", second)
+    assert json.loads(CliRunner().invoke(app, ["review", "import", str(file), "--json"]).stdout)[
+        "imported"
+    ]
+    (review_,) = bank.seat.reviews.of_batch("portfolio")
+    assert (review_.reviewer, review_.imported_by) == ("Ada", user_name())
+    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("analyst", name="Bem")
+    at = f"/customers/{first}/override"
+    assert "Ada proposes to approve" in bem.get("/decisions").text
+    assert ada.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    (stored,) = bank.seat.reviews.of_customer(key)
+    assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
+
+
+def back(folder: Path, file: Path, customer_id: str) -> Path:
+    """Write a run's list as it comes back, with one customer approved by Ada."""
+    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as came:
+        (row,) = [each for each in csv.DictReader(came) if each["customer_id"] == customer_id]
+    row |= {"reviewer_decision": "approve", "reviewer": "Ada", "review_note": "Letter seen."}
+    with file.open("w", encoding="utf-8", newline="") as filled:
+        writer = csv.DictWriter(filled, row)
+        writer.writeheader()
+        writer.writerow(row)
+    return file
+
+
+def test_contest_above_the_limit_is_answered_by_two(bank: Office) -> None:
+    """An answer by one person keeps the contest open; a privacy officer confirms nothing."""
+    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    who = declined(bank)[0]
+    key = bank.journal.pseudonyms.customer("portfolio", who)
+    ada, bem, pri = (
+        bank.browser(role, name=name)
+        for role, name in (("analyst", "Ada"), ("analyst", "Bem"), ("privacy", "Pri"))
+    )
+    said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
+    assert pri.post("/contests", "/contests", **said).status_code == 303
+    (contest,) = list_contests(bank.journal)
+    path = f"/contests/{contest['contest_id']}/answer"
+    changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
+    assert pri.post(path, "/contests", **changed).status_code == 403
+    for _ in range(2):
+        waits = ada.post(path, "/contests", **changed)
+        assert "waits for a second person" in ada.get(waits.headers["location"]).text
+    assert bank.seat.reviews.of_customer(key) == []
+    assert [each["state"] for each in list_contests(bank.journal)] == ["open"]
+    at = f"/customers/{who}/override"
+    for browser in (ada, pri):
+        assert browser.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    (stored,) = bank.seat.reviews.of_customer(key)
+    assert (stored.decision, stored.reviewer, stored.confirmed_by) == ("approve", "Ada", "Bem")
+    assert list_contests(bank.journal) == []
