@@ -125,7 +125,8 @@ def _decide(
     from nightscreen.schemas.errors import InputError
     from nightscreen.schemas.money import naira_text
     from nightscreen.steps.approval import resumed
-    from nightscreen.storage.journal.approvals import Approvals, user_name
+    from nightscreen.storage.journal.approvals import Approvals
+    from nightscreen.storage.person import user_name
 
     with opened_journal() as journal:
         run = journal.runs.find(run_id)

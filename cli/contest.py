@@ -20,7 +20,7 @@ from nightscreen.schemas.checks import Check  # noqa: TC001 - Typer reads the an
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.policy import Decision
-from nightscreen.storage.journal.approvals import named_by_account
+from nightscreen.storage.person import named_by_account
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

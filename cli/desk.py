@@ -277,7 +277,7 @@ def user_reset(
 def _note(accounts: Accounts, action: str, **detail: Any) -> None:  # noqa: ANN401 - as the audit
     """Write into the audit what was done on the command line."""
     from nightscreen.desk.audit import Audit
-    from nightscreen.storage.journal.approvals import user_name
+    from nightscreen.storage.person import user_name
 
     settings = settings_of_command()
     with made_journal(settings) as journal:

@@ -16,7 +16,7 @@ from nightscreen.cli.common_options import (
 )
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import print_json
-from nightscreen.storage.journal.approvals import named_by_account
+from nightscreen.storage.person import named_by_account
 
 notices_app = typer.Typer(help="Notices of decisions to customers.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run.")]

@@ -154,8 +154,8 @@ def approve(
     from nightscreen.schemas.policy import PolicyApproval
     from nightscreen.steps.policy.loading import load_policy
     from nightscreen.storage.clock import instant_text
-    from nightscreen.storage.journal.approvals import named_by_account
     from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.person import named_by_account
 
     if not by.strip():
         raise InputError("--by is empty: name the person who approves the policy")
@@ -206,7 +206,7 @@ def propose(
     from nightscreen.steps.policy.file import read_text
     from nightscreen.steps.policy.versions import propose as write_proposal
     from nightscreen.steps.policy.versions import read_policy
-    from nightscreen.storage.journal.approvals import named_by_account
+    from nightscreen.storage.person import named_by_account
 
     if not by.strip():
         raise InputError("--by is empty: name the person who proposes the policy")

@@ -36,9 +36,9 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     from nightscreen.steps.results.notices import rewrite_reviewed
     from nightscreen.steps.results.reviews import Judge, take_in
     from nightscreen.storage.decision_files import read_returned
-    from nightscreen.storage.journal.approvals import user_name
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.person import user_name
 
     rows = read_returned(file)
     settings = settings_of_command()

@@ -24,7 +24,7 @@ from nightscreen.storage.audit_chain import AUDIT_SCHEMA, ENDS_SCHEMA
 from nightscreen.storage.clock import MICROS, Clock, system_clock
 from nightscreen.storage.desk_file import DESK_FILE, upload_of
 from nightscreen.storage.files import make_private_folder
-from nightscreen.storage.journal.approvals import same_person, user_name
+from nightscreen.storage.person import same_person, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -17,7 +17,7 @@ from nightscreen.desk.cases import Cases
 from nightscreen.storage.audit_chain import CONTEXT, AuditChain
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.desk_file import DESK_FILE, UPLOADS
-from nightscreen.storage.journal.approvals import user_name
+from nightscreen.storage.person import user_name
 from nightscreen.storage.sealed_file import SUFFIX, reseal_file
 
 if TYPE_CHECKING:

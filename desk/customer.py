@@ -41,7 +41,7 @@ from nightscreen.steps.results.reviews import Judge, Judged, take_in
 from nightscreen.steps.results.second_person import confirm_override
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
 from nightscreen.storage.clock import MICROS, lagos_day, to_instant
-from nightscreen.storage.journal.approvals import same_person
+from nightscreen.storage.person import same_person
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -298,8 +298,9 @@ def _judged_edits(visit: Visit, sheet: _Sheet, edits: dict[int, list[str]]) -> l
         row.cells = edits[row.place]
     rows = [row for row in rows if row.edited]
     ids = _judge(sheet, rows)
-    for row in rows if ids is not None else ():
-        row.customer_id = row.cells[ids].strip()
+    if ids is not None:
+        for row in rows:
+            row.customer_id = row.cells[ids].strip()
     screened = visit.seat.rows.of(sheet.run)
     if screened is None or ids is None or sheet.run.parameters.get("merge_rows"):
         return rows

@@ -495,8 +495,8 @@ class Settings(BaseSettings):
     )
     override_above: Naira | None = Field(
         None,
-        description="Exposure above which a decline that is turned into approve at the desk waits "
-        "for a second person; an unknown exposure counts as above. None: nobody else is needed.",
+        description="Exposure above which a decline that is turned into approve waits for a second "
+        "person at the desk; an unknown exposure counts as above. None: nobody else is needed.",
     )
     review_within: timedelta = Field(
         timedelta(days=3),

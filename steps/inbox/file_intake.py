@@ -37,11 +37,12 @@ from nightscreen.storage.inbox import (
     Ticket,
 )
 from nightscreen.storage.journal import journal_of
-from nightscreen.storage.journal.approvals import Approvals, user_name
+from nightscreen.storage.journal.approvals import Approvals
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.read_only import look_into
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.runs import KILLED, RUNNING
+from nightscreen.storage.person import user_name
 from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from nightscreen.schemas.policy import Policy
 from nightscreen.steps.policy.file import DEFAULT_POLICY, parse, read_text
 from nightscreen.steps.policy.loading import sound_policy
 from nightscreen.storage.clock import LAGOS, to_instant
-from nightscreen.storage.journal.approvals import same_person
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.person import same_person
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,10 +35,10 @@ from nightscreen.steps.results.second_person import needs_second
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.storage.files import make_private_folder
-from nightscreen.storage.journal.approvals import same_person
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.person import same_person
 from nightscreen.storage.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.results.one_row import find_row
 from nightscreen.steps.results.tracked_state import evidence_digest
-from nightscreen.storage.journal.approvals import same_person
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.person import same_person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def confirm_override(journal: Journal, waiting: Review, by: str) -> Review:
             review is in its way.
     """
     reviews = Reviews.of(journal)
-    if same_person(by, waiting.reviewer):
+    if any(same_person(by, each) for each in (waiting.reviewer, waiting.imported_by) if each):
         raise InputError("nobody confirms their own override: another user does")
     now = journal.clock()
     known = Customers.of(journal).known([waiting.customer]).get(waiting.customer)

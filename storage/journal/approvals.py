@@ -8,10 +8,7 @@ is sealed; nothing else here is about a customer. Who must ask is decided in
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
-import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -77,34 +74,6 @@ approvals = Table(
 def make_approvals(connection: Connection) -> None:
     """Make the table where a journal lacks it."""
     metadata.create_all(connection, tables=[approvals], checkfirst=True)
-
-
-def user_name() -> str:
-    """Return who runs this process, as the machine knows them."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        return f"user {os.getuid()}"
-
-
-_ACCOUNT = " (account "
-
-
-def named_by_account(name: str) -> str:
-    """Return who does something by a command: the machine's account, beside who is named."""
-    name, account = " ".join(name.split()), user_name()
-    return account if same_person(name, account) or not name else f"{name}{_ACCOUNT}{account})"
-
-
-def folded_person(recorded: str) -> str:
-    """Return a person's name to compare, without the account by which a command was given."""
-    name = unicodedata.normalize("NFKC", recorded).casefold().partition(_ACCOUNT)[0]
-    return " ".join(name.split())
-
-
-def same_person(one: str, other: str) -> bool:
-    """Tell whether two recorded names are of one person, however they are written."""
-    return folded_person(one) == folded_person(other)
 
 
 @dataclass(frozen=True, slots=True)

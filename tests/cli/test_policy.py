@@ -25,8 +25,8 @@ from nightscreen.steps.results.decide import decide
 from nightscreen.steps.results.replay import past_run, rows_of
 from nightscreen.storage.clock import to_micros
 from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.approvals import user_name
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.person import user_name
 from tests.steps.policy_rows import NO_HISTORY, enriched, listing
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from nightscreen.desk.accounts import Role
 from nightscreen.schemas.errors import UsageError
 from nightscreen.steps.policy.file import DEFAULT_POLICY
 from nightscreen.steps.privacy.contests import list_contests
-from nightscreen.storage.journal.approvals import user_name
+from nightscreen.storage.person import user_name
 from tests.desk.office import ORIGIN, PASSWORD, Office
 from tests.desk.test_my_work import NO_PAGE, declined, review
 
@@ -267,9 +267,16 @@ def test_commands_leave_decisions_to_the_desk_where_it_has_users(
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
     monkeypatch.chdir(bank.folder)
     run, who = bank.journal.runs.newest(limit=1)[0], declined(bank)[0]
-    begun = {"batch": "b", "purpose": "portfolio", "input_digest": "", "cap_micro": None}
-    folder = str(bank.folder)
-    bank.journal.runs.begin("R1", flow="screen_batch", folder=folder, parameters={}, **begun)
+    bank.journal.runs.begin(
+        "R1",
+        flow="screen_batch",
+        batch="b",
+        purpose="portfolio",
+        input_digest="",
+        folder=str(bank.folder),
+        cap_micro=None,
+        parameters={},
+    )
     bank.journal.runs.finish("R1", state="stopped", stop_reason="approval", report={})
     bank.seat.approvals.ask("R1", by="x", reason="", quote={}, ceiling_micro=1, cap_micro=None)
     back(Path(run.folder), bank.folder / "back.csv", who)
