@@ -11,7 +11,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.schemas.money import naira_words
+from nightscreen.storage.desk_file import has_users
 from nightscreen.tasks.open_run import screening_at_terminal
 from nightscreen.tasks.terminal import AT_TERMINAL
 
@@ -25,10 +27,14 @@ _YES = frozenset({"y", "yes"})
 
 
 def ask_on_terminal() -> None:
-    """Have this process's approvals asked here, where a person sits at the terminal."""
+    """Have this process's approvals asked here, where a person sits at the terminal.
+
+    Where the desk has users, one of them approves there.
+    """
     terminal = AT_TERMINAL.get()
     if terminal is not None:
-        terminal.ask = ask if sys.stdin.isatty() and sys.stderr.isatty() else None
+        sits_here = sys.stdin.isatty() and sys.stderr.isatty()
+        terminal.ask = ask if sits_here and not has_users(settings_of_command().home) else None
 
 
 def ask(asked: Approval) -> bool:

@@ -7,8 +7,6 @@ the deployment that started it, by the watch of the inbox its file waits in, or 
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,37 +16,14 @@ from nightscreen.cli.options import read_options
 from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
-    from nightscreen.desk.accounts import User
-    from nightscreen.desk.audit import Audit
     from nightscreen.schemas.approvals import Approval, ApprovalDecision
     from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.settings import Settings
-    from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.runs import RunRecord
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run that waits.")]
 NoteOption = Annotated[
     str, typer.Option(metavar="TEXT", help="Why, for the record; no customer's name or number.")
-]
-
-UserOption = Annotated[
-    str,
-    typer.Option(
-        "--user",
-        metavar="NAME",
-        help="User of the desk who decides; asked for where there are any.",
-    ),
-]
-PasswordFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="File whose first line is that user's password; - is standard input. Without it "
-        "NIGHTSCREEN_DESK_PASSWORD, or it is asked for."
-    ),
-]
-CodeOption = Annotated[
-    str,
-    typer.Option(metavar="CODE", help="Code of that user's second factor; asked for where needed."),
 ]
 
 
@@ -74,9 +49,6 @@ def approve(
         ),
     ] = "",
     note: NoteOption = "",
-    user: UserOption = "",
-    password_file: PasswordFileOption = None,
-    code: CodeOption = "",
     json_output: JsonOption = False,
 ) -> None:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
@@ -88,8 +60,6 @@ def approve(
     settings, run, approval, parameters = _decide(
         run_id,
         ApprovalDecision.APPROVED,
-        (user, password_file),
-        code=code,
         note=note,
         max_spend_micro=None if cap is None else to_micro(cap),
     )
@@ -99,17 +69,12 @@ def approve(
 def refuse(
     run_id: RunArgument,
     note: NoteOption = "",
-    user: UserOption = "",
-    password_file: PasswordFileOption = None,
-    code: CodeOption = "",
     json_output: JsonOption = False,
 ) -> None:
     """Refuse the spending of a run that waits for it: the run stays ended and asks nothing."""
     from nightscreen.schemas.approvals import ApprovalDecision
 
-    _, _, approval, _ = _decide(
-        run_id, ApprovalDecision.REFUSED, (user, password_file), code=code, note=note
-    )
+    _, _, approval, _ = _decide(run_id, ApprovalDecision.REFUSED, note=note)
     if json_output:
         print_json({"approval": approval_document(approval)})
     else:
@@ -143,9 +108,7 @@ def approval_document(approval: Approval) -> dict[str, Any]:
 def _decide(
     run_id: str,
     decision: ApprovalDecision,
-    who: tuple[str, Path | None],
     *,
-    code: str,
     note: str,
     max_spend_micro: int | None = None,
 ) -> tuple[Settings, RunRecord, Approval, ScreenBatch]:
@@ -153,124 +116,31 @@ def _decide(
 
     Raises:
         InputError: there is no such run, or it does not wait for approval.
-        UsageError: a user of the desk must decide, and this is none who may.
+        UsageError: the desk has users: one of them decides there.
     """
+    from nightscreen.cli.deciding import require_no_desk
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import opened_journal
+    from nightscreen.desk.audit import write_by_command
     from nightscreen.schemas.errors import InputError
     from nightscreen.schemas.money import naira_text
     from nightscreen.steps.approval import resumed
     from nightscreen.storage.journal.approvals import Approvals
+    from nightscreen.storage.person import user_name
 
     with opened_journal() as journal:
         run = journal.runs.find(run_id)
         if run is None:
             raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
         settings = settings_of_command()
-        approvals = Approvals.of(journal)
-        waiting = approvals.newest(run_id)
-        by, audit = _who_decides(settings, journal, who, waiting, code)
-        approval = approvals.decide(
-            run_id, decision, by=by, note=note, max_spend_micro=max_spend_micro
+        require_no_desk(settings, "/approvals")
+        approval = Approvals.of(journal).decide(
+            run_id, decision, by=user_name(), note=note, max_spend_micro=max_spend_micro
         )
-        if audit is not None:
-            word = (
-                "spending approved" if approval.max_spend_micro is not None else "spending refused"
-            )
-            cap = naira_text(approval.max_spend_micro)
-            audit.write(by, word, run_id=run_id, max_spend=cap, by_command=True)
+        word = "approved" if approval.max_spend_micro is not None else "refused"
+        cap = naira_text(approval.max_spend_micro)
+        write_by_command(journal, f"spending {word}", run_id=run_id, max_spend=cap)
         return settings, run, approval, resumed(run, approval, journal.clock())
-
-
-def _who_decides(
-    settings: Settings,
-    journal: Journal,
-    who: tuple[str, Path | None],
-    waiting: Approval | None,
-    code: str = "",
-) -> tuple[str, Audit | None]:
-    """Return who decides, and the audit it goes into: a user of the desk where there are any.
-
-    Raises:
-        UsageError: name and password do not belong together, or the user may not decide.
-    """
-    from nightscreen.desk.accounts import Accounts
-    from nightscreen.desk.audit import Audit
-    from nightscreen.schemas.errors import UsageError
-    from nightscreen.storage.desk_file import DESK_FILE
-    from nightscreen.storage.journal.approvals import user_name
-
-    if not (settings.home / DESK_FILE).exists():
-        return user_name(), None
-    accounts = Accounts(settings.home, journal.clock)
-    audit = Audit(accounts, journal)
-    if not any(user.has_password for user in accounts.users()):
-        return user_name(), audit
-    name, password = _name_and_password(settings, *who)
-    if accounts.is_throttled(name):
-        raise UsageError("too many wrong passwords came of late: wait a quarter of an hour")
-    user = accounts.check(name, password)
-    if user is None:
-        audit.write("", "sign-in failed", by_command=True)
-        raise UsageError("name and password do not belong together; users: nightscreen desk user")
-    _require_second(settings, audit, user, code)
-    run = None if waiting is None else journal.runs.find(waiting.run_id)
-    if waiting is None or run is None:
-        return user.name, audit
-    asked_by = accounts.who_asked(waiting, run)
-    if not user.may("approve") or not accounts.may_decide(user, asked_by):
-        audit.write(user.name, "refused", run_id=waiting.run_id, needs="approve", by_command=True)
-        raise UsageError(
-            f"{user.name} may not decide on this run: it takes the role approver, and somebody "
-            "other than who asked"
-        )
-    return user.name, audit
-
-
-def _require_second(settings: Settings, audit: Audit, user: User, code: str) -> None:
-    """Ask for the code of the second factor, where the user has one.
-
-    Raises:
-        UsageError: the code does not count, or the settings want a factor that is not set up.
-    """
-    from nightscreen.desk.second_factor import require_code
-    from nightscreen.schemas.errors import UsageError
-
-    if not user.has_second:
-        if user.must_have_second(settings.desk_second_factor):
-            raise UsageError(
-                f"{user.name} must have a second factor: sign in at the desk and set it up first"
-            )
-        return
-    if not code and not sys.stdin.isatty():
-        raise UsageError(f"{user.name} has a second factor: give its present code with --code")
-    code = code or typer.prompt("Code", err=True)
-    try:
-        require_code(audit.accounts, audit.journal, user, code)
-    except UsageError:
-        audit.write(user.name, "second factor failed", by_command=True)
-        raise
-
-
-def _name_and_password(settings: Settings, name: str, file: Path | None) -> tuple[str, str]:
-    """Return both from options, settings or the terminal.
-
-    Raises:
-        UsageError: one of them is nowhere to be had.
-    """
-    from nightscreen.cli.common_options import first_line
-    from nightscreen.schemas.errors import UsageError
-
-    at_terminal = sys.stdin.isatty() and str(file) != "-"
-    name = name or settings.desk_user
-    password = first_line(file, "--password-file") or settings.desk_password.get_secret_value()
-    if not at_terminal and not (name and password):
-        raise UsageError(
-            "the desk has users, so one of them decides: give --user NAME and --password-file FILE "
-            "(- is standard input), or set NIGHTSCREEN_DESK_USER and NIGHTSCREEN_DESK_PASSWORD"
-        )
-    name = name or typer.prompt("User of the desk", err=True)
-    return name, password or typer.prompt("Password", hide_input=True, err=True)
 
 
 def _resume(

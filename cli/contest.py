@@ -20,6 +20,7 @@ from nightscreen.schemas.checks import Check  # noqa: TC001 - Typer reads the an
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.policy import Decision
+from nightscreen.storage.person import named_by_account
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +66,7 @@ def open_(
             journal,
             settings_of_command().contest,
             customer_id,
-            by=by,
+            by=named_by_account(by),
             said=said,
             batch=batch,
             about=about,
@@ -96,21 +97,29 @@ def answer(
     ] = "",
     json_output: JsonOption = False,
 ) -> None:
-    """Answer a contest; a changed decision counts as a review by the person who answers."""
+    """Answer a contest; a changed decision counts as a review by the person who answers.
+
+    Where the desk has users, one of them answers there.
+    """
+    from nightscreen.cli.deciding import require_no_desk
+    from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.desk.audit import write_by_command
     from nightscreen.schemas.errors import InputError
     from nightscreen.steps.privacy.contests import answer_contest
 
     if decision not in ("", Decision.APPROVE, Decision.REVIEW, Decision.DECLINE):
         raise InputError("--decision must be approve, review or decline")
+    settings = settings_of_command()
+    require_no_desk(settings, "/contests")
     with opened_journal() as journal:
         answered = answer_contest(
             journal,
             contest_id,
-            by=by,
+            by=named_by_account(by),
             answer=text,
             outcome=outcome,
             decision=Decision(decision) if decision else None,
+            above=settings.override_above,
         )
         write_by_command(
             journal,
@@ -141,7 +150,7 @@ def ask_again_(
 
     settings = settings_of_command()
     with opened_journal() as journal:
-        parameters = ask_again(journal, settings, contest_id, check, by=by)
+        parameters = ask_again(journal, settings, contest_id, check, by=named_by_account(by))
     try:
         status = screen_file(parameters.model_dump(exclude_defaults=True), json_output=json_output)
     except NightscreenError:

@@ -277,10 +277,11 @@ def user_reset(
 def _note(accounts: Accounts, action: str, **detail: Any) -> None:  # noqa: ANN401 - as the audit
     """Write into the audit what was done on the command line."""
     from nightscreen.desk.audit import Audit
+    from nightscreen.storage.person import user_name
 
     settings = settings_of_command()
     with made_journal(settings) as journal:
-        Audit(accounts, journal).write("(command line)", action, **detail)
+        Audit(accounts, journal).write(user_name(), action, **detail, by_command=True)
 
 
 def _say_link(name: str, token: str, *, json_output: bool) -> None:

@@ -16,6 +16,7 @@ from nightscreen.cli.common_options import (
 )
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import print_json
+from nightscreen.storage.person import named_by_account
 
 notices_app = typer.Typer(help="Notices of decisions to customers.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run.")]
@@ -57,7 +58,7 @@ def confirm(
 
     declared = read_declarations(settings_of_command())
     with opened_journal() as journal:
-        made = confirm_proposals(journal, run_id, by=by, note=note)
+        made = confirm_proposals(journal, run_id, by=named_by_account(by), note=note)
         counts = rewrite_notices(journal, run_id, declared)
     document = {"run_id": run_id, "confirmed_by": made.by, **counts.report()}
     _show(document, json_output=json_output)
@@ -84,7 +85,9 @@ def action(
     from nightscreen.steps.results.notices import record_action
 
     with opened_journal() as journal:
-        made = record_action(journal, customer_id, batch=batch, by=by, action=what)
+        made = record_action(
+            journal, customer_id, batch=batch, by=named_by_account(by), action=what
+        )
     document = {"customer_id": customer_id, "batch": batch, "run_id": made.run_id, "by": made.by}
     _show(document, json_output=json_output)
 

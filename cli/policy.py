@@ -144,19 +144,26 @@ def approve(
     note: Annotated[str, typer.Option(help="Why, or where the minutes are.")] = "",
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Sign a policy off: who approved these very rules, and from when they are in force."""
+    """Sign a policy off: who approved these very rules, and from when they are in force.
+
+    Where the desk has users, one of them approves a proposal there.
+    """
+    from nightscreen.cli.deciding import require_no_desk
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import made_journal
     from nightscreen.schemas.policy import PolicyApproval
     from nightscreen.steps.policy.loading import load_policy
     from nightscreen.storage.clock import instant_text
     from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.person import named_by_account
 
-    name = " ".join(by.split())
-    if not name:
+    if not by.strip():
         raise InputError("--by is empty: name the person who approves the policy")
+    settings = settings_of_command()
+    require_no_desk(settings, "/policy")
+    name = named_by_account(by)
     policy = load_policy(file)
-    with made_journal(settings_of_command()) as journal:
+    with made_journal(settings) as journal:
         now = journal.clock()
         reviews = Reviews.of(journal)
         reviews.keep_policy(policy.label, policy.model_dump_json())
@@ -199,10 +206,13 @@ def propose(
     from nightscreen.steps.policy.file import read_text
     from nightscreen.steps.policy.versions import propose as write_proposal
     from nightscreen.steps.policy.versions import read_policy
+    from nightscreen.storage.person import named_by_account
 
+    if not by.strip():
+        raise InputError("--by is empty: name the person who proposes the policy")
     text = read_text(file)
     with made_journal(settings_of_command()) as journal:
-        made = write_proposal(journal, text, by=by, note=note)
+        made = write_proposal(journal, text, by=named_by_account(by), note=note)
         _write_into_audit(journal, "policy proposed", read_policy(text), by=by, note=note)
     if json_output:
         print_json(version_document(made))

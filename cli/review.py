@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.decisions import ReviewFinding
-    from nightscreen.steps.results.reviews import Judged
+    from nightscreen.steps.results.reviews import Judged, Taken
 
 MOST_TOLD = 50
 
@@ -27,7 +27,9 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
 
     Raises:
         InputError: the file is no decision list, or there is no journal.
+        UsageError: a row overrides, and the desk has users: one of them decides there.
     """
+    from nightscreen.cli.deciding import require_no_desk
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.desk.audit import write_by_command
     from nightscreen.steps.policy.declarations import read_declarations
@@ -36,18 +38,24 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     from nightscreen.storage.decision_files import read_returned
     from nightscreen.storage.journal.customers import Customers
     from nightscreen.storage.journal.reviews import Reviews
+    from nightscreen.storage.person import user_name
 
     rows = read_returned(file)
+    settings = settings_of_command()
     with opened_journal() as journal:
         reviews = Reviews.of(journal)
         judge = Judge(
             Customers.of(journal), reviews, journal.pseudonyms, now=journal.clock(), days=days
         )
         judged = judge.judge(rows)
-        taken = take_in(reviews, judged, partial=partial)
-        if taken:
-            rewrite_reviewed(journal, judged.runs, read_declarations(settings_of_command()))
-            write_by_command(journal, "reviews imported", rows=taken, runs=sorted(judged.runs))
+        if any(review.overrides for found in judged.reviews.values() for review in found):
+            require_no_desk(settings, "/decisions")
+        above, account = settings.override_above, user_name()
+        taken = take_in(journal, judged, above=above, partial=partial, imported_by=account)
+        if taken.saved:
+            rewrite_reviewed(journal, judged.runs, read_declarations(settings))
+            runs = sorted(judged.runs)
+            write_by_command(journal, "reviews imported", rows=taken.saved, runs=runs)
     document = _document(judged, len(rows), taken)
     if json_output:
         print_json(document)
@@ -56,11 +64,14 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     return 2 if judged.mistakes else 0
 
 
-def _document(judged: Judged, rows: int, taken: int) -> dict[str, Any]:
-    reviews = [review for found in judged.reviews.values() for review in found] if taken else []
+def _document(judged: Judged, rows: int, taken: Taken) -> dict[str, Any]:
+    reviews = [review for found in judged.reviews.values() for review in found]
+    if not any(taken):
+        reviews = []
     return {
         "rows": rows,
-        "imported": taken,
+        "imported": taken.saved,
+        "waiting_for_second_person": taken.waiting,
         "overrides": sum(review.overrides for review in reviews),
         "already_known": judged.known,
         "mistakes": [_finding(finding) for finding in judged.mistakes],
@@ -92,7 +103,12 @@ def _print_result(document: dict[str, Any], judged: Judged) -> None:
         f"({document['overrides']:,} of them override), {document['already_known']:,} known "
         f"already, {mistakes:,} mistaken."
     )
-    if mistakes and not document["imported"]:
+    if document["waiting_for_second_person"]:
+        typer.echo(
+            f"{document['waiting_for_second_person']:,} more wait for a second person, who "
+            "confirms them at the desk under Decisions (NIGHTSCREEN_OVERRIDE_ABOVE)."
+        )
+    elif mistakes and not document["imported"]:
         typer.echo("Nothing was imported; correct these rows, or import the others with --partial.")
 
 

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 import threading
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from nightscreen.storage.audit_chain import AUDIT_SCHEMA, ENDS_SCHEMA
 from nightscreen.storage.clock import MICROS, Clock, system_clock
 from nightscreen.storage.desk_file import DESK_FILE, upload_of
 from nightscreen.storage.files import make_private_folder
+from nightscreen.storage.person import same_person, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -71,14 +72,25 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
     Role.ADMINISTRATOR: frozenset({"users"}),
 }
 """What each role may do or see."""
+_EVERYTHING: Final = frozenset().union(*ALLOWED.values())
 RIGHTS: Final = ("money", "policy", "override", "export")
 """What can be given to or taken from a user whatever the roles say."""
+SECOND_PERSON: Final = frozenset({"approve", "policy", "override"})
+"""Rights by which somebody agrees to what another asked for; they sleep until another confirms."""
+UNTIL_CONFIRMED: Final = 2**62
+RESET_SLEEP_S: Final = 24 * 3600
+"""So long the rights of a user sleep who was reset at the host; others see it meanwhile."""
+SHOWN_S: Final = 7 * 24 * 3600
+"""So long everybody is shown that rights were given without a second person."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
   name TEXT PRIMARY KEY COLLATE NOCASE, roles TEXT NOT NULL, rights TEXT NOT NULL,
   password TEXT, created_at INTEGER NOT NULL, branches TEXT NOT NULL DEFAULT '[]',
-  second BLOB, second_new BLOB, second_step INTEGER NOT NULL DEFAULT 0);
+  second BLOB, second_new BLOB, second_step INTEGER NOT NULL DEFAULT 0,
+  asleep_until INTEGER NOT NULL DEFAULT 0, link_known_to TEXT NOT NULL DEFAULT '[]',
+  alone_at INTEGER, alone_by TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS two_approvers (since INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS links (
   digest TEXT PRIMARY KEY, name TEXT COLLATE NOCASE, until INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (
@@ -95,6 +107,10 @@ _ADDED: Final = (
     ("users", "second", "BLOB"),
     ("users", "second_new", "BLOB"),
     ("users", "second_step", "INTEGER NOT NULL DEFAULT 0"),
+    ("users", "asleep_until", "INTEGER NOT NULL DEFAULT 0"),
+    ("users", "link_known_to", "TEXT NOT NULL DEFAULT '[]'"),
+    ("users", "alone_at", "INTEGER"),
+    ("users", "alone_by", "TEXT NOT NULL DEFAULT ''"),
     ("sessions", "half", "INTEGER NOT NULL DEFAULT 0"),
 )
 """Columns that files of earlier versions lack."""
@@ -113,6 +129,12 @@ class User:
         has_password: a password was set; until then only a link signs in.
         branches: whose customers alone the user sees; empty for all.
         has_second: a second factor is set up, and asked for beside the password.
+        asleep_until: until when the rights of `SECOND_PERSON` sleep; 0 where they are awake,
+            `UNTIL_CONFIRMED` where an approver must confirm them.
+        asleep: they sleep now.
+        link_known_to: who could sign in as this user, or gave the rights: none of them confirms.
+        alone_at: when somebody gave such rights without a second person; None where nobody did.
+        alone_by: who that was.
     """
 
     name: str
@@ -121,6 +143,11 @@ class User:
     has_password: bool = True
     branches: tuple[str, ...] = ()
     has_second: bool = False
+    asleep_until: int = 0
+    asleep: bool = False
+    link_known_to: tuple[str, ...] = ()
+    alone_at: int | None = None
+    alone_by: str = ""
 
     def must_have_second(self, wanted: str) -> bool:
         """Tell whether the setting DESK_SECOND_FACTOR wants a second factor of the user."""
@@ -128,10 +155,24 @@ class User:
         return "all" in words or any(role in words for role in self.roles)
 
     def may(self, what: str) -> bool:
-        """Tell whether the user may do or see something."""
+        """Tell whether the user may do or see something now."""
+        return self.holds(what) and not (self.asleep and what in SECOND_PERSON)
+
+    def holds(self, what: str) -> bool:
+        """Tell whether roles and rights allow something, also where that sleeps."""
         if what in self.rights:
             return self.rights[what]
         return any(what in ALLOWED[role] for role in self.roles)
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Return all that roles and rights allow."""
+        return frozenset(each for each in _EVERYTHING if self.holds(each))
+
+    @property
+    def waits_for_approver(self) -> bool:
+        """Tell whether an approver has to confirm the rights, however long that takes."""
+        return self.asleep_until == UNTIL_CONFIRMED
 
 
 class Accounts:
@@ -195,15 +236,35 @@ class Accounts:
 
     def users(self) -> list[User]:
         """Return every user by name."""
-        return [_user(row) for row in self.rows("SELECT * FROM users ORDER BY name")]
+        return [self._user(row) for row in self.rows("SELECT * FROM users ORDER BY name")]
 
     def find(self, name: str) -> User | None:
         """Return a user, or None."""
         rows = self.rows("SELECT * FROM users WHERE name = ?", name)
-        return _user(rows[0]) if rows else None
+        return self._user(rows[0]) if rows else None
 
-    def add(self, name: str, roles: Collection[Role]) -> str:
+    def _user(self, row: sqlite3.Row) -> User:
+        return User(
+            row["name"],
+            tuple(Role(each) for each in json.loads(row["roles"])),
+            json.loads(row["rights"]),
+            row["password"] is not None,
+            tuple(json.loads(row["branches"])),
+            row["second"] is not None,
+            row["asleep_until"],
+            row["asleep_until"] > self.clock(),
+            tuple(json.loads(row["link_known_to"])),
+            row["alone_at"],
+            row["alone_by"],
+        )
+
+    def add(self, name: str, roles: Collection[Role], *, by: str = "") -> str:
         """Make a user and return the token of the link by which the password is set.
+
+        Args:
+            name: of the new user.
+            roles: what the user is there for.
+            by: the user of the desk who adds; empty for the command line.
 
         Raises:
             UsageError: the name is taken or cannot be one, or no role was given.
@@ -219,6 +280,7 @@ class Accounts:
                 )
             except sqlite3.IntegrityError:
                 raise UsageError(f"there is a user {name} already; change it with: role") from None
+        self._put_to_sleep(self._known(name), by)
         return self.link(name)
 
     def change(
@@ -227,6 +289,8 @@ class Accounts:
         roles: Collection[Role],
         rights: dict[str, bool] | None = None,
         branches: Collection[str] | None = None,
+        *,
+        by: str = "",
     ) -> User:
         """Give a user other roles, rights beside them, and branches; None leaves what there is.
 
@@ -235,27 +299,52 @@ class Accounts:
             roles: all that the user is to have; none leaves them as they are.
             rights: those that are given (True) or taken (False) now.
             branches: whose customers alone the user sees; empty for all.
+            by: the user of the desk who changes it; empty for the command line.
 
         Raises:
-            UsageError: there is no such user, or nobody would be left who can add users.
+            UsageError: there is no such user, nobody would be left who can add users or approve,
+                or somebody adds to their own rights.
         """
         user = self._known(name)
         wanted = sorted(set(roles)) or list(user.roles)
         merged = {**user.rights, **(rights or {})}
-        limits = user.branches if branches is None else _sound_branches(branches)
-        others = [each for each in self.users() if each.name != user.name and each.has_password]
-        leaves = Role.ADMINISTRATOR in user.roles and Role.ADMINISTRATOR not in wanted
-        if leaves and not any(Role.ADMINISTRATOR in each.roles for each in others):
-            raise UsageError(f"{name} is the only administrator; make another one first")
+        limits = user.branches if branches is None else tuple(_sound_branches(branches))
+        after = replace(user, roles=tuple(map(Role, wanted)), rights=merged, branches=tuple(limits))
+        self._require_left(user, after)
+        if (
+            same_person(by or user_name(), user.name)
+            and _is_raised(user, after)
+            and self.needs_two()
+        ):
+            raise UsageError("nobody adds to their own rights: another administrator does")
+        if (after.held - user.held) & SECOND_PERSON:
+            self._put_to_sleep(after, by, of_before=user.link_known_to)
         with self.transaction() as connection:
             connection.execute(
                 "UPDATE users SET roles = ?, rights = ?, branches = ? WHERE name = ?",
                 (json.dumps(wanted), json.dumps(merged), json.dumps(limits), user.name),
             )
+        self.needs_two()
         return self._known(name)
 
-    def reset(self, name: str) -> str:
+    def _require_left(self, user: User, after: User) -> None:
+        """Hold a change against what somebody must be left to do.
+
+        Raises:
+            UsageError: nobody else can do it.
+        """
+        others = [each for each in self.users() if each.name != user.name and each.has_password]
+        for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
+            leaves = user.holds(what) and not after.holds(what)
+            if leaves and not any(each.may(what) for each in others):
+                raise UsageError(f"{user.name} is the only {role}; make another one first")
+
+    def reset(self, name: str, *, by: str = "") -> str:
         """End a user's password and sessions; return the token of a link that sets another.
+
+        Args:
+            name: whose.
+            by: the user of the desk who resets; empty for the command line.
 
         Raises:
             UsageError: there is no such user.
@@ -266,7 +355,95 @@ class Accounts:
                 "UPDATE users SET password = NULL, second_new = NULL WHERE name = ?", (user.name,)
             )
             connection.execute("DELETE FROM sessions WHERE name = ?", (user.name,))
+        self._put_to_sleep(user, by, is_reset=True)
         return self.link(user.name)
+
+    # --- rights by which somebody agrees to what another asked for ---
+
+    def needs_two(self) -> bool:
+        """Tell whether there are, or ever were, two who may approve; two are needed from then on.
+
+        A second one who goes, is reset or loses the right leaves nobody to decide alone.
+        """
+        if self.rows("SELECT 1 FROM two_approvers"):
+            return True
+        now_two = sum(each.has_password and each.holds("approve") for each in self.users()) > 1
+        if now_two:
+            with self.transaction() as connection:
+                connection.execute("INSERT INTO two_approvers VALUES (?)", (self.clock(),))
+        return now_two
+
+    def _put_to_sleep(
+        self, user: User, by: str, *, of_before: Collection[str] = (), is_reset: bool = False
+    ) -> None:
+        """Have the rights to approve sleep of a user who was made, raised or reset.
+
+        Until there are two approvers they stay awake: somebody has to make the second one. That,
+        and whatever is done at the host, is shown to everybody for a while.
+
+        Args:
+            user: with the rights that it is to have.
+            by: the user of the desk who did it; empty for the command line.
+            of_before: who could have signed in as the user before.
+            is_reset: the password is set anew.
+        """
+        now, who = self.clock(), by or user_name()
+        maker = self.find(who)
+        known = {*of_before, who, *(maker.link_known_to if maker else ())}
+        approvers = [e for e in self.users() if e.name != user.name and e.holds("approve")]
+        alone = len(approvers) <= 1 and not self.needs_two()
+        holds = bool(user.held & SECOND_PERSON)
+        until = user.asleep_until
+        if is_reset and not by:  # somebody lost what signs in, maybe the last who could confirm
+            until = max(until, now + RESET_SLEEP_S * MICROS)
+        elif not alone:
+            until = UNTIL_CONFIRMED
+        shown = holds and (alone or not by)
+        with self.transaction() as connection:
+            connection.execute(
+                "UPDATE users SET asleep_until = ?, link_known_to = ?,"
+                " alone_at = coalesce(?, alone_at), alone_by = coalesce(?, alone_by)"
+                " WHERE name = ?",
+                (
+                    until if holds else 0,
+                    json.dumps([] if alone and holds and by else sorted(known)),
+                    now if shown else None,
+                    who if shown else None,
+                    user.name,
+                ),
+            )
+
+    def unconfirmed(self, by: User) -> list[User]:
+        """Return the users whose rights sleep and whom this approver may confirm."""
+        return [each for each in self.users() if self._may_confirm(each, by)]
+
+    def _may_confirm(self, user: User, by: User) -> bool:
+        knew = any(same_person(each, by.name) for each in user.link_known_to)
+        ready = user.waits_for_approver and user.has_password
+        return ready and user.name != by.name and by.may("approve") and not knew
+
+    def confirm(self, name: str, by: User) -> None:
+        """Wake the rights of a user: an approver knows that it is this person who signed in.
+
+        Raises:
+            UsageError: the rights do not wait, or this approver could have signed in as the user.
+        """
+        user = self._known(name)
+        if not self._may_confirm(user, by):
+            raise UsageError(
+                f"{by.name} cannot confirm the rights of {name}: an approver does who neither saw "
+                "the link nor gave the rights, once the user has signed in"
+            )
+        with self.transaction() as connection:
+            connection.execute(
+                "UPDATE users SET asleep_until = 0, link_known_to = '[]' WHERE name = ?",
+                (user.name,),
+            )
+
+    def made_alone(self) -> list[User]:
+        """Return who got rights to approve or override without a second person of late."""
+        since = self.clock() - SHOWN_S * MICROS
+        return [e for e in self.users() if e.alone_at is not None and e.alone_at > since]
 
     def _known(self, name: str) -> User:
         user = self.find(name)
@@ -277,11 +454,10 @@ class Accounts:
     def may_decide(self, user: User, asked_by: Collection[str]) -> bool:
         """Tell whether a user may approve what somebody asked for.
 
-        Nobody approves their own request while somebody else is there who may.
+        Nobody approves their own request once there were two who may approve.
         """
-        others = (each for each in self.users() if each.name != user.name)
-        own = user.name.casefold() in {name.casefold() for name in asked_by}
-        return not own or not any(each.has_password and each.may("approve") for each in others)
+        own = any(same_person(user.name, name) for name in asked_by)
+        return not own or not self.needs_two()
 
     def who_asked(self, approval: Approval, run: RunRecord) -> list[str]:
         """Return who asked for a run's spending: who uploaded its file, and who resumed it last.
@@ -352,6 +528,7 @@ class Accounts:
             else:
                 connection.execute("UPDATE users SET password = ? WHERE name = ?", (hashed, name))
                 connection.execute("DELETE FROM sessions WHERE name = ?", (name,))
+        self.needs_two()  # from the second approver's first sign-in on
         return self._known(name)
 
     # --- signing in ---
@@ -382,7 +559,7 @@ class Accounts:
             if stored is None:
                 return None
             self.forgive_attempt(attempt)
-        return _user(rows[0])
+        return self._user(rows[0])
 
     def begin_attempt(self, name: str) -> int | None:
         """Count an attempt under a name as a failure until it is forgiven; None where held up."""
@@ -455,7 +632,7 @@ class Accounts:
                 connection.execute(
                     "UPDATE sessions SET seen_at = ? WHERE digest = ?", (now, digest)
                 )
-        return _user(rows[0])
+        return self._user(rows[0])
 
     def half_session(self, token: str) -> User | None:
         """Return who knew the password of late and owes the second factor yet."""
@@ -465,7 +642,7 @@ class Accounts:
             _digest(token),
             self.clock() - HALF_S * MICROS,
         )
-        return _user(rows[0]) if rows else None
+        return self._user(rows[0]) if rows else None
 
     def end_others(self, name: str, token: str) -> None:
         """End every session of a user but one: they were begun without what is needed now."""
@@ -494,16 +671,11 @@ def _is_throttled(connection: sqlite3.Connection, key: str, now: int) -> bool:
     return bool(row["own"] >= FAILURES or row["every"] >= FAILURES_IN_ALL)
 
 
-def _user(row: sqlite3.Row) -> User:
-    roles = tuple(Role(each) for each in json.loads(row["roles"]))
-    return User(
-        row["name"],
-        roles,
-        json.loads(row["rights"]),
-        row["password"] is not None,
-        tuple(json.loads(row["branches"])),
-        row["second"] is not None,
-    )
+def _is_raised(before: User, after: User) -> bool:
+    """Tell whether a user may do or see more than before."""
+    limits = {each.casefold() for each in before.branches}
+    wider = limits and not (after.branches and {e.casefold() for e in after.branches} <= limits)
+    return bool(wider or after.held - before.held)
 
 
 def _sound_name(name: str) -> str:

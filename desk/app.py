@@ -158,6 +158,8 @@ def _routes(seat: Seat) -> list[Route]:
         route("/customers/{customer_id:path}/consent", customer.ask_for_consent, _POST, "contest"),
         route("/customers/{customer_id:path}", customer.customer, _GET, "people"),
         route("/users", users.users, _BOTH, "users"),
+        route("/users/confirm", users.confirm, _POST, "approve"),
+        route("/users/give-up", users.give_up, _POST),
         route("/money", money.money, _GET, "money"),
         route("/money.csv", money.take_out, _GET, "money"),
         route("/audit", audit_page.audit, _GET, "audit"),

@@ -17,7 +17,7 @@ from nightscreen.desk.cases import Cases
 from nightscreen.storage.audit_chain import CONTEXT, AuditChain
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.desk_file import DESK_FILE, UPLOADS
-from nightscreen.storage.journal.approvals import user_name
+from nightscreen.storage.person import user_name
 from nightscreen.storage.sealed_file import SUFFIX, reseal_file
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def forget_at_desk(journal: Journal, customer_ids: Collection[str]) -> int:
 
 
 def reseal_desk(journal: Journal) -> int:
-    """Seal what a desk holds under the present data key: audit, overrides, files brought to it."""
+    """Seal what a desk holds under the present data key: audit, files brought to it."""
     audit = audit_of(journal)
     if audit is None:
         return 0
@@ -227,7 +227,6 @@ def reseal_desk(journal: Journal) -> int:
     files = sorted((journal.home / UPLOADS).glob(f"*{SUFFIX}"))
     for file in files:
         reseal_file(file, journal.sealer)
-    Cases(audit.accounts, journal).reseal()
     secrets = SecondFactor(audit.accounts, journal).reseal()
     return audit.reseal() + secrets + len(files)
 
@@ -236,6 +235,7 @@ def write_by_command(
     journal: Journal,
     action: str,
     *,
+    run_id: str = "",
     customer_id: str = "",
     **detail: Any,  # noqa: ANN401 - as `Audit.write` takes it
 ) -> None:
@@ -245,7 +245,8 @@ def write_by_command(
     """
     audit = audit_of(journal)
     if audit is not None:
-        audit.write(user_name(), action, customer_id=customer_id, **detail, by_command=True)
+        about = {"run_id": run_id, "customer_id": customer_id}
+        audit.write(user_name(), action, **about, **detail, by_command=True)
 
 
 def audit_of(journal: Journal) -> Audit | None:

@@ -1,4 +1,4 @@
-"""Cases: who works on which customer, what is waited for, overrides that wait for somebody else.
+"""Cases: who works on which customer, and what is waited for.
 
 In the desk's own file; a customer stands in it by a keyed pseudonym. A case goes once its review is
 saved. Which customers need somebody is `work_list`; reviews are recorded in `steps/`.
@@ -7,7 +7,7 @@ saved. Which customers need somebody is `work_list`; reviews are recorded in `st
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 WAITS_FOR: Final = ("customer", "reporter")
 IN_TURN: Final = "in turn"
 SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
-_CONTEXT: Final = b"desk case"
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS cases (
   batch TEXT NOT NULL, customer BLOB NOT NULL, holder TEXT NOT NULL,
@@ -29,9 +28,6 @@ CREATE TABLE IF NOT EXISTS cases (
 CREATE TABLE IF NOT EXISTS shares (
   id INTEGER PRIMARY KEY, facet TEXT NOT NULL, value TEXT NOT NULL, users TEXT NOT NULL,
   by TEXT NOT NULL, at INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS proposals (
-  id INTEGER PRIMARY KEY, batch TEXT NOT NULL, customer BLOB NOT NULL, sealed BLOB NOT NULL,
-  user TEXT NOT NULL, at INTEGER NOT NULL, UNIQUE (batch, customer));
 """
 
 
@@ -63,22 +59,6 @@ class Share:
     users: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """An override that waits for a second person.
-
-    Attributes:
-        review: the cells of the review: customer, run, decision, note; and the reason chosen.
-    """
-
-    proposal_id: int
-    batch: str
-    key: bytes
-    user: str
-    at: int
-    review: dict[str, str] = field(repr=False)
-
-
 class CaseTakenError(Exception):
     """Somebody else has the case."""
 
@@ -88,7 +68,7 @@ class CaseTakenError(Exception):
 
 
 class Cases:
-    """Reads and writes cases, shares and proposals."""
+    """Reads and writes cases and shares."""
 
     def __init__(self, accounts: Accounts, journal: Journal) -> None:
         self._accounts = accounts
@@ -154,14 +134,10 @@ class Cases:
             )
 
     def close(self, batch: str, keys: Iterable[bytes]) -> None:
-        """Remove cases and proposals of customers: their reviews are saved, or need nobody."""
+        """Remove cases of customers: their reviews are saved, or they need nobody."""
         pairs = [(batch, key) for key in keys]
         with self._accounts.transaction() as connection:
-            for table in ("cases", "proposals"):
-                connection.executemany(
-                    f"DELETE FROM {table} WHERE batch = ? AND customer = ?",  # noqa: S608 - names of ours
-                    pairs,
-                )
+            connection.executemany("DELETE FROM cases WHERE batch = ? AND customer = ?", pairs)
 
     # --- shares ---
 
@@ -203,64 +179,12 @@ class Cases:
             )
         return done.rowcount
 
-    # --- proposals ---
-
-    def propose(self, batch: str, customer_id: str, user: str, review: dict[str, str]) -> None:
-        """Keep an override until a second person confirms it; an earlier one is replaced."""
-        key = self.key(batch, customer_id)
-        sealed = self._journal.sealer.seal(json.dumps(review).encode(), _CONTEXT)
-        with self._accounts.transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO proposals (batch, customer, sealed, user, at)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (batch, key, sealed, user, self._accounts.clock()),
-            )
-
-    def proposals(self) -> list[Proposal]:
-        """Return the overrides that wait, oldest first."""
-        return [
-            self._proposal(row)
-            for row in self._accounts.rows("SELECT * FROM proposals ORDER BY id")
-        ]
-
-    def proposal(self, batch: str, key: bytes) -> Proposal | None:
-        """Return the override that waits for a customer, or None."""
-        rows = self._accounts.rows(
-            "SELECT * FROM proposals WHERE batch = ? AND customer = ?", batch, key
-        )
-        return self._proposal(rows[0]) if rows else None
-
-    def end_proposal(self, proposal: Proposal) -> bool:
-        """Remove an override that waits; tell whether it was still there."""
-        with self._accounts.transaction() as connection:
-            done = connection.execute("DELETE FROM proposals WHERE id = ?", (proposal.proposal_id,))
-        return bool(done.rowcount)
-
-    def _proposal(self, row: sqlite3.Row) -> Proposal:
-        review = json.loads(self._journal.sealer.open(row["sealed"], _CONTEXT))
-        return Proposal(
-            row["id"], row["batch"], bytes(row["customer"]), row["user"], row["at"], review
-        )
-
-    # --- erasure and a new data key ---
+    # --- erasure ---
 
     def forget(self, customer_ids: Collection[str]) -> None:
         """Remove erased customers."""
-        for (batch,) in self._accounts.rows(
-            "SELECT batch FROM cases UNION SELECT batch FROM proposals"
-        ):
+        for (batch,) in self._accounts.rows("SELECT DISTINCT batch FROM cases"):
             self.close(batch, [self.key(batch, each) for each in customer_ids])
-
-    def reseal(self) -> None:
-        """Seal what waits for a second person under the present data key."""
-        sealer = self._journal.sealer
-        with self._accounts.transaction() as connection:
-            rows = connection.execute("SELECT id, sealed FROM proposals").fetchall()
-            anew = [
-                (sealer.seal(sealer.open(row["sealed"], _CONTEXT), _CONTEXT), row["id"])
-                for row in rows
-            ]
-            connection.executemany("UPDATE proposals SET sealed = ? WHERE id = ?", anew)
 
 
 def _require_own(connection: sqlite3.Connection, batch: str, key: bytes, user: str) -> None:

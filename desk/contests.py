@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nightscreen.desk.customer import require_seen, sees
+from nightscreen.desk.customer import SAID, require_seen, sees
 from nightscreen.desk.pages import onward
 from nightscreen.desk.visit import DeskError
-from nightscreen.schemas.contests import ContestAbout, ContestOutcome
+from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
 from nightscreen.steps.privacy.contests import (
@@ -52,6 +52,7 @@ def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> 
         abouts=tuple(ContestAbout),
         error=error,
         of=of,
+        said=SAID.get(visit.asked_first("said"), ""),
         typed={
             name: visit.text(name)
             for name in ("customer_id", "said", "about", "answer", "outcome", "decision")
@@ -94,10 +95,6 @@ def answer(visit: Visit) -> Response:
     try:
         contest = find_contest(seat.journal, key)
         require_seen(visit, contest.customer_id, contest.batch)
-        own = contest.opened_by.casefold() == visit.name.casefold()
-        if own and decision == Decision.APPROVE and seat.settings.override_above is not None:
-            seat.audit.write(visit.name, "refused", page="contest", needs="a second person")
-            raise DeskError(403, "You took this contest down: somebody else approves it.")
         answered = answer_contest(
             seat.journal,
             key,
@@ -105,9 +102,14 @@ def answer(visit: Visit) -> Response:
             answer=visit.text("answer"),
             outcome=ContestOutcome(visit.text("outcome")),
             decision=Decision(decision) if decision else None,
+            above=seat.settings.override_above,
         )
     except (InputError, ValueError) as error:
         return _page(visit, 400, error=_plainly(error), of=key)
+    if answered.state == ContestState.OPEN:
+        about = {"run_id": answered.run_id, "customer_id": answered.customer_id}
+        seat.audit.write(visit.name, "override proposed", **about, contest=key)
+        return onward(f"/contests?said=proposed#{key}")
     seat.audit.write(
         visit.name,
         "contest answered",

@@ -6,7 +6,6 @@ gate holds for every view: where consent has ended a card says so and shows noth
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from itertools import islice
@@ -27,20 +26,22 @@ from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
-from nightscreen.schemas.policy import Decision
 from nightscreen.steps.consents.links import USUAL, ConsentLinks
 from nightscreen.steps.planning.consent import consent_valid, twelve_months_after
 from nightscreen.steps.policy.declarations import read_declarations
 from nightscreen.steps.privacy.explaining import explain
-from nightscreen.steps.privacy.lookup_subject import Subject, find_row, lookup_subject, newest_row
+from nightscreen.steps.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.report.format import STATUSES
 from nightscreen.steps.results.ask_again import parameters_again
 from nightscreen.steps.results.decision_list import customer_name
 from nightscreen.steps.results.notices import notice_of, record_told, rewrite_reviewed
+from nightscreen.steps.results.one_row import find_row
 from nightscreen.steps.results.reviews import Judge, Judged, take_in
+from nightscreen.steps.results.second_person import confirm_override
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED
 from nightscreen.storage.clock import MICROS, lagos_day, to_instant
+from nightscreen.storage.person import same_person
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -210,7 +211,7 @@ def _page(
         waits_for=WAITS_FOR,
         usual_wait=lagos_day(seat.clock()) + timedelta(days=USUAL_WAIT_DAYS),
         newest_review=_newest_review(visit, person),
-        proposal=seat.cases.proposal(person.batch, person.pseudonym),
+        proposal=next(iter(seat.reviews.waiting(person.pseudonym)), None),
         place=place[1],
         listed=place[2],
         reasons=REASONS,
@@ -266,11 +267,10 @@ def review(visit: Visit) -> Response:
     except InputError as error:
         return _page(visit, person, run, row, others, status=400, error=str(error))
     about = {"run_id": run.run_id, "customer_id": person.customer_id}
-    if _needs_second(visit, person, row, decision):
-        seat.cases.propose(person.batch, person.customer_id, visit.name, cells)
+    if take_in(seat.journal, judged, above=seat.settings.override_above).waiting:
         seat.audit.write(visit.name, "override proposed", **about, reason=reason)
         return _after(visit, person, run, "proposed")
-    _save(visit, person, judged)
+    _settle(visit, person, judged.runs)
     seat.audit.write(
         visit.name,
         "review saved",
@@ -296,11 +296,11 @@ def _judged(visit: Visit, cells: dict[str, str]) -> Judged:
     return judged
 
 
-def _save(visit: Visit, person: Subject, judged: Judged) -> None:
+def _settle(visit: Visit, person: Subject, runs: list[str]) -> None:
+    """Close the case of a review that was saved, and write the notices of its runs again."""
     seat = visit.seat
-    take_in(seat.reviews, judged, partial=False)
     seat.cases.close(person.batch, [person.pseudonym])
-    rewrite_reviewed(seat.journal, judged.runs, read_declarations(seat.settings))
+    rewrite_reviewed(seat.journal, runs, read_declarations(seat.settings))
 
 
 def _after(visit: Visit, person: Subject, run: RunRecord, said: str) -> Response:
@@ -314,51 +314,31 @@ def _after(visit: Visit, person: Subject, run: RunRecord, said: str) -> Response
     return onward(f"{address}?run={found['run_id']}&said={said}")
 
 
-def _needs_second(visit: Visit, person: Subject, row: Mapping[str, Any], decision: str) -> bool:
-    """Tell whether a review turns a decline into approve above what one person may."""
-    above = visit.seat.settings.override_above
-    declined = Decision.DECLINE.value in {row["decision"], _decided_now(visit, person)}
-    if above is None or not declined or decision != Decision.APPROVE.value:
-        return False
-    newest = newest_row(person)
-    rows = [row] if newest is None else [row, newest[1]]  # an older run may know a smaller exposure
-    exposures = [each.get("exposure") for each in rows]
-    return any(exposure is None or exposure > above for exposure in exposures)
-
-
 def override(visit: Visit) -> Response:
     """Confirm or refuse an override that waits for a second person; or take one's own back."""
     person, run, row, others = _found(visit)
     seat = visit.seat
-    proposal = seat.cases.proposal(person.batch, person.pseudonym)
+    proposal = next(iter(seat.reviews.waiting(person.pseudonym)), None)
     if proposal is None or run is None:
         raise DeskError(409, "No override of this customer waits any more.")
-    if visit.text("proposal") not in {"", str(proposal.proposal_id)}:
+    if visit.text("proposal") not in {"", proposal.key}:
         raise DeskError(409, "Another override was proposed meanwhile. Look at it first.")
-    own = proposal.user.casefold() == visit.name.casefold()
-    about = {"run_id": proposal.review["run_id"], "customer_id": person.customer_id}
+    own = same_person(proposal.reviewer, visit.name)
+    about = {"run_id": proposal.run_id, "customer_id": person.customer_id}
     if visit.text("do") != "confirm":
-        seat.cases.end_proposal(proposal)
+        seat.reviews.end(proposal)
         action = "override taken back" if own else "override refused"
-        seat.audit.write(visit.name, action, **about, by=proposal.user)
+        seat.audit.write(visit.name, action, **about, by=proposal.reviewer)
         return _after(visit, person, run, "ended")
     if own:
         seat.audit.write(visit.name, "refused", page="override", needs="a second person", **about)
         raise DeskError(403, "Nobody confirms their own override: another user does.")
-    note = f"{proposal.review['review_note']}. Confirmed by {visit.name}"
     try:
-        judged = _judged(visit, {**proposal.review, "review_note": note})
+        confirmed = confirm_override(seat.journal, proposal, visit.name)
     except InputError as error:
         return _page(visit, person, run, row, others, status=409, error=str(error))
-    confirmed = {
-        batch: [each.model_copy(update={"confirmed_by": visit.name}) for each in found]
-        for batch, found in judged.reviews.items()
-    }
-    judged = replace(judged, reviews=confirmed)
-    if not seat.cases.end_proposal(proposal):
-        raise DeskError(409, "Somebody else decided on this override first.")
-    _save(visit, person, judged)
-    seat.audit.write(visit.name, "override confirmed", **about, by=proposal.user)
+    _settle(visit, person, [confirmed.run_id])
+    seat.audit.write(visit.name, "override confirmed", **about, by=proposal.reviewer)
     return _after(visit, person, run, "confirmed")
 
 

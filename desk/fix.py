@@ -21,6 +21,8 @@ from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_text
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.policy import Decision
+from nightscreen.steps.results.second_person import needs_second
 from nightscreen.storage.mapping import Mapping, mapping_toml, read_mapping
 from nightscreen.storage.outputs import QUARANTINE
 from nightscreen.storage.quarantine import escape_formula, unescape_formula
@@ -38,8 +40,9 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 1_200
 """Cells of one page: each is a field of its form."""
 MOST_ROWS: Final = 25
-FIXES, PLACES = "fixes", "places"
-"""Choices of an upload: the run whose quarantine it fixes, and the places of its rows there."""
+FIXES, PLACES, WAITS = "fixes", "places", "waits"
+"""Choices of an upload: the run whose quarantine it fixes, the places of its rows there, and
+whether somebody else must confirm them."""
 _BLANK = "The row is blank. Fill it in, or bring back what stood there."
 _SCREENED = "A customer of this id was screened in this run; keep one of them."
 
@@ -54,6 +57,7 @@ class _Row:
         cells: its cells as somebody left them.
         refused: why it would be refused now; empty where it would not.
         hints: what is wrong with single cells, by place.
+        customer_id: whose row it is now, where that is known.
     """
 
     place: int
@@ -64,6 +68,7 @@ class _Row:
     cells: list[str]
     refused: str
     hints: dict[int, str] = field(default_factory=dict)
+    customer_id: str = ""
 
     @property
     def edited(self) -> bool:
@@ -75,7 +80,12 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 
 @dataclass(slots=True)
 class _Sheet:
-    """A quarantine as one user sees it: what came, and what this user typed so far."""
+    """A quarantine as one user sees it: what came, and what this user typed so far.
+
+    Attributes:
+        waiting: what another user typed, where somebody else must confirm it.
+        done: what was screened again, by place.
+    """
 
     run: RunRecord
     path: Path
@@ -83,6 +93,7 @@ class _Sheet:
     mapping: Mapping | None
     mapping_text: str
     draft: Upload | None
+    waiting: Upload | None
     done: dict[int, Upload]
 
     @property
@@ -107,7 +118,7 @@ class _Sheet:
 def fix(visit: Visit) -> Response:
     """Show a page of a run's quarantine."""
     sheet = _sheet(visit)
-    edits = _edits(visit, sheet)
+    edits = _edits(visit, sheet.draft)
     visit.seat.audit.write(visit.name, "quarantine seen", run_id=sheet.run.run_id)
     return _page(visit, sheet, edits, _number(visit.asked_first("page")))
 
@@ -120,13 +131,15 @@ def fix_rows(visit: Visit) -> Response:
 
 def _fix_rows(visit: Visit) -> Response:
     sheet = _sheet(visit)
+    does = visit.text("do")
+    if does in {"confirm", "refuse"}:
+        return _second(visit, sheet, does)
     page = _number(visit.text("page", 9))
-    edits = _edits(visit, sheet) | _typed(visit, sheet)
+    edits = _edits(visit, sheet.draft) | _typed(visit, sheet)
     edits = {place: cells for place, cells in edits.items() if place not in sheet.done}
     rows = _judged_edits(visit, sheet, edits)
     sheet.draft = draft = _keep(visit, sheet, rows)
     at = f"/runs/{sheet.run.run_id}/fix"
-    does = visit.text("do")
     if does not in {"quote", "screen"}:
         return onward(f"{at}?page={_number(visit.text('to', 9) or str(page))}")
     wrong = [row for row in rows if row.refused or _wrong_edits(row)]
@@ -145,6 +158,12 @@ def _fix_rows(visit: Visit) -> Response:
             expected = quote["quoted"]["expected"]
             visit.seat.audit.write(visit.name, "file quoted", name=draft.name, expected=expected)
             return onward(f"{at}?page={page}#quote")
+        if any(_turns(visit, sheet, row) for row in rows):
+            visit.seat.uploads.choose(draft, {WAITS: True})
+            visit.seat.audit.write(
+                visit.name, "quarantine proposed", run_id=sheet.run.run_id, rows=len(rows)
+            )
+            return onward(f"{at}?page={page}#second")
         begin(visit, draft)
     except UsageError as error:
         first = wrong[0].place // sheet.page_rows if wrong else page
@@ -153,6 +172,32 @@ def _fix_rows(visit: Visit) -> Response:
         visit.name, "quarantine screened again", run_id=sheet.run.run_id, rows=len(rows)
     )
     return onward(f"/new/{draft.upload_id}")
+
+
+def _turns(visit: Visit, sheet: _Sheet, row: _Row) -> bool:
+    """Tell whether a row may turn the decline of a customer into approve above what one may."""
+    return bool(row.customer_id) and needs_second(
+        visit.seat.journal,
+        visit.seat.settings.override_above,
+        batch=sheet.run.batch,
+        customer_id=row.customer_id,
+        decision=Decision.APPROVE.value,
+    )
+
+
+def _second(visit: Visit, sheet: _Sheet, does: str) -> Response:
+    """Screen rows that another user typed, as the second person; or send them back."""
+    visit.require("override")
+    waiting, seat, about = sheet.waiting, visit.seat, {"run_id": sheet.run.run_id}
+    if waiting is None or waiting.upload_id != visit.text("upload", 60):
+        raise DeskError(409, "These rows do not wait any more, or were changed. Look again.")
+    if does == "refuse":
+        seat.uploads.choose(waiting, {WAITS: False})
+        seat.audit.write(visit.name, "quarantine refused", **about, by=waiting.user)
+        return onward(f"/runs/{sheet.run.run_id}/fix")
+    begin(visit, waiting)
+    seat.audit.write(visit.name, "quarantine confirmed", **about, by=waiting.user)
+    return onward(f"/runs/{sheet.run.run_id}")
 
 
 def _sheet(visit: Visit) -> _Sheet:
@@ -177,13 +222,15 @@ def _sheet(visit: Visit) -> _Sheet:
             mapping = read_mapping(clear)
     uploads = visit.seat.uploads
     done: dict[int, Upload] = {}
-    draft = None
+    draft = waiting = None
     for upload in uploads.chosen(FIXES, run.run_id):
         if uploads.is_screened(upload):
             done |= dict.fromkeys(upload.choices[PLACES], upload)
         elif upload.state == HELD and upload.user.casefold() == visit.name.casefold():
             draft = upload
-    return _Sheet(run, path, headings, mapping, text, draft, done)
+        elif upload.state == HELD and upload.choices.get(WAITS):
+            waiting = upload
+    return _Sheet(run, path, headings, mapping, text, draft, waiting, done)
 
 
 def _mapping_of(visit: Visit, run: RunRecord, headings: Sequence[str]) -> str:
@@ -204,18 +251,18 @@ def _mapping_of(visit: Visit, run: RunRecord, headings: Sequence[str]) -> str:
     return mapping_toml(replace(mapping, drop=present, sheet=None))
 
 
-def _edits(visit: Visit, sheet: _Sheet) -> dict[int, list[str]]:
-    """Return the rows this user changed before, by place."""
-    if sheet.draft is None:
+def _edits(visit: Visit, draft: Upload | None) -> dict[int, list[str]]:
+    """Return the rows somebody changed before, by place."""
+    if draft is None:
         return {}
-    path = visit.seat.uploads.path(sheet.draft.upload_id)
+    path = visit.seat.uploads.path(draft.upload_id)
     with unsealed(path, visit.seat.journal.sealer) as clear:
         lines = csv.reader(io.StringIO(clear.read_text("utf-8"), newline=""))
         next(lines)
         cells = [
             [unescape_formula(each) for each in row[: -len(QUARANTINE_COLUMNS)]] for row in lines
         ]
-    return dict(zip(sheet.draft.choices[PLACES], cells, strict=True))
+    return dict(zip(draft.choices[PLACES], cells, strict=True))
 
 
 def _typed(visit: Visit, sheet: _Sheet) -> dict[int, list[str]]:
@@ -251,6 +298,9 @@ def _judged_edits(visit: Visit, sheet: _Sheet, edits: dict[int, list[str]]) -> l
         row.cells = edits[row.place]
     rows = [row for row in rows if row.edited]
     ids = _judge(sheet, rows)
+    if ids is not None:
+        for row in rows:
+            row.customer_id = row.cells[ids].strip()
     screened = visit.seat.rows.of(sheet.run)
     if screened is None or ids is None or sheet.run.parameters.get("merge_rows"):
         return rows
@@ -369,6 +419,9 @@ def _page(
         rows=rows,
         done=sheet.done,
         changed=len(changed),
+        waits=bool(kept.get(WAITS)),
+        second=_changes(visit, sheet) if sheet.waiting and visit.may("override") else None,
+        second_of=sheet.waiting,
         page=page,
         last=last,
         total=total,
@@ -377,6 +430,36 @@ def _page(
         ceiling=visit.seat.settings.approval_above,
         error=error,
     )
+
+
+def _changes(visit: Visit, sheet: _Sheet) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Return the rows that wait for a second person: line, and each heading that was changed."""
+    edits = _edits(visit, sheet.waiting)
+    rows = _judged_edits(visit, sheet, edits)
+    return [
+        (
+            row.line,
+            [
+                (heading, came, now)
+                for heading, came, now in zip(sheet.headings, row.came, row.cells, strict=True)
+                if came != now
+            ],
+        )
+        for row in rows
+    ]
+
+
+def waiting(visit: Visit) -> list[Upload]:
+    """Return the typed rows that wait for this user as the second person."""
+    if not visit.may("override") or not visit.may("screen") or visit.branches:
+        return []
+    return [
+        each
+        for each in visit.seat.uploads.chosen(WAITS, 1)
+        if each.state == HELD
+        and each.user.casefold() != visit.name.casefold()
+        and not each.choices.get("started_at")
+    ]
 
 
 def _number(text: str) -> int:

@@ -9,6 +9,7 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
+from nightscreen.desk import fix
 from nightscreen.desk.cases import IN_TURN, SHARED_BY, WAITS_FOR, CaseTakenError
 from nightscreen.desk.decisions import asked_filter, in_words, kinds
 from nightscreen.desk.pages import onward
@@ -67,10 +68,11 @@ def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
         waits_for=WAITS_FOR,
         proposals=[
             each
-            for each in seat.cases.proposals()
+            for each in seat.reviews.waiting()
             if visit.may("override")
-            and (not visit.branches or cases.case(each.batch, each.review["customer_id"]))
+            and (not visit.branches or cases.case(each.batch, each.customer_id))
         ],
+        typed_rows=fix.waiting(visit),
         may_share=may_share,
         shares=seat.cases.shares() if may_share else [],
         values=seat.work.values if may_share else [],

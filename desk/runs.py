@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import FileResponse, Response
 
 from nightscreen.desk.pages import REPORT_POLICY, onward
+from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.errors import UsageError
@@ -111,6 +112,7 @@ def run(visit: Visit) -> Response:
         costs=_MONEY,
         held=_HOLDS,
         waits=visit.seat.approvals.newest(found.run_id),
+        may_resume=visit.may("screen") and _of_own_branches(visit, found),
     )
     if follows and visit.asked("stands") != [stands]:
         response.headers["hx-refresh"] = "true"  # its buttons, files and report change as well
@@ -216,6 +218,8 @@ def stop(visit: Visit) -> Response:
 def resume(visit: Visit) -> Response:
     """Resume a run that was stopped or killed, under another cap where one is given."""
     found = find_run(visit)
+    if not _of_own_branches(visit, found):
+        visit.require_all_branches()
     if found.flow != SCREENING:
         raise DeskError(409, "Only screenings are resumed here; the others by their command.")
     if found.state not in {"stopped", KILLED}:
@@ -239,6 +243,21 @@ def resume(visit: Visit) -> Response:
         resume_approved(visit, approval, found, parameters)
     visit.seat.audit.write(visit.name, "run resumed", run_id=found.run_id, max_spend=cap)
     return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
+
+
+def _of_own_branches(visit: Visit, run: RunRecord) -> bool:
+    """Tell whether every customer of a run is of a branch that the user sees.
+
+    Where a run left no rows, it is the user's own who brought its file.
+    """
+    if not visit.branches:
+        return True
+    rows = visit.seat.rows.of(run, keep=False)
+    if rows is None:
+        upload = visit.seat.uploads.of_run(run)
+        return upload is not None and upload.user.casefold() == visit.name.casefold()
+    number, _ = rows.counted(Filter())
+    return number > 0 and rows.within(visit.branches).counted(Filter())[0] == number
 
 
 def start(visit: Visit, parameters: ScreenBatch) -> None:

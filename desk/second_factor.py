@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from nightscreen.desk.pages import onward
 from nightscreen.desk.visit import COOKIE, DeskError, local_address, set_cookie
-from nightscreen.schemas.errors import UsageError
 from nightscreen.storage.clock import MICROS
 
 if TYPE_CHECKING:
@@ -168,18 +167,6 @@ def ask_for_code(visit: Visit, user: User, to: str) -> Response:
     response = onward("/second-factor" + (f"?to={quote(to)}" if to != "/" else ""))
     set_cookie(visit.seat, response, COOKIE, visit.seat.accounts.sign_in(user, half=True))
     return response
-
-
-def require_code(accounts: Accounts, journal: Journal, user: User, code: str) -> None:
-    """Hold a code that was given on the command line against a user's second factor.
-
-    Raises:
-        UsageError: it does not count.
-    """
-    if accounts.is_throttled(throttled_as(user.name)):
-        raise UsageError(_SLOW)
-    if not SecondFactor(accounts, journal).check(user, code):
-        raise UsageError(_WRONG)
 
 
 def _cookie(visit: Visit) -> str:

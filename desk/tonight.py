@@ -72,6 +72,8 @@ def tonight(visit: Visit) -> Response:
         ending=ending_of,
         contests=contests.waiting(visit),
         proposals=policy.waiting(visit),
+        to_confirm=[] if visit.user is None else seat.accounts.unconfirmed(visit.user),
+        made_alone=seat.accounts.made_alone(),
         lines=_lines([] if visit.branches else runs, money.by_day() if visit.may("money") else ()),
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
     )

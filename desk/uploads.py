@@ -122,7 +122,7 @@ class Uploads:
         )
         return _upload(rows[0]) if rows else None
 
-    def chosen(self, name: str, value: str) -> list[Upload]:
+    def chosen(self, name: str, value: str | int) -> list[Upload]:
         """Return the uploads for which a choice has a value, oldest first."""
         rows = self.seat.accounts.rows(
             "SELECT * FROM uploads WHERE json_extract(choices, '$.' || ?) = ? ORDER BY at",

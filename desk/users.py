@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.desk.accounts import RIGHTS, Role
+from nightscreen.desk.pages import onward
+from nightscreen.desk.visit import DeskError
 from nightscreen.portal.config import origin_of
 from nightscreen.schemas.errors import UsageError
 
@@ -24,11 +26,11 @@ def users(visit: Visit) -> Response:
     try:
         roles = [Role(each) for each in visit.form.get("role", []) if each]
         if does == "add":
-            token = accounts.add(name, roles)
+            token = accounts.add(name, roles, by=visit.name)
             audit.write(visit.name, "user added", name=name, roles=roles)
             return _page(visit, link=_link(visit, token), of=name)
         if does == "reset":
-            token = accounts.reset(name)
+            token = accounts.reset(name, by=visit.name)
             audit.write(visit.name, "user reset", name=name)
             return _page(visit, link=_link(visit, token), of=name)
         if does == "factor":
@@ -46,7 +48,7 @@ def users(visit: Visit) -> Response:
 def _change(visit: Visit, name: str, roles: list[Role]) -> None:
     rights = {right: visit.text(right) == "given" for right in RIGHTS if visit.text(right)}
     branches = visit.text("branches").split(",") if "branches" in visit.form else None
-    user = visit.seat.accounts.change(name, roles, rights, branches)
+    user = visit.seat.accounts.change(name, roles, rights, branches, by=visit.name)
     visit.seat.audit.write(
         visit.name,
         "user changed",
@@ -55,6 +57,34 @@ def _change(visit: Visit, name: str, roles: list[Role]) -> None:
         rights=rights,
         branches=user.branches,
     )
+
+
+def confirm(visit: Visit) -> Response:
+    """Wake the rights of a user who signed in, by an approver who could not have been it."""
+    name = visit.text("name", 200)
+    assert visit.user is not None  # noqa: S101 - the page is for approvers
+    try:
+        visit.seat.accounts.confirm(name, visit.user)
+    except UsageError as error:
+        visit.seat.audit.write(visit.name, "refused", page="rights", name=name)
+        raise DeskError(403, str(error)) from None
+    visit.seat.audit.write(visit.name, "rights confirmed", name=name)
+    return onward("/")
+
+
+def give_up(visit: Visit) -> Response:
+    """Take a role from the user whose request it is; anybody may."""
+    assert visit.user is not None  # noqa: S101 - the page is for who is signed in
+    role = visit.text("role", 20)
+    left = [each for each in visit.user.roles if each != role]
+    if len(left) == len(visit.user.roles) or not left:
+        raise DeskError(400, "Choose one of several roles that you have.")
+    try:
+        visit.seat.accounts.change(visit.name, left, by=visit.name)
+    except UsageError as error:
+        raise DeskError(409, str(error)) from None
+    visit.seat.audit.write(visit.name, "user changed", name=visit.name, roles=left)
+    return onward("/second-factor")
 
 
 def _link(visit: Visit, token: str) -> str:

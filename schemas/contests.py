@@ -187,6 +187,10 @@ class PolicyVersion(JournalRecord):
         )
 
 
+WAITS = "waits"
+ENDED = "ended"
+
+
 class Review(JournalRecord):
     """A reviewer's decision on one customer; `at` is when it came in.
 
@@ -200,6 +204,11 @@ class Review(JournalRecord):
         until: when it ends, microseconds.
         evidence: digest of the evidence it rests on.
         confirmed_by: the second person, where the override needed one; empty where not.
+        imported_by: the machine's account by which it came on a list; empty where it was made
+            at the desk.
+        contest: the contest that it answers, whose answer is the note; empty where none waits.
+        customer_id: as the lender's file has it, where it waits for a second person.
+        state: empty where it is a review; `WAITS` for a second person, or `ENDED` since.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.REVIEW
@@ -217,6 +226,10 @@ class Review(JournalRecord):
     until: int
     evidence: bytes
     confirmed_by: str = Field(default="", repr=False)
+    imported_by: str = Field(default="", repr=False)
+    contest: str = ""
+    customer_id: str = Field(default="", repr=False)
+    state: str = ""
 
     def kept_from(self, written: int) -> int:
         """Return when it came in or, where that is later, when it ends."""

@@ -412,13 +412,6 @@ class Settings(BaseSettings):
         description="Who must have a second factor at the desk: roles divided by commas, such as "
         "approver,administrator, or all.",
     )
-    desk_user: str = Field(
-        "",
-        description="User of the desk for scripts that call nightscreen approve and refuse.",
-    )
-    desk_password: SecretStr = Field(
-        SecretStr(""), description="That user's password; better a file, by --password-file."
-    )
     output: Path = Field(Path("out"), description="Where the desk keeps runs.")
     aggregator_sends_key: bool = Field(
         default=False, description="Send the key beside a customer's access token."
@@ -502,8 +495,8 @@ class Settings(BaseSettings):
     )
     override_above: Naira | None = Field(
         None,
-        description="Exposure above which a decline that is turned into approve at the desk waits "
-        "for a second person; an unknown exposure counts as above. None: nobody else is needed.",
+        description="Exposure above which a decline that is turned into approve waits for a second "
+        "person at the desk; an unknown exposure counts as above. None: nobody else is needed.",
     )
     review_within: timedelta = Field(
         timedelta(days=3),

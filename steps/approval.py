@@ -22,7 +22,8 @@ from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.run import cap_watches, deadline_instant
 from nightscreen.storage.clock import LAGOS, span_micros, to_instant
 from nightscreen.storage.inbox import WAITING
-from nightscreen.storage.journal.approvals import Approvals, user_name
+from nightscreen.storage.journal.approvals import Approvals
+from nightscreen.storage.person import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

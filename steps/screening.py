@@ -27,7 +27,7 @@ from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.quoting import quote_document
 from nightscreen.steps.screening_run import make_plan, make_price, open_screening, read_input
 from nightscreen.storage.clock import Clock, system_clock
-from nightscreen.storage.journal.approvals import user_name
+from nightscreen.storage.person import user_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -45,6 +45,18 @@ def copy_desk(source: Path, target: Path) -> None:
         raise JournalError(f"{source / DESK_FILE} cannot be copied: {error}") from None
 
 
+def has_users(home: Path) -> bool:
+    """Tell whether anybody was made a user of a desk over this HOME."""
+    file = home / DESK_FILE
+    if not file.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as desk:
+            return desk.execute("SELECT 1 FROM users LIMIT 1").fetchone() is not None
+    except sqlite3.Error as error:
+        raise JournalError(f"{file} cannot be read: {error}") from None
+
+
 def upload_of(home: Path, run: RunRecord) -> str:
     """Return the id of the upload that a run screens; empty where its file came another way."""
     path = Path(run.parameters.get("input") or "").resolve()

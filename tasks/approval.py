@@ -18,7 +18,7 @@ from prefect.settings import PREFECT_API_URL
 
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.steps.approval import may_spend
-from nightscreen.storage.journal.approvals import user_name
+from nightscreen.storage.person import user_name
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:

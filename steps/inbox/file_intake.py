@@ -41,6 +41,7 @@ from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.read_only import look_into
 from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.runs import KILLED, RUNNING
+from nightscreen.storage.person import user_name
 from nightscreen.storage.tables import file_digest
 
 if TYPE_CHECKING:
@@ -148,13 +149,14 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
     with _journal(settings) as journal:
         reviews, customers = Reviews.of(journal), Customers.of(journal)
         judged = Judge(customers, reviews, journal.pseudonyms, now=journal.clock()).judge(rows)
-        taken = take_in(reviews, judged, partial=False)
-        if taken:
+        above, account = settings.override_above, user_name()
+        taken = take_in(journal, judged, above=above, imported_by=account)
+        if taken.saved:
             rewrite_reviewed(journal, judged.runs, read_declarations(settings))
     if judged.mistakes or not rows:
         _refuse(ticket, inbox, notifications.mistaken_reviews(judged.mistakes))
         return Fate.FAILED
-    ticket.write(RESULT, notifications.imported_text(taken, judged.known, ticket))
+    ticket.write(RESULT, notifications.imported_text(*taken, judged.known, ticket))
     folder = inbox.done / ticket.folder.name
     ticket.move(folder, folder / ticket.file.name)
     return Fate.IMPORTED

@@ -171,12 +171,16 @@ def wrong_file(problem: str, ticket: Ticket) -> str:
 _MOST_MISTAKES = 50
 
 
-def imported_text(taken: int, known: int, ticket: Ticket) -> str:
+def imported_text(taken: int, waiting: int, known: int, ticket: Ticket) -> str:
     """Return what became of a decision list that came back."""
+    waits = (
+        f" {some(waiting, 'override')} above what one person may decide: a second person confirms "
+        "at the desk, under Decisions."
+    )
     return _page(
         "The reviews are imported",
-        f"{some(taken, 'review')} of this list imported; {count(known)} known already. "
-        "No call was made and nothing was charged.",
+        f"{some(taken, 'review')} of this list imported; {count(known)} known already."
+        f"{waits if waiting else ''} No call was made and nothing was charged.",
         _about_name(ticket),
     )
 

@@ -20,6 +20,7 @@ from nightscreen.steps.policy.loading import sound_policy
 from nightscreen.storage.clock import LAGOS, to_instant
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.person import same_person
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,4 +201,4 @@ def _require_approvable(journal: Journal, found: PolicyVersion, by: str) -> None
 
 def is_own(found: PolicyVersion, name: str) -> bool:
     """Return whether a person proposed a version, however the name is written."""
-    return " ".join(name.split()).casefold() == found.proposed_by.casefold()
+    return same_person(name, found.proposed_by)

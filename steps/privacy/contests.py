@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 import time
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.checks import Check, NoAnswer
@@ -32,16 +31,19 @@ from nightscreen.steps.privacy.lookup_subject import lookup_subject, newest_row
 from nightscreen.steps.results.ask_again import parameters_again, rows_as_part
 from nightscreen.steps.results.notices import withdraw_notices
 from nightscreen.steps.results.reviews import DEFAULT_DAYS
+from nightscreen.steps.results.second_person import needs_second
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.storage.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.storage.files import make_private_folder
 from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.storage.person import same_person
 from nightscreen.storage.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
     from pathlib import Path
 
     from nightscreen.schemas.settings import ContestClocks, Settings
@@ -141,8 +143,11 @@ def answer_contest(
     answer: str,
     outcome: ContestOutcome,
     decision: Decision | None = None,
+    above: Decimal | None = None,
 ) -> Contest:
     """Answer a contest; a changed decision stands from now on as a review by who answers.
+
+    Where the new decision takes a second person, the contest stays open until one confirms it.
 
     Args:
         journal: the journal.
@@ -151,6 +156,7 @@ def answer_contest(
         answer: what the customer is told.
         outcome: the decision stands, is changed, or the customer has withdrawn the contest.
         decision: the new decision, where it is changed.
+        above: naira, above which a decline turned into approve waits for a second person.
 
     Raises:
         InputError: there is no such open contest, it is answered by who decided, or the outcome and
@@ -161,7 +167,7 @@ def answer_contest(
     contest = find_contest(journal, contest_id)
     if contest.state != ContestState.OPEN:
         raise InputError(f"contest {contest_id} is answered already")
-    if _folded(by) in {_folded(each) for each in deciders(journal, contest)}:
+    if any(same_person(by, each) for each in deciders(journal, contest)):
         raise InputError(
             f"contest {contest_id} must be answered by somebody else: {by.strip()} decided what "
             "is contested"
@@ -173,6 +179,18 @@ def answer_contest(
             "other outcome has one"
         )
     now = journal.clock()
+    review = None if decision is None else _review(journal, contest, decision, by, answer)
+    if review is not None and needs_second(
+        journal,
+        above,
+        batch=contest.batch,
+        customer_id=contest.customer_id,
+        decision=review.decision,
+        run_id=contest.run_id,
+    ):
+        waits = {"contest": contest.key, "customer_id": contest.customer_id}
+        Reviews.of(journal).propose([review.model_copy(update=waits)])
+        return contest
     values = {
         "answered_at": now,
         "answered_by": by.strip(),
@@ -183,29 +201,34 @@ def answer_contest(
     answered = contest.model_copy(update=values)
     if not Records.of(journal, Contest).replace(answered, contest, now):
         raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")
-    if decision is not None:
-        _review(journal, answered, decision)
+    reviews = Reviews.of(journal)
+    reviews.end_waiting(contest.customer)
+    if review is not None:
+        note = f"Contest {contest.key}: {review.note}"
+        reviews.add(contest.batch, [review.model_copy(update={"note": note})])
     return answered
 
 
-def _review(journal: Journal, contest: Contest, decision: Decision) -> None:
-    """Let the new decision stand as a review, as long as the evidence is the same."""
+def _review(
+    journal: Journal, contest: Contest, decision: Decision, by: str, answer: str
+) -> Review | None:
+    """Return the new decision as a review, which stands as long as the evidence is the same."""
     known = Customers.of(journal).known([contest.customer]).get(contest.customer)
-    if known is None or contest.answered_at is None:
-        return
-    listed = known.state.get(LISTED_PART)
-    review = Review(
+    if known is None:
+        return None
+    now, listed = journal.clock(), known.state.get(LISTED_PART)
+    return Review(
         customer=contest.customer,
+        batch=contest.batch,
         run_id=known.run_id if listed is None else listed.run_id,
         listed=Decision.UNDECIDED.value if listed is None else listed.values["decision"],
         decision=decision.value,
-        reviewer=contest.answered_by,
-        note=f"Contest {contest.key}: {contest.answer}",
-        reviewed_at=contest.answered_at,
-        until=contest.answered_at + DEFAULT_DAYS * DAY_MICROS,
+        reviewer=by.strip(),
+        note=answer.strip(),
+        reviewed_at=now,
+        until=now + DEFAULT_DAYS * DAY_MICROS,
         evidence=evidence_digest(known.state),
     )
-    Reviews.of(journal).add(contest.batch, [review])
 
 
 def deciders(journal: Journal, contest: Contest) -> list[str]:
@@ -330,7 +353,3 @@ def _require(text: str, name: str, meaning: str) -> None:
         raise InputError(f"--{name} is blank: say {meaning}")
     if len(text) > _LONGEST:
         raise InputError(f"--{name} is too long: at most {_LONGEST:,} characters")
-
-
-def _folded(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())

@@ -18,12 +18,12 @@ from nightscreen.schemas.policy import Policy, PolicyRule
 from nightscreen.steps.privacy.lookup_subject import (
     changes_of,
     newest_row,
-    row_table,
     subjects_of,
 )
 from nightscreen.steps.privacy.record_views import review_document, shown_records
 from nightscreen.steps.results.decide import applied_rules
 from nightscreen.steps.results.decision_list import missing_checks
+from nightscreen.steps.results.one_row import row_table
 from nightscreen.steps.results.tracked_state import LISTINGS, TRACKED, Compare
 from nightscreen.storage.clock import MICROS, instant_text, to_micros
 from nightscreen.storage.journal.subject_data import Held

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.contests import WAITS
 from nightscreen.schemas.records import RecordKind
 from nightscreen.steps.bvn.access import shown_request
 from nightscreen.steps.loans.access import shown_offer, shown_outcome
@@ -80,10 +81,13 @@ def review_document(review: Review, known: KnownCustomer | None, now: int) -> di
         "decision": review.decision,
         "overrides": review.overrides,
         "reviewer": review.reviewer,
+        "confirmed_by": review.confirmed_by or None,
+        "imported_by": review.imported_by or None,
+        "waits_for_second_person": review.state == WAITS,
         "note": review.note,
         "reviewed_at": instant_text(review.reviewed_at),
         "until": instant_text(review.until),
-        "stands": unchanged and review.until > now,
+        "stands": unchanged and review.until > now and not review.state,
     }
 
 

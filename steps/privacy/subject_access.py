@@ -31,7 +31,6 @@ from nightscreen.steps.privacy.explaining import (
 )
 from nightscreen.steps.privacy.lookup_subject import (
     changes_of,
-    find_row,
     listed_rows,
     notice_rows,
     quarantined_rows,
@@ -40,6 +39,7 @@ from nightscreen.steps.privacy.lookup_subject import (
 from nightscreen.steps.privacy.record_views import kept_until, shown_records
 from nightscreen.steps.report.page import templates
 from nightscreen.steps.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
+from nightscreen.steps.results.one_row import find_row
 from nightscreen.storage.clock import instant_text
 from nightscreen.storage.journal.identifier_history import Sightings
 from nightscreen.storage.journal.records import KINDS

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import LISTED_PART, REVIEWED, ReviewFinding, ReviewRow
 from nightscreen.schemas.policy import Decision
+from nightscreen.steps.results.second_person import needs_second
 from nightscreen.steps.results.tracked_state import evidence_digest
 from nightscreen.steps.values.instants import Moment, read_moment
 from nightscreen.storage.clock import LAGOS, lagos_day, to_micros
+from nightscreen.storage.journal.reviews import Reviews
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from decimal import Decimal
 
     from nightscreen.schemas.decisions import KnownCustomer
+    from nightscreen.storage.journal import Journal
     from nightscreen.storage.journal.customers import Commit, Customers
-    from nightscreen.storage.journal.reviews import Reviews
     from nightscreen.storage.sealing import Pseudonyms
 
 DEFAULT_DAYS = 30
@@ -42,11 +45,13 @@ class Judged:
 
     Attributes:
         reviews: sound reviews by batch name, not yet known ones only.
+        ids: the customer of each, by pseudonym.
         known: rows that were imported before.
         findings: mistakes, conflicts and what is worth knowing, by line.
     """
 
     reviews: dict[str, list[Review]] = field(default_factory=lambda: defaultdict(list))
+    ids: dict[bytes, str] = field(default_factory=dict, repr=False)
     known: int = 0
     findings: list[ReviewFinding] = field(default_factory=list)
 
@@ -220,6 +225,7 @@ class Judge:
         if self._conflicts(each, review, [old for old in stored if old.until > self._now]):
             return
         self._result.reviews[each.batch].append(review)
+        self._result.ids[each.subject] = each.row["customer_id"]
 
     def _review(self, each: _Candidate, then: KnownCustomer) -> Review:
         part = then.state.get(LISTED_PART)
@@ -361,19 +367,54 @@ def _customer_hint(row: ReviewRow) -> str:
     return "No such customer in this run; keep the customer_id column as the list had it."
 
 
-def take_in(reviews: Reviews, judged: Judged, *, partial: bool) -> int:
-    """Write the sound reviews down, if all are sound or only those are asked for; return how many.
+class Taken(NamedTuple):
+    """What became of sound reviews: saved, or kept until a second person confirms them."""
+
+    saved: int
+    waiting: int
+
+
+def take_in(
+    journal: Journal,
+    judged: Judged,
+    *,
+    above: Decimal | None,
+    partial: bool = False,
+    imported_by: str = "",
+) -> Taken:
+    """Write the sound reviews down, if all are sound or only those are asked for.
 
     Args:
-        reviews: the journal's reviews.
+        journal: the journal.
         judged: the list's rows.
+        above: naira, above which a decline turned into approve waits for a second person.
         partial: take in the sound rows even where others are mistaken.
+        imported_by: the machine's account by which the list came; empty for the desk.
     """
     if judged.mistakes and not partial:
-        return 0
+        return Taken(0, 0)
+    reviews, done, waits = Reviews.of(journal), 0, 0
     for batch, found in judged.reviews.items():
-        reviews.add(batch, found)
-    return judged.sound
+        saved, waiting = [], []
+        for each in found:
+            customer_id = judged.ids[each.customer]
+            kept = each.model_copy(update={"batch": batch, "imported_by": imported_by})
+            if needs_second(
+                journal,
+                above,
+                batch=batch,
+                customer_id=customer_id,
+                decision=each.decision,
+                run_id=each.run_id,
+            ):
+                waiting.append(kept.model_copy(update={"customer_id": customer_id}))
+            else:
+                saved.append(kept)
+                reviews.end_waiting(each.customer)
+        reviews.add(batch, saved)
+        reviews.propose(waiting)
+        done, waits = done + len(saved), waits + len(waiting)
+    return Taken(done, waits)
 
 
 def active_reviews(reviews: Reviews, batch: str, *, at: int) -> dict[bytes, Review]:

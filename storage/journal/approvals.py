@@ -8,9 +8,7 @@ is sealed; nothing else here is about a customer. Who must ask is decided in
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,14 +69,6 @@ approvals = Table(
     Column("used_at", BigInteger),
     Index("approvals_by_run", "run_id", "approval_id"),
 )
-
-
-def user_name() -> str:
-    """Return who runs this process, as the machine knows them."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container whose user has no name
-        return f"user {os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)

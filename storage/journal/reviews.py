@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, update
 
-from nightscreen.schemas.contests import Review
+from nightscreen.schemas.contests import ENDED, WAITS, Review
 from nightscreen.schemas.policy import PolicyApproval
 from nightscreen.storage.journal.customer_tables import (
     erasures,
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from nightscreen.storage.journal import Journal
 
 
+_MADE = records.c.state == ""
+"""No override that waits for a second person, or did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reviews:
     """Writes and reads reviews, releases and policies."""
@@ -47,12 +51,12 @@ class Reviews:
 
     def active(self, batch: str, at: int) -> dict[bytes, Review]:
         """Return the latest review of each customer of a batch name that has not ended."""
-        lately = self._records.select(records.c.batch == batch, records.c.updated_at > at)
+        lately = self._records.select(_MADE, records.c.batch == batch, records.c.updated_at > at)
         return {each.customer: each for each in _in_order(lately) if each.until > at}
 
     def since(self, number: int, at: int) -> Iterator[tuple[int, Review]]:
         """Yield the reviews after one by its number that have not ended, oldest first."""
-        lately = self._records.since(number, records.c.updated_at > at)
+        lately = self._records.since(number, _MADE, records.c.updated_at > at)
         return (found for found in lately if found[1].until > at)
 
     def stamp(self, flow: str) -> tuple[int, ...]:
@@ -70,16 +74,40 @@ class Reviews:
 
     def of_customer(self, customer: bytes) -> list[Review]:
         """Return every review of a customer, oldest first."""
-        return _in_order(self._records.of_customers([customer]))
+        found = self._records.of_customers([customer])
+        return _in_order([each for each in found if not each.state])
 
     def of_batch(self, batch: str) -> list[Review]:
         """Return every review of a batch name's customers, oldest first."""
-        return _in_order(self._records.all(batch=batch))
+        return _in_order(self._records.all(state="", batch=batch))
 
     def add(self, batch: str, found: Sequence[Review]) -> None:
         """Write reviews down, all of them or, on any trouble, none."""
         came = {"batch": batch, "at": self._clock()}
         self._records.add([each.model_copy(update=came) for each in found])
+
+    def propose(self, found: Sequence[Review]) -> None:
+        """Keep overrides until a second person confirms them; earlier ones end."""
+        for each in found:
+            self.end_waiting(each.customer)
+        waiting = [each.model_copy(update={"state": WAITS, "at": self._clock()}) for each in found]
+        self._records.add(waiting)
+
+    def waiting(self, customer: bytes | None = None) -> list[Review]:
+        """Return the overrides that wait for a second person, oldest first."""
+        if customer is None:
+            return self._records.all(state=WAITS)
+        return [e for e in self._records.of_customers([customer]) if e.state == WAITS]
+
+    def end(self, waiting: Review) -> bool:
+        """End an override that waits; tell whether it still did."""
+        ended = waiting.model_copy(update={"state": ENDED})
+        return self._records.replace(ended, waiting, self._clock())
+
+    def end_waiting(self, customer: bytes) -> None:
+        """End whatever waits about a customer: something else was decided."""
+        for each in self.waiting(customer):
+            self.end(each)
 
     def release(self, run_id: str, reason: str, report: Mapping[str, Any]) -> None:
         """Note that a held run was released, with its report as it is now."""

@@ -82,13 +82,18 @@ class Office:
         self.journal.close()
 
     def browser(self, *roles: str, name: str = "") -> Browser:
-        """Return the browser of somebody who is signed in; of nobody where no role is given."""
+        """Return the browser of somebody who is signed in; of nobody where no role is given.
+
+        Rights that sleep at first were confirmed already.
+        """
         browser = Browser(self)
         if roles:
             name = name or "-".join(roles)
             accounts = self.seat.accounts
             token = accounts.add(name, [Role(role) for role in roles])
             user = accounts.use_link(token, name, PASSWORD)
+            with accounts.transaction() as connection:
+                connection.execute("UPDATE users SET asleep_until = 0, alone_at = NULL")
             browser.cookies["nightscreen-desk"] = accounts.sign_in(user)
         return browser
 

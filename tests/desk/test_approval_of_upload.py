@@ -67,6 +67,9 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
         approver = office.browser("approver")
         office.browser("approver", name="Bem")
         office.seat.accounts.change("Ada", [Role.APPROVER])
+        bem = office.seat.accounts.find("Bem")
+        assert bem is not None
+        office.seat.accounts.confirm("Ada", bem)
         assert "You asked for this yourself" in analyst.get("/approvals").text
         assert analyst.get(address).headers["location"] == f"/runs/{RUN}"
         assert "asked by Ada" in approver.get("/approvals").text

@@ -16,9 +16,9 @@ from nightscreen.storage.audit_chain import broken_audit, forget_audit
 from nightscreen.storage.clock import DAY_MICROS
 from nightscreen.storage.desk_file import DESK_FILE
 from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.approvals import user_name
 from nightscreen.storage.journal.copying import back_up, restore
 from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.storage.person import user_name
 from tests.desk.office import Office
 
 if TYPE_CHECKING:

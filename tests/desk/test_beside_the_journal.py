@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.cli import approve, erase
-from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.cli import erase
+from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk
 from nightscreen.desk.uploads import Uploads
-from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.errors import InputError
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.copying import back_up, restore
 from nightscreen.storage.journal.rotation import rotate_key
@@ -118,53 +118,3 @@ def test_customer_whom_the_audit_alone_names_is_erased(
         erase._erase_one("C8", "", "", yes=True)
     assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
     assert office.seat.audit.entries(customer_id="C7") == []
-
-
-@pytest.mark.parametrize(
-    ("name", "roles", "password", "asked_by", "decides"),
-    [
-        ("Bem", [Role.APPROVER], PASSWORD, "Ada", True),
-        ("Bem", [Role.APPROVER], "not the word", "Ada", False),
-        ("Bem", [Role.ANALYST], PASSWORD, "Ada", False),
-        ("Ada", [Role.APPROVER], PASSWORD, "Ada", False),
-        pytest.param("nobody", [Role.APPROVER], PASSWORD, "Ada", False, marks=pytest.mark.long),
-    ],
-)
-def test_command_decides_only_as_a_user_who_may(
-    office: Office, name: str, roles: list[Role], password: str, asked_by: str, *, decides: bool
-) -> None:
-    """Name, password and role count, and nobody decides on their own request."""
-    accounts = office.seat.accounts
-    for user, given in (("Chief", [Role.APPROVER]), ("Bem", roles), ("Ada", roles)):
-        accounts.use_link(accounts.add(user, given), user, PASSWORD)
-    office.journal.runs.begin(
-        "R1",
-        flow="screen_batch",
-        batch="b",
-        purpose="portfolio",
-        input_digest="",
-        folder=str(office.folder),
-        cap_micro=None,
-        parameters={},
-    )
-    waiting = office.seat.approvals.ask(
-        "R1", by=asked_by, reason="", quote={}, ceiling_micro=1, cap_micro=None
-    )
-    file = office.folder / "password"
-    file.write_text(f"{password}\n")
-
-    def ask() -> str:
-        return approve._who_decides(office.settings, office.journal, (name, file), waiting)[0]
-
-    if decides:
-        assert ask() == name
-        return
-    with pytest.raises(UsageError):
-        ask()
-    assert office.actions()[-1] in {"sign-in failed", "refused"}
-
-
-def test_command_needs_nobody_where_the_desk_has_no_users(office: Office) -> None:
-    """Without users the account on the machine decides, as before."""
-    by, _ = approve._who_decides(office.settings, office.journal, ("", None), None)
-    assert by

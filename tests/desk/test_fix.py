@@ -69,6 +69,14 @@ def bank(refused: Path, tmp_path: Path) -> Iterator[Office]:
         yield office
 
 
+def declining(folder: Path) -> Path:
+    """Return a policy that declines whoever has an exposure."""
+    file = folder / "strict.toml"
+    text = 'name = "strict"\nversion = "1"\n[[rules]]\ncode = "NO"\neffect = "decline"\n'
+    file.write_text(text + 'when = "exposure > 0"\nteam = "No."\nshort = "no"\ncustomer = "No."\n')
+    return file
+
+
 def run_of(bank: Office) -> str:
     """Return the address of the quarantine."""
     return f"/runs/{bank.journal.runs.newest(limit=1)[0].run_id}/fix"
@@ -206,3 +214,35 @@ def test_nothing_typed_is_lost_where_a_run_cannot_start(
     assert cells(browser.get(at).text)[0, "Ref"][1] == "C6"
     assert typed(browser, at, {}, do="screen").status_code == 303
     assert len(bank.starts.started) == 1
+
+
+def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_path: Path) -> None:
+    """Other data may turn the decline into approve: who typed them does not send them alone."""
+    bank.seat.settings = bank.settings.model_copy(update={"override_above": 1})
+    bad = {**customer(7), "bvn": "22000000033"}
+    night = World(bank.folder).screen([bad], batch="portfolio", policy=str(declining(tmp_path)))
+    assert night.column("decision") == ["decline"]
+    at = next(
+        f"/runs/{run.run_id}/fix"
+        for run in bank.journal.runs.newest(limit=9)
+        if run.run_id != night.report["run_id"]
+    )
+    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
+    assert typed(ada, at, {(0, "Ref"): "C6"}, do="screen").status_code == 303
+    assert len(bank.starts.started) == 1, "C6 was not declined"
+    waits = typed(ada, at, {(1, "Ref"): " C7 "}, do="screen")
+    assert waits.status_code == 303
+    assert "#second" in waits.headers["location"]
+    assert len(bank.starts.started) == 1
+    assert "wait for a second person" in ada.get(at).text
+    own = {"do": "confirm", "upload": bank.seat.uploads.chosen("waits", 1)[0].upload_id}
+    assert ada.post(at, at, **own).status_code == 409
+    assert "Rows of a quarantine" in bem.get("/decisions").text
+    assert "Ada changed these rows" in bem.get(at).text
+    assert bem.post(at, at, **{**own, "upload": "0" * 32}).status_code == 409
+    bank.seat.accounts.change("Bem", [], {"override": False})
+    assert bem.post(at, at, **own).status_code == 403
+    bank.seat.accounts.change("Bem", [], {"override": True})
+    assert bem.post(at, at, **own).status_code == 303
+    assert len(bank.starts.started) == 2
+    assert bem.post(at, at, **own).status_code == 409

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.desk.audit import forget_at_desk, reseal_desk
 from nightscreen.desk.work_list import WorkList
 from nightscreen.steps.privacy.contests import list_contests, open_contest
-from nightscreen.steps.privacy.lookup_subject import find_row
+from nightscreen.steps.results.one_row import find_row
 from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.reviews import Reviews
 from nightscreen.storage.journal.rotation import rotate_key
 from tests.desk.conftest import borrowers
 from tests.screening import World
@@ -275,7 +276,7 @@ def test_second_person_is_asked_above_the_threshold_alone(bank: Office) -> None:
     ):
         bank.seat.settings = bank.settings.model_copy(update={"override_above": above})
         assert review(ada, who, decision).status_code == 303
-        assert bank.seat.cases.proposals() == []
+        assert bank.seat.reviews.waiting() == []
         key = bank.journal.pseudonyms.customer("portfolio", who)
         assert len(bank.seat.reviews.of_customer(key)) == 1
 
@@ -310,9 +311,17 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
     (contest,) = list_contests(bank.journal)
     path = f"/contests/{contest['contest_id']}/answer"
     changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
-    assert ada.post(path, "/contests", **changed).status_code == 403
+    assert ada.post(path, "/contests", **changed).status_code == 303
+    assert bank.seat.reviews.of_customer(key) == []
+    assert list_contests(bank.journal) != []
+    at = f"/customers/{who}/override"
+    assert ada.post(at, NO_PAGE, do="confirm").status_code == 403
     bem = bank.browser("approver", name="Bem")
-    assert bem.post(path, "/contests", **changed).status_code == 303
+    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    (stored,) = bank.seat.reviews.of_customer(key)
+    assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
+    (answered,) = list_contests(bank.journal, answered=True)
+    assert (answered["answered_by"], answered["new_decision"]) == ("Ada", "approve")
 
 
 def test_another_override_than_the_one_seen_is_not_confirmed(bank: Office) -> None:
@@ -321,11 +330,11 @@ def test_another_override_than_the_one_seen_is_not_confirmed(bank: Office) -> No
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
     who = declined(bank)[0]
     review(ada, who, "approve")
-    (first,) = bank.seat.cases.proposals()
-    assert f'name="proposal" value="{first.proposal_id}"' in bem.get(f"/customers/{who}").text
+    (first,) = bank.seat.reviews.waiting()
+    assert f'name="proposal" value="{first.key}"' in bem.get(f"/customers/{who}").text
     review(ada, who, "approve", note="another letter")
     at = f"/customers/{who}/override"
-    stale = bem.post(at, NO_PAGE, do="confirm", proposal=str(first.proposal_id))
+    stale = bem.post(at, NO_PAGE, do="confirm", proposal=str(first.key))
     assert stale.status_code == 409
     assert bank.seat.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
 
@@ -343,7 +352,7 @@ def test_work_outlasts_files_that_cannot_be_reached(bank: Office) -> None:
     assert ada.get("/decisions").status_code == 200
     away.rename(folder)
     assert [each.holder for each in bank.seat.cases.all() if each.holder] == ["Ada"]
-    assert len(bank.seat.cases.proposals()) == 1
+    assert len(bank.seat.reviews.waiting()) == 1
 
 
 def test_work_is_not_given_to_who_does_not_see_it(bank: Office) -> None:
@@ -402,10 +411,9 @@ def test_erasure_and_a_new_data_key_hold_for_cases_and_overrides(bank: Office) -
     assert rotate_key(bank.journal, beside=reseal_desk).finished
     with open_journal(bank.folder / "home") as journal:
         bank.seat.cases._journal = journal
-        (waiting,) = bank.seat.cases.proposals()
-        assert waiting.review["customer_id"] == who
+        (waiting,) = Reviews.of(journal).waiting()
+        assert waiting.customer_id == who
         forget_at_desk(journal, {who})
-        assert bank.seat.cases.proposals() == []
         assert bank.seat.cases.all() == []
 
 

@@ -15,8 +15,8 @@ from nightscreen.desk import customer, tonight
 from nightscreen.desk.work_list import WorkList
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from nightscreen.steps.privacy.contests import list_contests
-from nightscreen.steps.privacy.lookup_subject import find_row
 from nightscreen.steps.quoting import quote_batch
+from nightscreen.steps.results.one_row import find_row
 from nightscreen.storage.journal.records import Records
 from nightscreen.storage.sealed_file import unsealed
 from nightscreen.storage.tables import open_source

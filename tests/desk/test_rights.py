@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 from nightscreen.cli.main import app
 from nightscreen.desk.accounts import RIGHTS, Role
 from nightscreen.steps.privacy.contests import list_contests, open_contest
+from tests.desk.conftest import borrowers
 from tests.desk.test_pages import facet, listed, newest
+from tests.screening import World
 
 if TYPE_CHECKING:
     import pytest
@@ -92,6 +94,28 @@ def test_whole_files_of_a_run_are_not_given_to_who_sees_some_branches(bank: Offi
     for beside in ("report", "fix"):
         assert browser.get(f"/runs/{run}/{beside}").status_code == 403
     assert browser.get(f"/runs/{run}/files/problems.csv").status_code == 200
+
+
+def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
+    """A run of several branches is none of an analyst's of one; a run of that branch is."""
+    people = [each for each in borrowers(60) if each["Branch"] == "Kano"]
+    own = World(bank.folder).screen(people, batch="kano", checks=["karma"])
+    for run_id in (newest(bank), own.report["run_id"]):
+        report = {**own.report, "state": "stopped", "stop_reason": "deadline"}
+        bank.journal.runs.finish(run_id, state="stopped", stop_reason="deadline", report=report)
+    whole = next(run.run_id for run in bank.journal.runs.newest(limit=9) if run.batch != "kano")
+    bank.journal.runs.finish(whole, state="stopped", stop_reason="deadline", report=own.report)
+    browser = limited(bank, "Kano")
+    assert ">Resume</button>" not in browser.get(f"/runs/{whole}").text
+    assert browser.post(f"/runs/{whole}/resume", "/new", max_spend="100").status_code == 403
+    assert bank.starts.started == []
+    assert bank.seat.audit.entries(action="refused")[0]["detail"]["needs"] == "branch"
+    assert ">Resume</button>" in browser.get(f"/runs/{own.report['run_id']}").text
+    sent = browser.post(f"/runs/{own.report['run_id']}/resume", "/new", max_spend="100")
+    assert sent.status_code == 303
+    assert [each.run for each in bank.starts.started] == [own.report["run_id"]]
+    unlimited = bank.browser("analyst", name="All")
+    assert unlimited.post(f"/runs/{whole}/resume", "/new").status_code == 303
 
 
 def test_front_page_counts_what_the_user_sees(bank: Office) -> None:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.cli import approve
-from nightscreen.desk.accounts import Role
 from nightscreen.desk.audit import reseal_desk
 from nightscreen.desk.second_factor import code_at
-from nightscreen.schemas.errors import SettingsError, UsageError
+from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
 from nightscreen.storage.clock import MICROS
 from nightscreen.storage.journal.rotation import rotate_key
@@ -192,32 +190,6 @@ def test_secret_lies_sealed_also_under_a_new_key(office: Office) -> None:
     browser = office.browser()
     browser.post("/sign-in", name="Ada", password=PASSWORD)
     assert browser.post("/second-factor", code=present_code(office, secret)).status_code == 303
-
-
-def test_command_asks_for_the_code_too(strict: Office) -> None:
-    """Approving on the command line is no way round the second factor."""
-    accounts = strict.seat.accounts
-    accounts.use_link(accounts.add("Bem", [Role.APPROVER]), "Bem", PASSWORD)
-    file = strict.folder / "password"
-    file.write_text(f"{PASSWORD}\n")
-
-    def ask(code: str = "") -> str:
-        return approve._who_decides(strict.settings, strict.journal, ("Bem", file), None, code)[0]
-
-    with pytest.raises(UsageError, match="must have a second factor"):
-        ask("123456")
-    bem = strict.browser()
-    bem.post("/sign-in", name="Bem", password=PASSWORD)
-    secret = set_up(strict, bem)
-    with pytest.raises(UsageError, match="--code"):
-        ask()
-    right = present_code(strict, secret)
-    with pytest.raises(UsageError, match="does not count"):
-        ask(str((int(right) + 1) % 10**6).zfill(6))
-    assert ask(right) == "Bem"
-    with pytest.raises(UsageError, match="does not count"):
-        ask(right)
-    assert strict.actions().count("second factor failed") == 2
 
 
 def test_setting_names_roles() -> None:

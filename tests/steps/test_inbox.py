@@ -29,7 +29,8 @@ from nightscreen.steps.privacy.purging import due, purge
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.inbox import Inbox
 from nightscreen.storage.journal import open_journal
-from tests.screening import World, customer
+from nightscreen.storage.journal.reviews import Reviews
+from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -281,11 +282,12 @@ def test_a_dropped_file_goes_with_the_enriched_rows(desk: Desk) -> None:
     assert (folder / "report.html").exists()
 
 
-def reviewed(folder: Path, **cells: str) -> Path:
-    """Return a night's decision list with a decision written into its first row."""
+def reviewed(folder: Path, was: str = "", **cells: str) -> Path:
+    """Return a night's decision list with a decision written into its first row that was so."""
     with (folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    rows[0] |= {"reviewer_decision": rows[0]["decision"], "reviewer": "Ada Obi", **cells}
+    row = next(each for each in rows if was in each["decision"])
+    row |= {"reviewer_decision": row["decision"], "reviewer": "Ada Obi", **cells}
     back = folder.parent / "came-back.csv"
     with back.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
@@ -306,6 +308,22 @@ def test_a_decision_list_that_came_back_is_imported(desk: Desk) -> None:
     assert "1 review of this list imported" in first
     assert "0 reviews of this list imported; 1 known already" in again
     assert desk.reports() == []
+
+
+def test_an_override_that_came_back_waits_for_a_second_person(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decline that a list turns into approve above the threshold is no review yet."""
+    night = desk.screen([customer(number, **CONSENT) for number in range(1, 60)])
+    back = reviewed(night.folder, "decline", reviewer_decision="approve", review_note="Seen.")
+    for above, waits in (("0", 1), ("100000000", 0)):
+        monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", above)
+        desk.inbox  # noqa: B018 - makes the folder
+        shutil.copy(back, desk.dropped / "decisions.csv")
+        assert desk.run(desk.take()) is Fate.IMPORTED
+        with open_journal(desk.folder / "home") as journal:
+            assert len(Reviews.of(journal).waiting()) == waits
+            assert len(Reviews.of(journal).of_batch(night.report["batch"])) == 1 - waits
 
 
 def test_a_mistaken_decision_list_is_refused_whole_with_each_line(desk: Desk) -> None:

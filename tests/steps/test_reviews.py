@@ -68,7 +68,7 @@ def judge(nights: Nights, *rows: ReviewRow) -> Judged:
 def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Judged:
     """Judge rows and take them in."""
     judged = judge(nights, *rows)
-    take_in(nights.reviews, judged, partial=partial)
+    take_in(nights.journal, judged, above=None, partial=partial)
     return judged
 
 

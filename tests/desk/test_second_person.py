@@ -1,0 +1,357 @@
+"""Two persons are two persons: rights that sleep, resets, own rights, and the way to a second."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from nightscreen.cli.main import app
+from nightscreen.desk.accounts import Role
+from nightscreen.schemas.errors import UsageError
+from nightscreen.steps.policy.file import DEFAULT_POLICY
+from nightscreen.steps.privacy.contests import list_contests
+from nightscreen.storage.person import user_name
+from tests.desk.office import ORIGIN, PASSWORD, Office
+from tests.desk.test_my_work import NO_PAGE, declined, review
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.desk.office import Browser
+
+LINK = re.compile(re.escape(ORIGIN) + r"/first\?token=([\w-]+)")
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A desk nobody has used yet."""
+    with Office(tmp_path) as office:
+        yield office
+
+
+def first_user(office: Office, name: str = "Ada") -> Browser:
+    """Return the browser of the first user, who has every role."""
+    token = office.seat.accounts.first_link()
+    assert token is not None
+    return by_link(office, token, name)
+
+
+def by_link(office: Office, token: str, name: str = "x") -> Browser:
+    """Return a browser that was signed in by a link."""
+    browser = office.browser()
+    at = f"/first?token={token}"
+    assert browser.post("/first", at, link=token, name=name, password=PASSWORD).status_code == 303
+    return browser
+
+
+def link_of(page: str) -> str:
+    """Return the token of the link that a page shows."""
+    found = LINK.search(page)
+    assert found, "the page shows no link"
+    return found[1]
+
+
+def added(admin: Browser, name: str, *roles: str) -> Browser:
+    """Return the browser of a user whom an administrator added, signed in by the link."""
+    page = admin.post("/users", do="add", name=name, role=list(roles))
+    assert page.status_code == 200, page.text
+    return by_link(admin.office, link_of(page.text))
+
+
+def may(office: Office, name: str, what: str) -> bool:
+    """Tell what a user may now."""
+    user = office.seat.accounts.find(name)
+    assert user is not None
+    return user.may(what)
+
+
+def two_approvers(office: Office) -> tuple[Browser, Browser]:
+    """Return the first user and the second approver, made by the first."""
+    ada = first_user(office)
+    return ada, added(ada, "Bem", "approver")
+
+
+def test_administrator_confirms_no_override_of_his_own_as_somebody_he_made(bank: Office) -> None:
+    """The whole attack: more roles, a made-up analyst, and the reset of a colleague."""
+    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    ada, bem = two_approvers(bank)
+    carol = added(ada, "Carol", "administrator", "auditor")
+    who = declined(bank)[0]
+    key = bank.journal.pseudonyms.customer("portfolio", who)
+    at = f"/customers/{who}/override"
+    every = ["administrator", "analyst", "approver"]
+    assert carol.post("/users", do="change", name="Carol", role=every).status_code == 400
+    assert not may(bank, "Carol", "approve")
+    assert carol.post("/users", do="change", name="Carol", override="given").status_code == 400
+
+    assert review(ada, who, "approve").status_code == 303
+    bob = added(ada, "bob", "analyst")
+    assert bob.post(at, NO_PAGE, do="confirm").status_code == 403
+    for sock in (ada, bob):
+        assert sock.post("/users/confirm", "/", name="bob").status_code == 403
+    reset = ada.post("/users", do="reset", name="Bem")
+    as_bem = by_link(bank, link_of(reset.text))
+    assert as_bem.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert ada.post("/users/confirm", "/", name="Bem").status_code == 403
+    assert bank.seat.reviews.of_customer(key) == []
+    assert bem.get("/").status_code == 303, "her session ended with the reset"
+
+
+def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> None:
+    """Not before the user signed in; then once, on Tonight, and the audit has it."""
+    ada, bem = two_approvers(office)
+    page = ada.post("/users", do="add", name="Chi", role="analyst")
+    assert "Confirm Chi" not in bem.get("/").text
+    assert bem.post("/users/confirm", "/", name="Chi").status_code == 403
+    by_link(office, link_of(page.text))
+    assert may(office, "Chi", "review")
+    assert not may(office, "Chi", "override")
+    assert "Confirm Chi" in bem.get("/").text
+    assert "Confirm Chi" not in ada.get("/").text
+    assert bem.post("/users/confirm", "/", name="Chi").status_code == 303
+    assert may(office, "Chi", "override")
+    (entry,) = office.seat.audit.entries(action="rights confirmed")
+    assert (entry["user"], entry["detail"]) == ("Bem", {"name": "Chi"})
+    assert bem.post("/users/confirm", "/", name="Chi").status_code == 403
+
+
+def test_raised_user_is_confirmed_by_nobody_who_ever_had_the_link(office: Office) -> None:
+    """Neither who saw the link as of a harmless role, nor who raised, nor a puppet's master."""
+    ada, bem = two_approvers(office)
+    added(ada, "Aud", "auditor")
+    dan = added(ada, "Dan", "administrator")
+    raised = dan.post("/users", do="change", name="Aud", role=["auditor", "approver"])
+    assert raised.status_code == 200
+    assert not may(office, "Aud", "approve")
+    assert ada.post("/users/confirm", "/", name="Aud").status_code == 403
+    added(dan, "Eve", "approver")
+    assert ada.post("/users/confirm", "/", name="Eve").status_code == 403, "Dan may be Ada"
+    for name in ("Aud", "Eve"):
+        assert bem.post("/users/confirm", "/", name=name).status_code == 303
+        assert may(office, name, "approve")
+
+
+def test_second_approver_is_made_by_the_first_user_and_shown_for_seven_days(
+    office: Office,
+) -> None:
+    """Somebody has to; everybody sees it in red, and the audit has it."""
+    ada, bem = two_approvers(office)
+    assert may(office, "Bem", "approve")
+    eye = added(ada, "Eye", "auditor")
+    for browser in (ada, bem, eye):
+        assert re.search(r'class="error" role="alert">Bem got .* from Ada', browser.get("/").text)
+    assert office.seat.audit.entries(action="user added")[-1]["detail"]["name"] == "Bem"
+    office.clock.forward(days=6, hours=23)
+    shown = office.seat.accounts.made_alone()
+    assert [each.name for each in shown] == ["Bem"]
+    office.clock.forward(hours=2)
+    assert office.seat.accounts.made_alone() == []
+
+
+def test_of_two_approvers_the_other_cannot_be_done_away_with(office: Office) -> None:
+    """Without the second one nobody is alone again: neither makes another nor decides own."""
+    ada, _bem = two_approvers(office)
+    assert ada.post("/users", do="change", name="Bem", role="auditor").status_code == 200
+    added(ada, "Eve", "approver")
+    assert not may(office, "Eve", "approve")
+    user = office.seat.accounts.find("Ada")
+    assert user is not None
+    assert not office.seat.accounts.may_decide(user, ["ADA"])
+
+
+def test_last_approver_and_last_administrator_stay_and_others_may_give_up(office: Office) -> None:
+    """By the page of users and by one's own."""
+    ada, bem = two_approvers(office)
+    assert bem.post("/users/give-up", "/second-factor", role="approver").status_code == 400
+    assert ada.post("/users/give-up", "/second-factor", role="administrator").status_code == 409
+    assert ada.post("/users/give-up", "/second-factor", role="approver").status_code == 303
+    assert not may(office, "Ada", "approve")
+    assert ada.post("/users", do="change", name="Bem", role="analyst").status_code == 400
+    assert may(office, "Bem", "approve")
+    back = ada.post("/users", do="change", name="Ada", role=["administrator", "approver"])
+    assert back.status_code == 400
+
+
+def test_own_limit_to_branches_is_not_widened(office: Office) -> None:
+    """Other branches are more rights; fewer are not."""
+    ada, _ = two_approvers(office)
+    dan = added(ada, "Dan", "administrator")
+    office.seat.accounts.change("Dan", [], branches=["Kano", "Jos"], by="Ada")
+    for wider in ("", "Kano, Lagos"):
+        own = dan.post("/users", do="change", name="Dan", role="administrator", branches=wider)
+        assert own.status_code == 400
+    fewer = dan.post("/users", do="change", name="Dan", role="administrator", branches="kano")
+    assert fewer.status_code == 200
+
+
+def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shown to all meanwhile; after it the rights are there without anybody's word."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    ada, bem = two_approvers(office)
+    done = CliRunner().invoke(app, ["desk", "user", "reset", "Bem", "--json"])
+    assert done.exit_code == 0, done.output
+    token = re.findall(r'"token": "([\w-]+)"', done.output)[0]
+    at_command = office.seat.accounts.find("Bem")
+    assert at_command is not None
+    assert at_command.asleep
+    assert bem.get("/").status_code == 303
+    new = by_link(office, token)
+    assert not may(office, "Bem", "approve")
+    assert re.search(r'role="alert">Bem got .* sleep until', ada.get("/").text)
+    with office.seat.accounts.transaction() as connection:  # the command has the clock of today
+        connection.execute(
+            "UPDATE users SET asleep_until = ? WHERE name = 'Bem'",
+            (office.clock() + 24 * 3600 * 1_000_000,),
+        )
+    office.clock.forward(hours=23)
+    assert not may(office, "Bem", "approve")
+    office.clock.forward(hours=2)
+    assert may(office, "Bem", "approve")
+    assert new.get("/").status_code == 303, "the session is of another day"
+
+
+def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added or raised at the host, an approver sleeps; the machine's account adds nothing to it."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    monkeypatch.setattr("getpass.getuser", lambda: "aud")
+    ada, bem = two_approvers(office)
+    added(ada, "Aud", "auditor")
+    run = CliRunner().invoke
+    own = run(app, ["desk", "user", "role", "Aud", "--role", "approver"])
+    assert own.exit_code
+    assert not may(office, "Aud", "approve")
+    made = run(app, ["desk", "user", "add", "Eve", "--role", "approver", "--json"])
+    by_link(office, re.findall(r'"token": "([\w-]+)"', made.output)[0])
+    assert not may(office, "Eve", "approve")
+    assert run(app, ["desk", "user", "reset", "Eve"]).exit_code == 0
+    user = office.seat.accounts.find("Eve")
+    assert user is not None
+    assert user.waits_for_approver, "a reset is no way round the confirmation"
+    assert {"aud"} <= {each["user"] for each in office.seat.audit.entries(action="user added")}
+    assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)
+
+
+def test_office_of_one_approver_works_as_before(office: Office) -> None:
+    """An analyst of the first user overrides at once; who reads is told of it."""
+    ada = first_user(office)
+    added(ada, "Chi", "analyst")
+    assert may(office, "Chi", "override")
+    assert [each.name for each in office.seat.accounts.made_alone()] == ["Chi"]
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        (["approve", "R1"], "/approvals"),
+        (["refuse", "R1"], "/approvals"),
+        (
+            ["contest", "answer", "K", "--by", "X", "--outcome", "stands", "--answer", "-"],
+            "/contests",
+        ),
+        (["policy", "approve", str(DEFAULT_POLICY), "--by", "Ngozi"], "/policy"),
+        (["review", "import", "back.csv"], "/decisions"),
+    ],
+)
+def test_commands_leave_decisions_to_the_desk_where_it_has_users(
+    bank: Office, monkeypatch: pytest.MonkeyPatch, words: list[str], page: str
+) -> None:
+    """Whoever is named, and even while nobody of them can sign in; the page is named."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
+    monkeypatch.chdir(bank.folder)
+    run, who = bank.journal.runs.newest(limit=1)[0], declined(bank)[0]
+    bank.journal.runs.begin(
+        "R1",
+        flow="screen_batch",
+        batch="b",
+        purpose="portfolio",
+        input_digest="",
+        folder=str(bank.folder),
+        cap_micro=None,
+        parameters={},
+    )
+    bank.journal.runs.finish("R1", state="stopped", stop_reason="approval", report={})
+    bank.seat.approvals.ask("R1", by="x", reason="", quote={}, ceiling_micro=1, cap_micro=None)
+    back(Path(run.folder), bank.folder / "back.csv", who)
+    bank.seat.accounts.add("Ada", [Role.ANALYST])
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, UsageError)
+    assert f"{page} at the desk" in str(refused.exception)
+    assert [each.run_id for each in bank.seat.approvals.waiting()] == ["R1"]
+    assert bank.seat.reviews.of_batch("portfolio") == []
+
+
+def test_override_by_a_list_is_confirmed_at_the_desk(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without users the command takes it in and says who ran it; above the limit it waits."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
+    monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", "0")
+    run, (first, second, *_) = bank.journal.runs.newest(limit=1)[0], declined(bank)
+    file = back(Path(run.folder), bank.folder / "back.csv", first)
+    done = CliRunner().invoke(app, ["review", "import", str(file), "--json"])
+    found = json.loads(done.stdout)
+    assert (found["imported"], found["waiting_for_second_person"]) == (0, 1)
+    monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", "")
+    file = back(Path(run.folder), bank.folder / "back.csv", second)
+    assert json.loads(CliRunner().invoke(app, ["review", "import", str(file), "--json"]).stdout)[
+        "imported"
+    ]
+    (review_,) = bank.seat.reviews.of_batch("portfolio")
+    assert (review_.reviewer, review_.imported_by) == ("Ada", user_name())
+    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("analyst", name="Bem")
+    at = f"/customers/{first}/override"
+    assert "Ada proposes to approve" in bem.get("/decisions").text
+    assert ada.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    (stored,) = bank.seat.reviews.of_customer(key)
+    assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
+
+
+def back(folder: Path, file: Path, customer_id: str) -> Path:
+    """Write a run's list as it comes back, with one customer approved by Ada."""
+    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as came:
+        (row,) = [each for each in csv.DictReader(came) if each["customer_id"] == customer_id]
+    row |= {"reviewer_decision": "approve", "reviewer": "Ada", "review_note": "Letter seen."}
+    with file.open("w", encoding="utf-8", newline="") as filled:
+        writer = csv.DictWriter(filled, row)
+        writer.writeheader()
+        writer.writerow(row)
+    return file
+
+
+def test_contest_above_the_limit_is_answered_by_two(bank: Office) -> None:
+    """An answer by one person keeps the contest open; a privacy officer confirms nothing."""
+    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    who = declined(bank)[0]
+    key = bank.journal.pseudonyms.customer("portfolio", who)
+    ada, bem, pri = (
+        bank.browser(role, name=name)
+        for role, name in (("analyst", "Ada"), ("analyst", "Bem"), ("privacy", "Pri"))
+    )
+    said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
+    assert pri.post("/contests", "/contests", **said).status_code == 303
+    (contest,) = list_contests(bank.journal)
+    path = f"/contests/{contest['contest_id']}/answer"
+    changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
+    assert pri.post(path, "/contests", **changed).status_code == 403
+    for _ in range(2):
+        waits = ada.post(path, "/contests", **changed)
+        assert "waits for a second person" in ada.get(waits.headers["location"]).text
+    assert bank.seat.reviews.of_customer(key) == []
+    assert [each["state"] for each in list_contests(bank.journal)] == ["open"]
+    at = f"/customers/{who}/override"
+    for browser in (ada, pri):
+        assert browser.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    (stored,) = bank.seat.reviews.of_customer(key)
+    assert (stored.decision, stored.reviewer, stored.confirmed_by) == ("approve", "Ada", "Bem")
+    assert list_contests(bank.journal) == []
