@@ -159,6 +159,8 @@ def _routes(seat: Seat) -> list[Route]:
         route("/customers/{customer_id:path}", customer.customer, _GET, "people"),
         route("/users", users.users, _BOTH, "users"),
         route("/money", money.money, _GET, "money"),
+        route("/money/settle", money.settle, _POST, "money"),
+        route("/money/confirm", money.confirm, _POST, "money"),
         route("/money.csv", money.take_out, _GET, "money"),
         route("/audit", audit_page.audit, _GET, "audit"),
         route("/audit.csv", audit_page.take_out, _GET, "audit"),

@@ -20,6 +20,7 @@ from nightscreen.storage.files import atomic_write
 from nightscreen.storage.holders import SURE_AFTER_S, at_work
 from nightscreen.storage.journal.approvals import make_approvals
 from nightscreen.storage.journal.customer_tables import add_marks, erasures, make_customer_tables
+from nightscreen.storage.journal.disputes import make_disputes
 from nightscreen.storage.journal.earlier import (
     BVN_REQUESTS,
     LOAN_HISTORY,
@@ -76,6 +77,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     (14, BVN_REQUESTS),
     (15, make_customer_tables),
     (16, make_records),  # two indexes
+    (17, make_disputes),
 )
 """The version each leads to, and the step, in order; one that made what is no more has gone."""
 
