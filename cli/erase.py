@@ -111,6 +111,7 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
 def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
+    from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.desk.audit import forget_at_desk, stands_at_desk, write_by_command
     from nightscreen.steps.privacy.erasure import Whom, look, mend
     from nightscreen.steps.privacy.erasure import erase as erase_person
@@ -120,7 +121,8 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
         mend(journal)
         whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
         at_desk = bool(customer_id) and stands_at_desk(journal, customer_id)
-        found = look(journal, Customers.of(journal), whom, at_desk=at_desk)
+        inbox = settings_of_command().inbox
+        found = look(journal, Customers.of(journal), whom, at_desk=at_desk, inbox=inbox)
         ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)

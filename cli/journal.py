@@ -13,7 +13,7 @@ from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.money import naira_text, naira_words, typed_micro
 from nightscreen.schemas.settings import read_settings
 from nightscreen.storage.clock import instant_text
 
@@ -49,11 +49,47 @@ def in_doubt(*, json_output: bool) -> None:
         return
     for call in calls:
         typer.echo(
-            f"{call['pseudonym']}  {call['check']:<13} {call['run_id']}  sent "
-            f"{lagos_time(str(call['at']))} in Lagos  "
+            f"{call['call_id']:>9}  {call['pseudonym']}  {call['check']:<13} {call['run_id']}  "
+            f"sent {lagos_time(str(call['at']))} in Lagos  "
             f"{call['trouble']:<11} {naira(str(call['exposure']))}"
         )
     typer.echo(f"{len(calls):,} calls in doubt, up to {naira(exposure)}")
+
+
+def settle(call_id: int, cost: str, *, json_output: bool) -> None:
+    """Enter what the service's invoice says of a call whose cost is disputed or unknown.
+
+    Raises:
+        UsageError: it is no amount, or a second person has to confirm it at the desk.
+        InputError: there is nothing to settle about the call.
+    """
+    from nightscreen.desk.accounts import Accounts
+    from nightscreen.desk.audit import write_by_command
+    from nightscreen.storage.journal.disputes import enter_invoice, needs_second
+    from nightscreen.storage.person import user_name
+
+    try:
+        cost_micro = typed_micro(cost)
+    except ValueError:
+        raise UsageError("--cost: write naira such as 25 or 17.50") from None
+    with opened_journal() as journal:
+        accounts = Accounts(journal.home, journal.clock)
+        below = needs_second(journal, call_id, cost_micro)
+        if below and any(user.has_password for user in accounts.users()):
+            raise UsageError(
+                f"{naira_words(cost_micro)} is less than was reserved for call {call_id}: enter it "
+                "on the desk's page Money, where a second user with the right money confirms it"
+            )
+        done = enter_invoice(journal, call_id, cost_micro, by=user_name())
+        write_by_command(journal, "cost settled", run_id=done.run_id, **done.document())
+    if json_output:
+        print_json({"run_id": done.run_id, **done.document()})
+        return
+    before = "not known" if done.before_micro is None else naira_words(done.before_micro)
+    typer.echo(
+        f"Call {call_id} counts as {naira_words(cost_micro)}, as the invoice says; before it was "
+        f"{before}. Both are kept."
+    )
 
 
 def spend(*, json_output: bool) -> None:

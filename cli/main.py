@@ -220,6 +220,26 @@ def journal_in_doubt(json_output: JsonOption = False) -> None:
     in_doubt(json_output=json_output)
 
 
+@journal_app.command("settle", epilog="Example: nightscreen journal settle 4711 --cost 25")
+def journal_settle(
+    call: Annotated[
+        int, typer.Argument(metavar="CALL", help="Number of the call, as the report names it.")
+    ],
+    cost: Annotated[
+        str, typer.Option(metavar="NAIRA", help="What the service's invoice says it cost.")
+    ],
+    json_output: JsonOption = False,
+) -> None:
+    """Enter what the invoice says of a call whose cost was not believed, or is not known.
+
+    Both values are kept. A cost below what was reserved is confirmed by a second person, where the
+    desk has users: then it is entered on its page Money.
+    """
+    from nightscreen.cli.journal import settle
+
+    settle(call, cost, json_output=json_output)
+
+
 @journal_app.command("spend", epilog="Example: nightscreen journal spend --json")
 def journal_spend(json_output: JsonOption = False) -> None:
     """Show spending by day and check."""

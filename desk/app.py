@@ -161,6 +161,8 @@ def _routes(seat: Seat) -> list[Route]:
         route("/users/confirm", users.confirm, _POST, "approve"),
         route("/users/give-up", users.give_up, _POST),
         route("/money", money.money, _GET, "money"),
+        route("/money/settle", money.settle, _POST, "money"),
+        route("/money/confirm", money.confirm, _POST, "money"),
         route("/money.csv", money.take_out, _GET, "money"),
         route("/audit", audit_page.audit, _GET, "audit"),
         route("/audit.csv", audit_page.take_out, _GET, "audit"),

@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from nightscreen.desk.accounts import Role
 from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
-from nightscreen.desk.pages import TITLES
-from nightscreen.schemas.money import naira_text
+from nightscreen.desk.pages import TITLES, onward
+from nightscreen.desk.visit import DeskError
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text, typed_micro
 from nightscreen.storage.clock import instant_text, spending_day
 from nightscreen.storage.journal.calls import CRASHED
+from nightscreen.storage.journal.disputes import (
+    confirm_invoice,
+    disputed_calls,
+    enter_invoice,
+    needs_second,
+)
 from nightscreen.storage.journal.money import Spent
 
 if TYPE_CHECKING:
@@ -60,6 +69,10 @@ class _Asked:
 
 def money(visit: Visit) -> Response:
     """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
+    return _page(visit)
+
+
+def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
     asked = _asked(visit)
     journal = visit.seat.journal
     by_day, by_check = _by_day(visit, asked)
@@ -67,8 +80,16 @@ def money(visit: Visit) -> Response:
     doubtful = list(_in_doubt(visit, asked))
     balances = [each for each in _balances(visit, runs[:RUNS_SHOWN]) if each["opening"] is not None]
     days = sorted(by_day, reverse=True)
+    disputed = disputed_calls(journal)
     return visit.page(
         "money",
+        status,
+        error=error,
+        typed={name: visit.text(name, 30) for name in ("call", "cost")},
+        may_settle=_may_settle(visit),
+        disputed=[each for each in disputed if each.waits]
+        + [each for each in disputed if not each.waits][:CALLS_SHOWN],
+        disputed_number=len(disputed),
         asked=asked,
         checks=list(by_check),
         days=[(day, by_day[day], _sum(by_day[day].values())) for day in days[:DAYS_SHOWN]],
@@ -87,6 +108,53 @@ def money(visit: Visit) -> Response:
         month=journal.money.this_month(),
         settings=visit.seat.settings,
     )
+
+
+def settle(visit: Visit) -> Response:
+    """Enter what an invoice says of a call; below its reservation a second person confirms it."""
+    _require_settling(visit)
+    seat, call = visit.seat, visit.text("call", 30)
+    try:
+        cost_micro = typed_micro(visit.text("cost", 30))
+        call_id = int(call)
+        waits = needs_second(seat.journal, call_id, cost_micro)
+        done = enter_invoice(seat.journal, call_id, cost_micro, by=visit.name, waits=waits)
+    except InputError as error:
+        return _page(visit, 400, error=str(error))
+    except (ValueError, OverflowError):
+        return _page(visit, 400, error="Write the call's number, and naira such as 25 or 17.50.")
+    word = "cost entered" if waits else "cost settled"
+    seat.audit.write(visit.name, word, run_id=done.run_id, **done.document())
+    return onward("/money#disputed")
+
+
+def confirm(visit: Visit) -> Response:
+    """Confirm what somebody else entered of an invoice."""
+    _require_settling(visit)
+    seat, call = visit.seat, visit.text("call", 30)
+    try:
+        done = confirm_invoice(seat.journal, int(call), visit.text("cost", 30), by=visit.name)
+    except InputError as error:
+        seat.audit.write(visit.name, "refused", page="money", call=call, needs="a second person")
+        return _page(visit, 403, error=str(error))
+    except (ValueError, OverflowError):
+        return _page(visit, 400, error="Load the page again.")
+    seat.audit.write(visit.name, "cost settled", run_id=done.run_id, **done.document())
+    return onward("/money#disputed")
+
+
+def _may_settle(visit: Visit) -> bool:
+    """Tell whether the user may settle costs: an auditor sees money and changes nothing."""
+    user = visit.user
+    only_reads = user is not None and set(user.roles) <= {Role.AUDITOR}
+    return visit.may("money") and not only_reads
+
+
+def _require_settling(visit: Visit) -> None:
+    visit.require("money")
+    if not _may_settle(visit):
+        visit.seat.audit.write(visit.name, "refused", page="money", needs="money")
+        raise DeskError(403, "An auditor sees what runs cost and changes nothing.")
 
 
 def take_out(visit: Visit) -> Response:
@@ -149,6 +217,7 @@ def _in_doubt(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
         title = TITLES.get(row.check, "")
         if asked.of_days(day) and asked.has(day, row.check, title, row.run_id, batch, why):
             yield {
+                "call_id": row.call_id,
                 "at": at,
                 "day": day,
                 "check": row.check,

@@ -95,6 +95,7 @@ class CallResult:
         status: HTTP status, where there was one.
         outcome: what was answered.
         cost_micro: what the service says it charged; None if it did not say.
+        named_micro: what it named, where that is not believed; else None.
         balance_micro: the balance in the answer.
         sent_at: instant before sending; None if it was never sent.
         settled_at: instant of the outcome. final: True where the lookup is not tried again in this
@@ -114,9 +115,23 @@ class CallResult:
     cost_micro: int | None = None
     balance_micro: int | None = None
     sent_at: int | None = None
+    named_micro: int | None = None
     final: bool = False
     body: bytes = field(default=b"", repr=False)
     asked: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DisputedCosts:
+    """Costs that are not believed, as a group of outcomes leaves them.
+
+    Attributes:
+        checks: the checks with a cost that no balance has contradicted or confirmed.
+        disproved: the calls whose cost a balance of the group contradicted.
+    """
+
+    checks: frozenset[str] = frozenset()
+    disproved: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,31 @@ service may quote fits. No amount ever passes through a float.
 
 from __future__ import annotations
 
-from decimal import ROUND_UP, Decimal
+from decimal import ROUND_UP, Decimal, InvalidOperation
 
 MICRO = 1_000_000
+MOST_TYPED = 10**12
+"""Nobody types more naira than that and means it."""
 
 
 def to_micro(naira: Decimal) -> int:
     """Return whole micro-naira, rounded away from zero so that a cost is never understated."""
     return int((naira * MICRO).to_integral_value(rounding=ROUND_UP))
+
+
+def typed_micro(text: str) -> int:
+    """Return an amount of naira that a person typed, in micro-naira.
+
+    Raises:
+        ValueError: it is no amount, or has more than six places.
+    """
+    try:
+        naira = Decimal(text.replace(",", "").replace("₦", "").strip())
+    except InvalidOperation:
+        raise ValueError(text) from None
+    if not naira.is_finite() or not 0 <= naira <= MOST_TYPED or naira != round(naira, 6):
+        raise ValueError(text)
+    return to_micro(naira)
 
 
 def from_micro(micro: int) -> Decimal:

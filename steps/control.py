@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nightscreen.client.classify import ChargeStatus
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.prices import MOST_COST_MICRO
@@ -51,7 +52,12 @@ PASSING = {
 """Stops that may pass by themselves before the deadline, and what is then waited for."""
 
 ABSURD_COSTS = 2
-"""Lookups that cost more than is believed to be a price, from which on their check stops."""
+"""Lookups that cost more than is believed to be a price, from which on their check stops.
+
+What a balance contradicts does not count."""
+
+UNDECIDED_AFTER = 2
+"""Answers without a balance, while a cost of their check is disputed, after which it stops."""
 
 WITNESSES_AT_FIRST, WITNESSES_LATER = 2, 3
 """Lookups that must agree before a check stops: until its first good answer, and after it.
@@ -147,7 +153,9 @@ class Control:
         excess_micro: what calls cost beyond what was reserved for them, since prices rose.
         unreadable_run: charged answers that could not be read since the last record that could, by
             check; a miss, which has none, tells nothing of how records are written.
-        absurd: lookups that cost more than is believed to be a price, by check.
+        absurd: lookups that cost more than is believed to be a price, by check, without a balance
+            that contradicts it.
+        disproved: checks with a cost that a balance contradicted.
         heard: told of each attempt that came back: its check, its seconds, and what was read; for
             measures only, None where nobody listens.
     """
@@ -178,6 +186,7 @@ class Control:
     unreadable_run: Counter[Asked] = field(default_factory=Counter)
     heard: Callable[[str, float, CallOutcome], None] | None = None
     absurd: dict[Asked, set[bytes]] = field(default_factory=dict)
+    disproved: set[Asked] = field(default_factory=set)
     _likeness: dict[Asked, TestModeDetector] = field(default_factory=dict)
     _evidence: dict[Asked, Witnesses] = field(default_factory=dict)
     _blind_from: int = 0
@@ -370,10 +379,20 @@ class Control:
             )
             self.stop_check(check, StopReason.FAILURES)
 
-    def saw_cost(
-        self, check: Asked, subject: bytes, cost_micro: int | None, *, absurd: bool
+    def disbelieved(self, check: Asked, reading: CallOutcome) -> int | None:
+        """Return the cost an answer names where that is too high to be a price; None where not."""
+        limit = self.price_limits.get(check.value)
+        if limit is None or reading.verdict is ChargeStatus.IN_DOUBT:
+            return None
+        if reading.absurd_cost:  # more than any counter could hold
+            return MOST_COST_MICRO
+        cost = reading.cost_micro
+        return cost if cost is not None and cost > limit else None
+
+    def saw_disbelieved(
+        self, check: Asked, subject: bytes, named_micro: int, *, disproved: bool
     ) -> None:
-        """Watch whether a cost can be a price; stop the check at the second lookup where it cannot.
+        """Say that a cost is not believed; stop the check at the second that is not disproved.
 
         The stop is `auth`, as where the service itself finds no price: what the account is to pay
         is not what the lender knows, and only a person can set that right.
@@ -381,24 +400,43 @@ class Control:
         Args:
             check: the check.
             subject: whom the call was about.
-            cost_micro: what it cost, None where that is not known.
-            absurd: more was named than any counter could hold.
+            named_micro: what the answer named.
+            disproved: the balance shows that the wallet did not lose it.
         """
-        limit = self.price_limits.get(check.value)
-        if limit is None or not (absurd or (cost_micro or 0) > limit):
+        limit = self.price_limits[check.value]
+        said = (
+            f"a {check.value} call cost {naira_words(named_micro)} by its answer, and no more than "
+            f"{naira_words(limit)} is believed to be a price"
+        )
+        if disproved:
+            if check not in self.disproved:
+                self.disproved.add(check)
+                self.notices.append(
+                    f"{said}: the balance contradicts it, and the call counts at the price known "
+                    "before"
+                )
             return
         lookups = self.absurd.setdefault(check, set())
         if subject in lookups or len(lookups) >= ABSURD_COSTS:
             return
         lookups.add(subject)
-        cost = f"over {naira_words(MOST_COST_MICRO)}" if absurd else naira_words(cost_micro)
         self.notices.append(
-            f"a {check.value} call cost {cost}, and no more than {naira_words(limit)} is believed "
-            f"to be a price: it counts as {'in doubt' if absurd else 'spent'}, and later calls are "
-            "reserved at the price known before"
+            f"{said}: it counts in full until a balance contradicts it, and the check goes on one "
+            "call at a time; if you have the service's invoice, enter what it says: nightscreen "
+            "journal settle"
         )
         if len(lookups) >= ABSURD_COSTS:
             self.stop_absurd(check)
+
+    def stop_undecided(self, check: Asked) -> None:
+        """Stop a check with a disputed cost whose answers bear no balance that could settle it."""
+        self.absurd.setdefault(check, set())
+        self.notices.append(
+            f"{check.value} was stopped: the cost of one of its calls is not believed, and no "
+            "balance comes that contradicts or confirms it; enter what the service's invoice says: "
+            "nightscreen journal settle, then resume the run"
+        )
+        self.stop_check(check, StopReason.AUTH)
 
     def stop_absurd(self, check: Asked) -> None:
         """Stop a check whose costs cannot be prices, and name the file to correct."""

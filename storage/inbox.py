@@ -35,7 +35,7 @@ QUOTE, RESULT, WRONG, REPEATED, WAITS = (
 )
 OURS = (QUOTE, RESULT, WRONG, REPEATED, WAITS)
 """Names of the texts that are written beside a file."""
-_LOCK, _NOTE = ".lock", ".ticket.json"
+_LOCK, NOTE = ".lock", ".ticket.json"
 _UNFINISHED = (
     *(".part", ".partial", ".filepart", ".crdownload", ".download", ".opdownload", ".tmp", ".temp"),
     *(".swp", ".lock", ".lck", ".bak", "~"),
@@ -117,7 +117,7 @@ class Ticket:
         """Write down that it is begun on, and return how often that was."""
         self.attempts += 1
         note = {"name": self.name, "attempts": self.attempts}
-        write_private(self.folder / _NOTE, json.dumps(note).encode())
+        write_private(self.folder / NOTE, json.dumps(note).encode())
         return self.attempts
 
     def write(self, name: str, text: str) -> None:
@@ -142,7 +142,7 @@ class Ticket:
                 (self.folder / name).replace(folder / name)
         with suppress(FileNotFoundError):  # moved already, before a crash
             self.file.replace(file)
-        (self.folder / _NOTE).unlink(missing_ok=True)
+        (self.folder / NOTE).unlink(missing_ok=True)
         self.lock.release()
         with suppress(OSError):
             self.folder.rmdir()
@@ -216,7 +216,7 @@ class Inbox:
         lock = Lock.take(folder / _LOCK)
         if lock is None:  # another watcher cleared the folder away in between
             return None
-        write_private(folder / _NOTE, json.dumps({"name": name, "attempts": 0}).encode())
+        write_private(folder / NOTE, json.dumps({"name": name, "attempts": 0}).encode())
         file = folder / told_as
         try:
             (self.path / name).rename(file)
@@ -241,7 +241,7 @@ class Inbox:
         """Leave a file until its run is approved or refused; no process holds it meanwhile."""
         folder = self.waiting / run_id
         ticket.move(folder, folder / ticket.file.name)
-        write_private(folder / _NOTE, json.dumps({"name": ticket.name, "attempts": 0}).encode())
+        write_private(folder / NOTE, json.dumps({"name": ticket.name, "attempts": 0}).encode())
 
     def waiting_runs(self) -> list[str]:
         """Return the runs whose files wait for approval, oldest first."""
@@ -287,6 +287,16 @@ def is_whole(path: Path) -> bool:
     return end.endswith(_LINE_ENDS)
 
 
+def is_held(folder: Path) -> bool:
+    """Return whether a process has the file in a folder of the inbox."""
+    if not (folder / _LOCK).exists():
+        return False
+    lock = Lock.take(folder / _LOCK)
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
 def is_being_written(path: Path) -> bool:
     """Return whether some process of this machine has a file open for writing.
 
@@ -327,7 +337,7 @@ def _take_again(folder: Path) -> Ticket | None:
 
 def _note(folder: Path) -> dict[str, Any]:
     try:
-        note = json.loads((folder / _NOTE).read_bytes())
+        note = json.loads((folder / NOTE).read_bytes())
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}
@@ -340,7 +350,7 @@ def _is_ours(name: str) -> bool:
 
 def _clear(folder: Path, lock: Lock) -> None:
     """Remove a ticket's folder that holds no file any more."""
-    for name in (_NOTE, *OURS):
+    for name in (NOTE, *OURS):
         (folder / name).unlink(missing_ok=True)
     lock.release()
     with suppress(OSError):

@@ -349,6 +349,32 @@ def _copy_workbook(file: Path, partial: Path, ids: Collection[str]) -> None:
     fresh.save(partial)
 
 
+def copy_sheets(
+    file: Path, partial: Path | None, goes: Callable[[str, int, Sequence[object]], bool]
+) -> int:
+    """Copy a workbook cell by cell without some rows; return how many they are.
+
+    Args:
+        file: the workbook.
+        partial: where it is copied to; None to count alone.
+        goes: tells of a sheet's name, a row's number and its values whether the row goes.
+    """
+    number, fresh = 0, openpyxl.Workbook(write_only=True)
+    with closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as workbook:
+        for sheet in workbook.worksheets:
+            sheet.reset_dimensions()  # what a file says of its own size may be wrong
+            copy: Any = None if partial is None else fresh.create_sheet(sheet.title)
+            for at, cells in enumerate(sheet.iter_rows(), start=1):
+                if goes(sheet.title, at, [cell.value for cell in cells]):
+                    number += 1
+                elif copy is not None:
+                    copy.append([_copied(copy, cell, bold=False) for cell in cells])
+    if partial is not None:
+        with _temporary_files_in(partial.parent):
+            fresh.save(partial)
+    return number
+
+
 def _names(sheet: Any, head: int) -> list[str]:  # noqa: ANN401 - openpyxl's streamed sheet
     """Return the columns that a sheet's headings mean."""
     (cells,) = sheet.iter_rows(min_row=head, max_row=head, values_only=True)

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from nightscreen.schemas.calls import DisputedCosts
 from nightscreen.schemas.errors import JournalError, NightscreenError
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class CallStore(Protocol):
     ) -> list[Reservation]:
         """Commit the intents of a block as far as the caps allow."""
 
-    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:
-        """Commit a group of outcomes."""
+    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> DisputedCosts | None:
+        """Commit a group of outcomes; return which costs are disputed."""
 
 
 @dataclass(slots=True)
@@ -109,6 +110,7 @@ class JournalWriter:
 
     Attributes:
         broken: why nothing may be sent any more; every caller gets the error.
+        disputed: the costs that are disputed since the last group of outcomes.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class JournalWriter:
     ) -> None:
         self.caps = caps
         self.broken: NightscreenError | None = None
+        self.disputed = DisputedCosts()
         self._store = store
         self._run_id = run_id
         self._purpose = purpose
@@ -207,8 +210,10 @@ class JournalWriter:
     async def _commit(self, outcomes: list[CallResult]) -> None:
         """Commit outcomes; those that cannot be are kept for one more try at the end."""
         loop = asyncio.get_running_loop()
+        settle = partial(self._store.settle, self._run_id, outcomes)
         try:
-            await loop.run_in_executor(self._thread, self._store.settle, self._run_id, outcomes)
+            disputed = await loop.run_in_executor(self._thread, settle)
+            self.disputed = disputed or self.disputed
         except Exception as error:  # noqa: BLE001 - told to every caller by the window, which stops
             self.breaks(error)
             self._unwritten += outcomes

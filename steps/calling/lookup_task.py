@@ -178,8 +178,13 @@ class Barrier:
             self.done.set_result(None)
 
 
-def most_charged(task: LookupTask, reading: CallOutcome) -> int:
-    """Return the most an attempt can have cost, in micro-naira."""
+def most_charged(task: LookupTask, reading: CallOutcome, named_micro: int | None) -> int:
+    """Return the most an attempt can have cost, in micro-naira; of what is not believed, its bound.
+
+    The journal counts what was named in full. Here it would only end a round for want of money.
+    """
+    if named_micro is not None:
+        return task.bound_micro
     if reading.verdict is ChargeStatus.IN_DOUBT:
         return task.bound_micro
     if reading.cost_micro is None and reading.verdict is ChargeStatus.ANSWERED:
@@ -195,8 +200,9 @@ def outcome_of(
     ended: LookupStatus | None,
     sent_at: int,
     now: int,
+    named_micro: int | None = None,
 ) -> CallResult:
-    """Return an attempt as the journal keeps it."""
+    """Return an attempt as the journal keeps it; `named_micro` is a cost that is not believed."""
     return CallResult(
         call_id=grant.call_id,
         ask=task.ask(),
@@ -207,6 +213,7 @@ def outcome_of(
         outcome=None if reading.outcome is None else reading.outcome.value,
         cost_micro=None if reading.verdict is ChargeStatus.IN_DOUBT else reading.cost_micro,
         balance_micro=reading.balance_micro,
+        named_micro=named_micro,
         sent_at=None if reading.verdict is ChargeStatus.NOT_SENT else sent_at,
         settled_at=now,
         final=ended in _ENDS,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.classify import BODY_KEPT, CallOutcome, ChargeStatus
 from nightscreen.client.retry import next_attempt
-from nightscreen.schemas.calls import Reservation, ReservationStatus
+from nightscreen.schemas.calls import KEPT_STATES, Reservation, ReservationStatus
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.lookup_task import (
@@ -30,7 +30,7 @@ from nightscreen.steps.calling.lookup_task import (
     outcome_of,
     released,
 )
-from nightscreen.steps.control import WITNESSES_LATER, Control, StopReason
+from nightscreen.steps.control import UNDECIDED_AFTER, WITNESSES_LATER, Control, StopReason
 from nightscreen.steps.planning.short_circuit import Spares, Step
 from nightscreen.storage.clock import next_day
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from nightscreen.client.limiter import CallStart, Cap
+    from nightscreen.schemas.calls import CallResult
     from nightscreen.schemas.checks import Asked
     from nightscreen.steps.calling.funding import Funding
     from nightscreen.steps.calling.journal_writer import JournalWriter
@@ -138,6 +139,8 @@ class Window:
         self._share: int | None = None  # calls the others leave to this process; None: all it wants
         self._likely: int | None = None  # calls at a time that others may leave room for
         self._busy_until, self._busy_with = 0.0, ""
+        self._unjudged = 0  # calls whose cost is not believed, and that are not committed yet
+        self._undecided = 0  # answers without a balance in a row, while a cost is disputed
         self._intending: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._order = itertools.count()
@@ -313,11 +316,12 @@ class Window:
         A block is reserved ahead, so that no call waits for the disk. Where other processes share
         the cap, what is reserved is theirs no more: only what can be sent at once.
         """
+        if asyncio.get_running_loop().time() < self._busy_until:
+            return 0
         limit = self._limit()
-        if self._writer.caps.under_way(self._check) is None:
+        if self._writer.caps.under_way(self._check) is None and not self._is_disputed:
             return limit if self._runs_low() else 0
-        is_early = asyncio.get_running_loop().time() < self._busy_until
-        return 0 if is_early else max(0, limit - self._intents)
+        return max(0, limit - self._intents)
 
     def _runs_low(self) -> bool:
         """Return whether few of the calls that are reserved ahead are left."""
@@ -434,7 +438,7 @@ class Window:
 
     def _is_paused(self) -> bool:
         at = asyncio.get_running_loop().time()
-        if max(self._cap.paused_until, self._evidence.not_before) > at:
+        if self._unjudged or max(self._cap.paused_until, self._evidence.not_before) > at:
             return True
         return self._control.resume_at(at) is not None
 
@@ -442,7 +446,12 @@ class Window:
         """Return how many calls may be in flight; one where the next decides whether to go on."""
         if self._evidence.is_open or self._control.breaker.opened_at is not None:
             return 1
-        return self._cap.cap
+        return 1 if self._is_disputed else self._cap.cap
+
+    @property
+    def _is_disputed(self) -> bool:
+        """Return whether a cost of the check is not believed, and nothing settles it yet."""
+        return self._check.value in self._writer.disputed.checks
 
     def _unreserve(self) -> None:
         """Give back what is reserved while the check is paused: others may use money and number."""
@@ -540,7 +549,9 @@ class Window:
         )
         if reading.foreign:
             stops = self._control.heard_sample(self._check, task.witness, reading.foreign)
-        self._note(task, reading, mark, now)
+        named_micro = self._control.disbelieved(self._check, reading)
+        self._unjudged += named_micro is not None
+        self._note(task, reading, mark, now, named_micro)
         if reading.fault:
             at = asyncio.get_running_loop().time()
             self._control.heard_fault(
@@ -548,8 +559,10 @@ class Window:
             )
         delay = self._delay(task, reading)
         ended = task.ends_as(reading, delay, stops=stops)
-        settled = outcome_of(task, grant, reading, ended=ended, sent_at=sent_at, now=now)
-        self._writer.settle(settled, lambda: self._settled(task, ended, delay, reading))
+        settled = outcome_of(
+            task, grant, reading, ended=ended, sent_at=sent_at, now=now, named_micro=named_micro
+        )
+        self._writer.settle(settled, lambda: self._settled(task, settled, ended, delay, reading))
         return reading.verdict is ChargeStatus.ANSWERED
 
     def _delay(self, task: LookupTask, reading: CallOutcome) -> float | None:
@@ -571,19 +584,21 @@ class Window:
         self._evidence.not_before = at + self._control.breaker.probe_every
         return next_attempt(reading, task.attempts, task.attempts + 1, random=random)
 
-    def _note(self, task: LookupTask, reading: CallOutcome, mark: int, now: int) -> None:
-        """Bring the run's numbers up to date."""
+    def _note(
+        self, task: LookupTask, reading: CallOutcome, mark: int, now: int, named_micro: int | None
+    ) -> None:
+        """Bring the run's numbers up to date; `named_micro` is a cost that is not believed."""
         control = self._control
         self._progress.attempts += 1
         balance = None if reading.stop is not None else reading.balance_micro
-        cost_micro = most_charged(task, reading)
+        cost_micro = most_charged(task, reading, named_micro)
         control.came_back(cost_micro, balance, mark)
         if self._funding is not None:
             self._funding.spend(cost_micro)
-        control.saw_cost(self._check, task.subject, reading.cost_micro, absurd=reading.absurd_cost)
         if reading.verdict in BODY_KEPT:
             task.outcome = reading.outcome
-            control.saw_answer(self._check, reading.cost_micro, task.bound_micro)
+            believed = reading.cost_micro if named_micro is None else None
+            control.saw_answer(self._check, believed, task.bound_micro)
         if reading.verdict is ChargeStatus.UNREADABLE:
             counted = reading.cost_micro if self._unreadable_run is None else None
             control.saw_unreadable(self._check, str(reading.trouble), counted)
@@ -607,12 +622,14 @@ class Window:
     def _settled(
         self,
         task: LookupTask,
+        settled: CallResult,
         ended: LookupStatus | None,
         delay: float | None,
         reading: CallOutcome,
     ) -> None:
         """Go on with a lookup once its outcome is committed."""
         self._freed(task)
+        cost_micro = self._judged(task, settled)
         if self._unreadable_run is not None and reading.verdict is ChargeStatus.UNREADABLE:
             self._flights.add(counting := asyncio.create_task(self._count(self._unreadable_run)))
             counting.add_done_callback(self._landed)
@@ -621,11 +638,32 @@ class Window:
         if self._writer.broken is not None:
             self._end(task, LookupStatus.WAITING, 0)
         elif ended is not None:
-            self._end(task, ended, reading.cost_micro or 0)
+            self._end(task, ended, cost_micro)
         elif delay is not None:
             self._put_off(task, delay)
         else:
             self._end(task, LookupStatus.WAITING, 0)
+
+    def _judged(self, task: LookupTask, settled: CallResult) -> int:
+        """Return what a call counts at by now; look whether its check can go on."""
+        disputed, cost_micro = self._writer.disputed, settled.cost_micro or 0
+        if settled.named_micro is not None:
+            self._unjudged -= 1
+            disproved = settled.call_id in disputed.disproved
+            cost_micro = task.bound_micro if disproved else cost_micro
+            self._control.saw_disbelieved(
+                self._check, task.subject, settled.named_micro, disproved=disproved
+            )
+        if not self._is_disputed or settled.balance_micro is not None:
+            self._undecided = 0
+        elif settled.state in KEPT_STATES:
+            self._undecided += 1
+            if (
+                self._undecided >= UNDECIDED_AFTER
+                and self._check not in self._control.stopped_checks
+            ):
+                self._control.stop_undecided(self._check)
+        return cost_micro
 
     async def _count(self, unreadable_run: Callable[[], int]) -> None:
         """Count what could not be read over all workers of the run.

@@ -26,6 +26,15 @@ from nightscreen.steps.bvn.table import PARTS as BVN_PARTS
 from nightscreen.steps.planning.rings import RINGS_FILE
 from nightscreen.steps.privacy.contests import drop_asked
 from nightscreen.steps.privacy.erasure_files import is_in, of_hex, rewrite_calls, rewrite_typed
+from nightscreen.steps.privacy.erasure_inbox import (
+    DroppedFile,
+    Going,
+    dropped_files,
+    forget_dropped_name,
+    require_at_rest,
+    rewrite_dropped,
+    what_goes,
+)
 from nightscreen.steps.privacy.erasure_loans import loan_rows, rewrite_loans
 from nightscreen.steps.privacy.lookup_subject import subjects_of
 from nightscreen.steps.results.changes import CHANGES_FILE
@@ -123,6 +132,7 @@ class Found:
         subjects: pseudonyms of the identifiers.
         rows: rows in enriched parts, quarantine and lists.
         in_runs: the runs that have such rows.
+        dropped: the files in inboxes that have such rows.
         shared_with: other customers who have one of the identifiers.
         held: what the journal holds.
     """
@@ -135,6 +145,7 @@ class Found:
     subjects: set[bytes] = field(default_factory=set, repr=False)
     rows: int = 0
     in_runs: set[str] = field(default_factory=set)
+    dropped: list[DroppedFile] = field(default_factory=list, repr=False)
     shared_with: int = 0
     held: Removed = field(default_factory=Removed)
 
@@ -189,7 +200,14 @@ def _none(rows: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
 
 
-def look(journal: Journal, customers: Customers, whom: Whom, *, at_desk: bool = False) -> Found:
+def look(
+    journal: Journal,
+    customers: Customers,
+    whom: Whom,
+    *,
+    at_desk: bool = False,
+    inbox: Path | None = None,
+) -> Found:
     """Find all that is held of a person; nothing is changed.
 
     Args:
@@ -197,6 +215,7 @@ def look(journal: Journal, customers: Customers, whom: Whom, *, at_desk: bool = 
         customers: what is remembered of customers.
         whom: who is meant.
         at_desk: the person stands in the desk's audit, so that something is held in any case.
+        inbox: the present inbox; those that runs came from are known.
 
     Raises:
         InputError: nothing is held, a run under way may involve the person, or a run that does is
@@ -213,6 +232,7 @@ def look(journal: Journal, customers: Customers, whom: Whom, *, at_desk: bool = 
         found.subjects.add(journal.pseudonyms.subject("bvn", whom.bvn))
     for run in found.runs:
         _look_into(run, found, journal)
+    _look_into_inboxes(runs, found, inbox)
     found.shared_with = _others(found)
     _recall(journal, found)
     found.held = Erasures.of(journal).held_of(found.person(journal))
@@ -255,6 +275,40 @@ def _look_into(run: RunRecord, found: Found, journal: Journal) -> None:
     found.rows += number
     if number:
         found.in_runs.add(run.run_id)
+
+
+def _look_into_inboxes(runs: Sequence[RunRecord], found: Found, inbox: Path | None) -> None:
+    """Learn which files in inboxes hold the person.
+
+    A run's own file is read where its results have the person, or there are none.
+    """
+    for file in dropped_files(runs, inbox):
+        run = file.run
+        if run is not None and run.run_id not in found.in_runs and _parts(Path(run.folder)):
+            continue
+        going = _what_goes(file, found)
+        if going.rows or going.is_lost:
+            found.dropped.append(file)
+            found.rows += going.rows
+            if run is not None:
+                found.in_runs.add(run.run_id)
+            require_at_rest(file)
+
+
+def _what_goes(file: DroppedFile, found: Found) -> Going:
+    ids = {customer for batch, customer in found.customers if batch == file.batch}
+    if file.run is not None and Path(file.run.folder).is_dir():
+        ids = _ids(file.run, found)
+    if found.whom.named_in(file.batch):
+        ids.add(found.whom.customer_id)
+    return what_goes(
+        file, lambda known: _theirs(ids, found, known), lambda cells: _named(cells, ids, found)
+    )
+
+
+def _named(cells: Sequence[str], ids: Collection[str], found: Found) -> bool:
+    """Return whether cells whose meaning is not known name the person."""
+    return any(cell.strip() in ids for cell in cells) or _mentions(cells, found.values)
 
 
 def _parts(folder: Path) -> list[Path]:
@@ -334,12 +388,19 @@ def _understood(run: RunRecord, path: Path) -> list[str | None]:
 def _from_quarantine(
     run: RunRecord, found: Found, known: Sequence[str | None]
 ) -> Callable[[Sequence[str]], bool]:
-    """Return which records of a quarantine are the person's.
+    """Return which records of a quarantine are the person's."""
+    return _theirs(_ids(run, found), found, known)
+
+
+def _theirs(
+    ids: Collection[str], found: Found, known: Sequence[str | None]
+) -> Callable[[Sequence[str]], bool]:
+    """Return which records as they came are the person's.
 
     A record without a customer's id is theirs where it has one of their identifiers.
     """
     places = [place for place, name in enumerate(known) if name == ID_COLUMN]
-    ids = _ids(run, found)
+    ids = set(ids)
 
     def goes(cells: Sequence[str]) -> bool:
         given = {cells[place].strip() for place in places if place < len(cells)} - {""}
@@ -445,10 +506,11 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     drop_evidence(journal.home)
     drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)
+    dropped_rows, lost = _rewrite_dropped(journal, found)
     folders = _rewrite(journal, found)
     at = instant_text(journal.clock()) or ""
-    files = sum(folder.finish(at) for folder in folders)
-    rows = sum(folder.rows for folder in folders)
+    files = sum(folder.finish(at) for folder in folders) + len(found.dropped)
+    rows = sum(folder.rows for folder in folders) + dropped_rows
     _refuse_left_out(folders, found)
     erasures.finish(number, file_rows=rows, files=files)
     return {
@@ -461,9 +523,30 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
         "files": files,
         "shared_with": found.shared_with,
         "absent_folders": found.absent,
-        "removed_unread": [name for folder in folders for name in folder.lost],
+        "removed_unread": [*lost, *(name for folder in folders for name in folder.lost)],
         "log_emptied": emptied,
     }
+
+
+def _rewrite_dropped(journal: Journal, found: Found) -> tuple[int, list[str]]:
+    """Take the person out of files in inboxes; return how many rows, and what went whole.
+
+    Raises:
+        InputError: a file is being written or screened by now.
+    """
+    rows, lost = 0, list[str]()
+    for file in found.dropped:
+        if file.run is not None and journal.runs.held_elsewhere(file.run.run_id):
+            continue  # `_refuse_left_out` tells of it
+        if not file.path.exists():
+            continue
+        require_at_rest(file)
+        going = _what_goes(file, found)
+        rewrite_dropped(file, going)
+        forget_dropped_name(file, lambda cells: _mentions(cells, found.values))
+        rows += going.rows
+        lost += [f"{file.path.parent.parent.name}/{file.path.parent.name}"] if going.is_lost else []
+    return rows, lost
 
 
 def _refuse_left_out(folders: Sequence[RunFiles], found: Found) -> None:

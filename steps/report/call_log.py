@@ -21,6 +21,7 @@ from nightscreen.schemas.enriched import COST, WORD, naira_of_micro
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.steps.report.reconciliation import BalanceReconciliation, WalletCalls
 from nightscreen.steps.report.timeline import NO_BALANCE
+from nightscreen.storage.journal.money import RESERVING
 from nightscreen.storage.memory_tuning import trim_memory
 
 if TYPE_CHECKING:
@@ -85,7 +86,6 @@ _COLUMNS = {
     "balance_micro": pa.int64(),
 }
 """The columns read from the journal's calls."""
-_LOST = (CallState.IN_DOUBT.value, CallState.INTENT.value)
 
 
 @dataclass(slots=True)
@@ -216,9 +216,9 @@ class _Calls:
 
     def doubt(self) -> NDArray[np.int64]:
         """Return what is still reserved for each call: no answer is known, or not what it cost."""
-        lost = _mask(pc.is_in(self.rows["state"], value_set=pa.array(_LOST)))
-        untold = self.is_in(CallState.ANSWERED) & ~self.there("cost_micro")
-        found: NDArray[np.int64] = np.where(lost | untold, self.numbers("reserved_micro"), 0)
+        reserving = _mask(pc.is_in(self.rows["state"], value_set=pa.array(sorted(RESERVING))))
+        unknown = reserving & ~self.there("cost_micro")
+        found: NDArray[np.int64] = np.where(unknown, self.numbers("reserved_micro"), 0)
         return found
 
     def groups(self) -> list[dict[str, Any]]:

@@ -121,7 +121,34 @@ def money(report: Mapping[str, Any]) -> Section:
     ]
     table = Table("Money by check", heads, [*rows, total], totals=True)
     pictures = [picture for picture in (_money_picture(report),) if picture is not None]
-    return Section("money", "Money by check", [_SAVED], pictures, (table, _spending_table(report)))
+    tables = [table, _spending_table(report), *_disputed_table(cost)]
+    return Section("money", "Money by check", [_SAVED], pictures, tables)
+
+
+def _disputed_table(cost: Mapping[str, Any]) -> list[Table]:
+    """Return the calls whose cost was not believed, or was settled by invoice; none where none."""
+    heads = ("Call", "Check", "Sent", "Named", "Counts", "Invoice", "What is known")
+    rows = [
+        [
+            str(each["call_id"]),
+            CHECKS.get(each["check"], each["check"]),
+            moment(each["at"], seconds=True),
+            *(naira(each[name]) for name in ("named", "counted", "invoice")),
+            _KNOWN[each["state"]],
+        ]
+        for each in cost.get("disputed") or ()
+    ]
+    title = "Costs that were not believed, and what invoices say; settle them on the page Money"
+    return [Table(title, heads, rows, words=frozenset({6}))] if rows else []
+
+
+_KNOWN = {
+    "open": "nothing contradicts it yet: it counts in full",
+    "disproved": "the balance contradicts it",
+    "confirmed": "the balance confirms it",
+    "unknown": "the service did not say",
+    "settled": "as the invoice says",
+}
 
 
 _COUNTS = ("distinct", "paid", "free", "reused", "spared")

@@ -11,6 +11,7 @@ from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.quote import Quote
 from nightscreen.steps.control import COMPLETED, TEST_MODE
 from nightscreen.storage.clock import instant_text
+from nightscreen.storage.journal.disputes import disputed_calls
 from nightscreen.storage.outputs import MANIFEST, REPORT
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from nightscreen.steps.run import Run
 
 SCHEMA_VERSION = 2
+_DISPUTED_NAMED = 20
+"""So many calls whose cost was not believed stand in a report; the desk's page of money has all."""
 _PACKAGES = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
@@ -58,6 +61,10 @@ def cost_of(
         "saved_by_reuse": naira_text(by_reuse_micro),
         "saved_by_sharing": naira_text(by_sharing_micro),
         "in_doubt_exposure": naira_text(call_log.in_doubt_micro),
+        "disputed": [
+            each.document()
+            for each in disputed_calls(run.journal, run.run_id, limit=_DISPUTED_NAMED)
+        ],
     }
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     cast,
+    exists,
     func,
     literal_column,
     null,
@@ -32,6 +33,7 @@ from nightscreen.schemas.calls import (
     CallResult,
     CallState,
     Caps,
+    DisputedCosts,
     Reservation,
     ReservationStatus,
     ReserveRequest,
@@ -40,6 +42,7 @@ from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
 from nightscreen.storage.clock import LAGOS, spending_day, to_instant
+from nightscreen.storage.journal.disputes import IS_OPEN, dispute, disputes
 from nightscreen.storage.journal.engine import (
     Turn,
     in_one_stroke,
@@ -55,9 +58,11 @@ from nightscreen.storage.journal.money import (
     Room,
     Spent,
     apply_deltas,
+    disputed_scope,
     headroom,
     read_scopes,
     scopes_of,
+    with_disputed,
 )
 from nightscreen.storage.journal.shared_caps import (
     STALE_MICROS,
@@ -101,7 +106,7 @@ SEAL_KEY = "seal_key"
 """Name in `meta` of the fingerprint of the key that answers are to be sealed under."""
 ASKED_ENDS = b"\x00"
 """Stands between whom an unreadable answer was asked about and its body, both sealed together."""
-_NEXT, _PRICE, _OPEN_CALLS = "next", "price:", "open:"
+_NEXT, _PRICE, _OPEN_CALLS, _OPEN_COSTS = "next", "price:", "open:", "disputed:"
 
 
 @dataclass(slots=True)
@@ -277,6 +282,8 @@ class Calls:
             room.slots, dead = part.slots(len(asks) + more, connection)
             room.slots_with = "" if room.slots else part.who(connection)
             self._doubt(connection, dead)
+        if _OPEN_COSTS + check in standing.rows:
+            _one_at_a_time(connection, room, check, now)
         # where nothing is free all wait, whoever else asks for them
         subjects = [] if room.is_only_full else [ask.subject for ask in asks]
         taken = self._taken(connection, check, subjects, since, held)
@@ -309,7 +316,7 @@ class Calls:
         given: dict[str, Any] = {
             "checks": list(checks),
             "after": now - STALE_MICROS,
-            "scopes": list(scopes),
+            "scopes": [*scopes, *map(disputed_scope, scopes)],
         }
         if shared:
             given |= cap_users_of(shared)
@@ -317,8 +324,9 @@ class Calls:
             connection.dialect.name, binds=session is not None, shares=bool(shared)
         )
         found = {key: numbers for key, *numbers in connection.execute(query, given)}
+        counters = {scope: Spent(*found[scope]) for scope in given["scopes"] if scope in found}
         return _Standing(
-            counters={scope: Spent(*found.get(scope, ())) for scope in scopes},
+            counters=with_disputed(counters, list(scopes)),
             next_id=(found[_NEXT][0] or 0) + 1,
             prices={
                 check: SeenPrice(*found[_PRICE + check])
@@ -439,34 +447,44 @@ class Calls:
         return taken
 
     @outlasting
-    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:
+    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> DisputedCosts | None:
         """Commit a group of outcomes, their sealed answers, and the money they settle.
 
         Only a call that has no outcome yet is settled, so that the same outcome handed in twice
         counts once. A call that was put in doubt because its process was taken for dead is settled
-        too: its answer was paid for. Money is counted by what the journal reserved.
+        too: its answer was paid for. Money is counted by what the journal reserved. A cost that is
+        not believed counts in full until a balance contradicts it (`disputes`).
+
+        Returns:
+            Which costs are disputed by now; None where nothing was settled.
 
         Raises:
             JournalError: nothing of the group was committed.
         """
         if not outcomes:
-            return
+            return None
         sealed_under = self._sealer.fingerprint
         bodies = {each.call_id: self._seal(each) for each in outcomes if _answered(each)}
         with recording(self._engine) as connection:
             found = _read_open(connection, [each.call_id for each in outcomes])
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
             if not pairs:
-                return
+                return None
             if pairs[0][1].seal_key != sealed_under:
                 self._sealer.switch(pairs[0][1].seal_key)
                 bodies = {each.call_id: self._seal(each) for each, _ in pairs if _answered(each)}
             fresh = [each for each, _ in pairs]
             _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
             learned = self._keep_answers(connection, run_id, fresh, bodies)
+            deltas, costs = _settled_money(pairs), DisputedCosts()
+            if pairs[0][1].disputed or any(each.named_micro is not None for each in fresh):
+                costs, changes = dispute(connection, fresh, self._clock())
+                for scope, delta in changes.items():
+                    deltas.setdefault(scope, Delta()).add(delta)
             with in_one_stroke(connection):
-                apply_deltas(connection, _settled_money(pairs))
+                apply_deltas(connection, deltas)
         self._prices.update(learned)
+        return costs
 
     def _seal(self, settled: CallResult) -> bytes:
         body = settled.body
@@ -614,6 +632,14 @@ def _standing_query(dialect: str, *, binds: bool, shares: bool) -> CompoundSelec
             prices.c.highest_micro,
             prices.c.seen_at,
         ).where(among(dialect, prices.c.check, "checks")),
+        select(
+            literal_column(f"'{_OPEN_COSTS}'").concat(calls.c.check),
+            func.count(),
+            _NOTHING,
+            _NOTHING,
+        )
+        .where(IS_OPEN, calls.c.call_id == disputes.c.call_id)
+        .group_by(calls.c.check),
     ]
     if binds:
         key = literal_column(f"'{_OPEN_CALLS}'").concat(calls.c.check)
@@ -675,8 +701,12 @@ def _open_query(dialect: str) -> Select[Any]:
             calls.c.intent_at,
             calls.c.reserved_micro,
             key.label("seal_key"),
+            exists().where(IS_OPEN).label("disputed"),
         )
-        .where(among(dialect, calls.c.call_id, "ids"), or_(_IS_INTENT, _CRASHED))
+        .where(
+            among(dialect, calls.c.call_id, "ids"),
+            or_(_IS_INTENT, and_(_CRASHED, calls.c.cost_micro.is_(None))),
+        )
         .order_by(calls.c.call_id)
         .with_for_update(of=calls)  # of outcomes written beside each other one is each call's
     )
@@ -775,6 +805,13 @@ def _weigh_unconfirmed(
         for (run, name), under_way in standing.open_calls.items()
         if name not in session.checks and (everywhere or run == run_id)
     )
+
+
+def _one_at_a_time(connection: Connection, room: Room, check: str, now: int) -> None:
+    """Leave room for one call of a check, over all processes: a cost of it is disputed."""
+    query = select(func.count()).select_from(calls).where(*UNDER_WAY, calls.c.check == check)
+    others = connection.execute(query, {"after": now - STALE_MICROS}).scalar_one()
+    room.slots = max(0, min(1 if room.slots is None else room.slots, 1 - others))
 
 
 def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Any]:

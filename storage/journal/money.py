@@ -7,7 +7,7 @@ processes of a journal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, func, select
@@ -48,24 +48,35 @@ class Delta:
         self.calls -= outcome.state is CallState.NOT_SENT
 
 
+RESERVING = frozenset({CallState.INTENT, CallState.IN_DOUBT, CallState.ANSWERED})
+"""The states of calls whose worst cost stays reserved while their cost is not known."""
+
+
 def keeps_reservation(state: str, cost_micro: int | None) -> bool:
     """Return whether a call's worst cost stays reserved.
 
     It does until there is an outcome, where the outcome is in doubt, and where an answer was
-    charged without our being told how much.
+    charged without our being told how much; until its cost is settled by the service's invoice.
     """
-    if state in {CallState.INTENT, CallState.IN_DOUBT}:
-        return True
-    return state == CallState.ANSWERED and cost_micro is None
+    return cost_micro is None and state in RESERVING
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """One scope's counters, in micro-naira."""
+    """One scope's counters, in micro-naira.
+
+    Attributes:
+        spent_micro: what calls cost.
+        reserved_micro: the worst cost of calls whose cost is not known.
+        calls: how many were sent, or may be.
+        disputed_micro: the part of what is spent that is beyond belief, and that no balance has
+            confirmed or contradicted.
+    """
 
     spent_micro: int = 0
     reserved_micro: int = 0
     calls: int = 0
+    disputed_micro: int = 0
 
     def after(self, change: Delta) -> Spent:
         """Return the counters as they are after a change."""
@@ -73,12 +84,13 @@ class Spent:
             self.spent_micro + change.spent,
             self.reserved_micro + change.reserved,
             self.calls + change.calls,
+            self.disputed_micro,
         )
 
     @property
     def bound_micro(self) -> int:
-        """What is spent or may yet turn out to be."""
-        return self.spent_micro + self.reserved_micro
+        """What is spent or may yet turn out to be; of a disputed cost, what is believed."""
+        return self.spent_micro + self.reserved_micro - self.disputed_micro
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +224,22 @@ def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
     return f"run:{run_id}", f"day:{day}", f"month:{day[:7]}", f"day:{day}:{check}"
 
 
+def disputed_scope(scope: str) -> str:
+    """Return where the counters of a scope keep what is disputed of its spending."""
+    return f"disputed:{scope}"
+
+
+def with_disputed(counters: Mapping[str, Spent], scopes: Sequence[str]) -> dict[str, Spent]:
+    """Return the counters of some scopes, each with what is disputed of it."""
+    return {
+        scope: replace(
+            counters.get(scope, Spent()),
+            disputed_micro=counters.get(disputed_scope(scope), Spent()).spent_micro,
+        )
+        for scope in scopes
+    }
+
+
 def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], check: str) -> Room:
     """Return how much money and how many calls still fit under every cap.
 
@@ -235,11 +263,11 @@ def read_scopes(connection: Connection, scopes: Sequence[str]) -> dict[str, Spen
     """Return the counters of each scope; zeros where nothing was ever counted."""
     rows = connection.execute(
         select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
-            spend.c.scope.in_(scopes)
+            spend.c.scope.in_([*scopes, *map(disputed_scope, scopes)])
         )
     ).all()
     found = {scope: Spent(spent, reserved, calls) for scope, spent, reserved, calls in rows}
-    return {scope: found.get(scope, Spent()) for scope in scopes}
+    return with_disputed(found, scopes)
 
 
 _ADD = adding_up(spend, ("spent_micro", "reserved_micro", "calls"))

@@ -166,9 +166,10 @@ class Look:
                 func.count(),
                 func.sum(calls.c.reserved_micro).cast(BigInteger),
                 func.max(calls.c.settled_at),
+                calls.c.cost_micro.is_not(None).label("known"),
             )
             .where(calls.c.run_id == run_id)
-            .group_by(calls.c.check, calls.c.state, calls.c.trouble)
+            .group_by(calls.c.check, calls.c.state, calls.c.trouble, "known")
         )
         with reading(self.engine) as connection:
             rows = connection.execute(query).all()
@@ -176,14 +177,14 @@ class Look:
         troubles: dict[str, dict[str, int]] = {}
         last: int | None = None
         number = micro = 0
-        for check, state, trouble, count, reserved, settled_at in rows:
+        for check, state, trouble, count, reserved, settled_at, known in rows:
             if state == CallState.ANSWERED.value:
                 answered[check] = answered.get(check, 0) + count
                 last = max(last or 0, settled_at)
             elif trouble:
                 mine = troubles.setdefault(check, {})
                 mine[trouble] = mine.get(trouble, 0) + count
-            if state in doubtful:
+            if state in doubtful and not known:
                 number, micro = number + count, micro + int(reserved)
         return RunActivity(last, answered, troubles, number, micro)
 

@@ -326,7 +326,8 @@ class Runs:
     @outlasting
     def in_doubt(self) -> list[Row[Any]]:
         """Return every call that may have been charged without our knowing, oldest first."""
-        query = select(calls).where(UNSETTLED).order_by(calls.c.call_id)
+        unknown = (UNSETTLED, calls.c.cost_micro.is_(None))
+        query = select(calls).where(*unknown).order_by(calls.c.call_id)
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
             open_ = {row.holder for row in rows if row.state == CallState.INTENT.value}

@@ -14,6 +14,7 @@ from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.storage.journal import (
     approvals,  # noqa: F401 - declares tables
     customer_tables,  # noqa: F401 - declares tables
+    disputes,  # noqa: F401 - declares tables
     grant_tables,  # noqa: F401 - declares tables
     identifier_history,  # noqa: F401 - declares tables
     records,  # noqa: F401 - declares tables

@@ -12,10 +12,11 @@ from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 from nightscreen.storage.audit_chain import broken_audit
 from nightscreen.storage.clock import DAY_MICROS, NOON_MICROS
 from nightscreen.storage.journal.calls import answer_context
+from nightscreen.storage.journal.disputes import DisputeState, disputes
 from nightscreen.storage.journal.engine import snapshot
 from nightscreen.storage.journal.erasure import TOMBSTONE
 from nightscreen.storage.journal.identifier_history import sightings
-from nightscreen.storage.journal.money import scopes_of
+from nightscreen.storage.journal.money import RESERVING, disputed_scope, scopes_of
 from nightscreen.storage.journal.seals import broken_seals
 from nightscreen.storage.journal.tables import answers, calls, spend, tallies
 from nightscreen.storage.sealing import SUBJECT_BYTES
@@ -132,18 +133,29 @@ def _money(connection: Connection) -> list[str]:
         at = int(day) * DAY_MICROS + NOON_MICROS
         for scope in scopes_of(run_id, check, at):
             truth[scope].update(spent=int(spent), reserved=int(reserved), calls=int(number))
+    left_out = select(calls.c.run_id, calls.c.check, calls.c.intent_at, disputes.c.excess_micro)
+    for run_id, check, at, excess in connection.execute(
+        left_out.where(calls.c.call_id == disputes.c.call_id)
+    ):
+        for scope in scopes_of(run_id, check, at):
+            truth[disputed_scope(scope)].update(spent=excess)
     kept = {scope: tuple(rest) for scope, *rest in connection.execute(select(spend))}
     wrong = []
     for scope in sorted({*truth, *kept}):
         sums = truth[scope]
         if kept.get(scope, (0, 0, 0)) != (sums["spent"], sums["reserved"], sums["calls"]):
             wrong.append(f"the counters of {scope} do not equal its calls")
-    return wrong
+    differ = _count(
+        connection,
+        calls.c.call_id == disputes.c.call_id,
+        disputes.c.state == DisputeState.SETTLED.value,
+        disputes.c.settled_at.is_not(None),  # else another figure waits for a second person
+        calls.c.cost_micro.is_distinct_from(disputes.c.invoice_micro),
+    )
+    return [*wrong, f"{differ} calls do not cost what their invoice says"] if differ else wrong
 
 
-_KEPT = calls.c.state.in_((CallState.INTENT.value, CallState.IN_DOUBT.value)) | (
-    (calls.c.state == CallState.ANSWERED.value) & calls.c.cost_micro.is_(None)
-)
+_KEPT = calls.c.state.in_(sorted(RESERVING)) & calls.c.cost_micro.is_(None)
 _DAY = ((calls.c.intent_at - NOON_MICROS) // DAY_MICROS).label("day")
 _SUMS = select(
     calls.c.run_id,

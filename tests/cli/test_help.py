@@ -25,6 +25,7 @@ COMMANDS = (
     "runs list",
     "runs show",
     "journal in-doubt",
+    "journal settle",
     "journal spend",
     "journal verify",
     "doctor",

@@ -14,12 +14,16 @@ from nightscreen.desk.exports import csv_blocks
 from nightscreen.desk.pages import micro, naira
 from nightscreen.schemas.money import naira_text
 from nightscreen.storage.journal.money import Spent
+from nightscreen.storage.journal.verify import verify_journal
+from tests.desk.office import Office
 from tests.desk.test_pages import newest
+from tests.money.service_in_memory import Bureau
+from tests.money.test_prices import odd_answer
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
-    from tests.desk.office import Office
+    import pytest
 
 
 def taken(text: str) -> tuple[list[dict[str, str]], dict[str, str]]:
@@ -191,3 +195,43 @@ def test_audit_names_no_customer_to_who_sees_none(bank: Office) -> None:
     assert "(not shown)" in page
     assert "C7" not in page
     assert "Nothing is written down" in limited.get("/audit?search=C7").text
+
+
+def test_an_invoice_below_the_reservation_takes_two_people(tmp_path: Path) -> None:
+    """Who entered it cannot confirm it, an auditor changes nothing; then the counters agree."""
+    bureau = Bureau(tmp_path, rows=60)
+    odd_answer(bureau, "ecosystem", 2_500_000)
+    bureau.service.meta = lambda cost, _: {"cost": cost}
+    call = str(bureau.night().report["cost"]["disputed"][0]["call_id"])
+    bureau.loop.close()
+    with Office(tmp_path) as office:
+        ada, bem, ngozi = (
+            office.browser(role, name=name)
+            for role, name in (("analyst", "Ada"), ("approver", "Bem"), ("auditor", "Ngozi"))
+        )
+        spent = spent_in_all(office).spent_micro
+        assert "2,500,000" in ada.get("/money").text
+        given = {"call": call, "cost": "24"}
+        assert ada.post("/money/settle", "/money", call=call, cost="1e999").status_code == 400
+        assert ada.post("/money/settle", "/money", call="1", cost="5").status_code == 400
+        assert ngozi.post("/money/settle", "/audit", **given).status_code == 403
+        assert ada.post("/money/settle", "/money", **given).status_code == 303
+        assert spent_in_all(office).spent_micro == spent, "it waits"
+        assert "Confirm" not in ada.get("/money").text
+        seen = {"call": call, "cost": "24.00"}
+        assert ada.post("/money/confirm", "/money", **seen).status_code == 403
+        assert ngozi.post("/money/confirm", "/audit", **seen).status_code == 403
+        assert bem.post("/money/confirm", "/money", call=call, cost="23.00").status_code == 403
+        assert spent_in_all(office).spent_micro == spent
+        assert bem.post("/money/confirm", "/money", **seen).status_code == 303
+        assert spent_in_all(office).spent_micro == spent - (2_500_000 - 24) * 1_000_000
+        assert verify_journal(office.journal) == []
+        (entered,) = office.seat.audit.entries(action="cost entered")
+        (settled,) = office.seat.audit.entries(action="cost settled")
+        assert (entered["user"], settled["user"]) == ("Ada", "Bem")
+        assert settled["detail"]["before"] == "2500000.00"
+        assert settled["detail"]["invoice"] == "24.00"
+        again = ada.post("/money/settle", "/money", call=call, cost="30")
+        assert again.status_code == 303
+        assert spent_in_all(office).spent_micro == spent - (2_500_000 - 30) * 1_000_000
+        assert verify_journal(office.journal) == []

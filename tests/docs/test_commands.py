@@ -42,6 +42,7 @@ NOT_TYPED = {
     "nightscreen up": "it runs until it is stopped: tests/cli/test_up.py",
     "nightscreen desk": "it runs until it is stopped: tests/desk/test_server.py",
     "nightscreen portal": "it runs until it is stopped: tests/portal/test_server.py",
+    "nightscreen journal settle": "it needs a call with a disputed cost: tests/cli/test_settle.py",
     "nightscreen automations install": "it needs a server and a block: tests/ops",
 }
 ONLY_QUOTED = re.compile(r"^nightscreen screen (?!customers\.csv --max-spend 250000$)(?!--run)")

@@ -124,7 +124,7 @@ def recomputed(path: Path, judged_at: str) -> dict[str, Any]:
 
 def doubt(folder: Folder, where: str) -> Decimal:
     """Return the worst cost of every call whose answer, or whose price, is not known."""
-    lost = "state in ('in_doubt', 'intent') or (state = 'answered' and cost is null)"
+    lost = "state in ('in_doubt', 'intent', 'answered') and cost is null"
     found = folder.one(f"select sum(worst_cost) from c where ({lost}) and {where}")
     return Decimal(found or 0)
 

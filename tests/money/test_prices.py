@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from nightscreen.client.fakes import Canned
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.journal.verify import verify_journal
-from tests.money.service_in_memory import PRICES, Bureau
+from tests.money.service_in_memory import PRICES, Bureau, Service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,20 +35,111 @@ def odd_costs(bureau: Bureau, cost: int, number: int) -> None:
     bureau.service.meta = meta
 
 
-def test_one_absurd_cost_is_reported_and_blocks_nothing(tmp_path: Path) -> None:
-    """It counts as spent as the service says; the next night goes on under its cap."""
-    bureau = Bureau(tmp_path, rows=60)
-    odd_costs(bureau, 2_500_000, 1)
-    report = bureau.night().report
-    assert report["state"] == "completed"
-    assert Decimal(report["cost"]["total"]) > 2_500_000
-    assert any("2,500,000" in notice and "believed" in notice for notice in report["notices"])
+def odd_answer(bureau: Bureau, operation: str, cost: int, *, taken: bool = False) -> None:
+    """Let one answer of an operation name another cost, and the wallet lose it if taken."""
+    service, left = bureau.service, [1]
+
+    def odd(asked: str) -> bool:
+        is_next = asked == operation and left[0] and len(service.ledger) >= 20
+        left[0] -= bool(is_next)
+        return bool(is_next)
+
+    def rewrite(asked: str, _: str, document: dict[str, Any]) -> Canned | None:
+        if asked == "karma" or not odd(asked):
+            return None
+        service.wallet -= (cost - document["meta"]["cost"]) * taken
+        meta = service.meta(cost, service.wallet)
+        return Canned(200, {**document, "meta": meta})
+
+    def miss(asked: str, *_: object) -> Canned | None:
+        if asked != "karma" or not odd(asked):
+            return None
+        meta = service.meta(cost, service.wallet)
+        text = "Identity not found in karma"
+        return Canned(404, {"status": "success", "message": text, "meta": meta})
+
+    service.rewrite, service.after = rewrite, miss
+
+
+@pytest.mark.parametrize("operation", ["karma", "ecosystem", "bank_account"])
+@pytest.mark.parametrize("cost", [2_500_000, 999_999_999_999])
+def test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month(
+    tmp_path: Path, operation: str, cost: int
+) -> None:
+    """It counts at the believed price, so that report, journal and ledger agree; it is named."""
+    caps = {"monthly_spend_cap": "1500"}
+    bureau = Bureau(tmp_path, rows=60, settings=caps)
+    odd_answer(bureau, operation, cost)
+    report = bureau.night(max_spend="1400").report
+    assert (report["state"], report["stop_reason"]) == ("completed", None)
+    assert Decimal(report["cost"]["total"]) == bureau.service.charged
+    (named,) = report["cost"]["disputed"]
+    assert (named["check"], named["state"]) == (operation, "disproved")
+    assert Decimal(named["named"]) == min(cost, 10_000_000)
+    page = (bureau.below / "out" / report["run_id"] / "report.html").read_text("utf-8")
+    assert f"{min(cost, 10_000_000):,}.00" in page
+    assert Decimal(named["counted"]) == (PRICES[operation] if operation != "karma" else 0)
     assert sound(bureau)
     before = bureau.service.charged
     make_batch(bureau.below / "in.csv", rows=60, seed=10, damage_pct=0)
-    again = bureau.night(max_spend="500").report
+    again = bureau.night().report
     assert again["stop_reason"] == "budget"
-    assert 450 < bureau.service.charged - before <= 500
+    assert 1450 < bureau.service.charged <= 1500
+    assert bureau.service.charged > before
+
+
+def test_an_odd_cost_without_any_balance_stops_its_check_and_not_the_run(tmp_path: Path) -> None:
+    """It counts in full, and the caps leave it out; a later balance of another check settles it."""
+    bureau = Bureau(tmp_path, rows=60, settings={"monthly_spend_cap": "4000"})
+    odd_answer(bureau, "karma", 2_500_000)
+    bureau.service.meta = lambda cost, balance: (
+        {"cost": cost} if len(bureau.service.ledger) > 18 else {"cost": cost, "balance": balance}
+    )
+    report = bureau.night(max_spend="2000").report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    assert report["checks"]["karma"]["pending"] > 0
+    assert report["checks"]["bank_account"]["pending"] == 0
+    assert report["checks"]["ecosystem"]["pending"] == 0
+    assert Decimal(report["cost"]["total"]) == bureau.service.charged + 2_500_000
+    (named,) = report["cost"]["disputed"]
+    assert (named["state"], Decimal(named["counted"])) == ("open", Decimal(2_500_000))
+    assert Decimal(report["spending"]["month"]["spent"]) == bureau.service.charged + 2_500_000
+    assert sound(bureau)
+    asked = len(bureau.service.ledger)
+    again = bureau.night(run=report["run_id"]).report
+    assert again["checks"]["karma"]["pending"] > 0, "no balance came"
+    assert len(bureau.service.ledger) - asked <= 2
+    bureau.service.meta = Service().meta
+    make_batch(bureau.below / "in.csv", rows=60, seed=10, damage_pct=0)
+    last = bureau.night().report
+    assert last["state"] == "completed"
+    assert Decimal(last["spending"]["month"]["spent"]) == bureau.service.charged
+    assert sound(bureau)
+
+
+def test_the_check_of_a_disputed_cost_goes_one_call_at_a_time(tmp_path: Path) -> None:
+    """What was under way lands; then one more is sent, and its answer stops the check."""
+    bureau = Bureau(tmp_path, rows=60)
+    odd_answer(bureau, "karma", 2_500_000)
+    bureau.service.meta = lambda cost, _: {"cost": cost}
+    report = bureau.night(checks=["karma"]).report
+    assert report["stop_reason"] == "auth"
+    others_under_way = 3
+    assert len(bureau.service.ledger) <= 20 + 1 + others_under_way + 1
+
+
+def test_a_cost_that_the_wallet_did_lose_counts_in_full(tmp_path: Path) -> None:
+    """The next balance confirms it; then no call is sent beyond the cap."""
+    bureau = Bureau(tmp_path, rows=60, service=Service(wallet=9_000_000))
+    odd_answer(bureau, "ecosystem", 2_500_000, taken=True)
+    report = bureau.night(max_spend="1400").report
+    assert report["stop_reason"] == "budget"
+    lost = 9_000_000 - bureau.service.wallet
+    assert Decimal(report["cost"]["total"]) == lost
+    (named,) = report["cost"]["disputed"]
+    assert (named["state"], Decimal(named["counted"])) == ("confirmed", Decimal(2_500_000))
+    assert sum(report["checks"][check]["pending"] for check in PRICES) > 0
+    assert sound(bureau)
 
 
 def test_a_second_absurd_cost_stops_its_check_and_names_the_price_list(tmp_path: Path) -> None:
@@ -64,16 +158,16 @@ def test_a_second_absurd_cost_stops_its_check_and_names_the_price_list(tmp_path:
     assert bureau.night(run=report["run_id"]).report["state"] == "completed"
 
 
-def test_costs_that_no_counter_could_hold_are_in_doubt(tmp_path: Path) -> None:
-    """Whatever is named, sums stay whole numbers and the journal is sound."""
-    for cost in (9_999_999, 10_000_001, 999_999_999_999, 10**30):
+def test_costs_that_no_counter_could_hold_count_at_the_believed_price(tmp_path: Path) -> None:
+    """However many answers name them: the balances contradict each, and the night goes through."""
+    for cost in (9_999_999, 10_000_001, 10**30):
         bureau = Bureau(tmp_path / str(cost), rows=40)
         bureau.below.mkdir()
         odd_costs(bureau, cost, 1000)
         report = bureau.night().report
-        assert report["stop_reason"] == "auth"
+        assert report["state"] == "completed"
         assert sound(bureau)
-        assert Decimal(report["cost"]["total"]) < 10**9
+        assert Decimal(report["cost"]["total"]) == bureau.service.charged
 
 
 def test_a_stale_list_lets_one_call_pass_the_cap(tmp_path: Path) -> None:

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 FROM_ELSEWHERE = (
     *("schema_version", "run_id", "batch", "purpose", "state", "stop_reason", "publishable"),
     *("started_at", "finished_at", "provenance", "notices", "spending", "timeline"),
-    *("held", "nights", "groups", "news", "overrides", "cost.quoted", "cost.cap", "cost.over_cap"),
+    *(
+        "held",
+        "nights",
+        "groups",
+        "news",
+        "overrides",
+        "cost.quoted",
+        "cost.cap",
+        "cost.over_cap",
+        "cost.disputed",
+    ),
     *("cost.saved_by_", "cost.price_rises", "balance.drift", "balance.exact"),
     *("balance.explained_in_doubt", "balance.nights_left", "balance.last_known"),
     *("freshness.oldest", "freshness.at_", "files.enriched/", "files.quarantine.csv"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.control import CheckProgress, Control, SpendingAlert, StopReason
@@ -112,22 +113,30 @@ def test_a_risen_price_is_told_once_and_its_excess_summed() -> None:
 
 
 def test_a_cost_that_can_be_no_price_is_reported_and_the_second_lookup_stops_its_check() -> None:
-    """The same lookup twice is one witness; the price known before stays."""
+    """The same lookup twice is one witness, what a balance contradicts is none."""
     made = control()
     made.price_limits, made.price_list = {"karma": 200 * NAIRA}, "/etc/prices.toml"
-    for subject, cost, absurd in ((b"a", 201 * NAIRA, False), (b"a", 300 * NAIRA, False)):
-        made.saw_cost(Check.KARMA, subject, cost, absurd=absurd)
-        made.saw_answer(Check.KARMA, cost, 10 * NAIRA)
-    made.saw_cost(Check.KARMA, b"b", 200 * NAIRA, absurd=False)
+
+    def saw(subject: bytes, cost: int | None, *, absurd: bool = False, wrong: bool = False) -> None:
+        answer = CallOutcome(ChargeStatus.ANSWERED, cost_micro=cost, absurd_cost=absurd)
+        named = made.disbelieved(Check.KARMA, answer)
+        if named is not None:
+            made.saw_disbelieved(Check.KARMA, subject, named, disproved=wrong)
+
+    for cost in (201 * NAIRA, 300 * NAIRA):
+        saw(b"a", cost)
+    saw(b"b", 200 * NAIRA)
     assert len(made.notices) == 1
+    for subject in (b"b", b"c"):
+        saw(subject, 5_000 * NAIRA, wrong=True)
+    assert len(made.notices) == 2
     assert not made.stopped_checks
-    assert not made.highest_micro
-    made.saw_cost(Check.KARMA, b"b", None, absurd=True)
-    made.saw_cost(Check.KARMA, b"c", 201 * NAIRA, absurd=False)
+    saw(b"b", None, absurd=True)
+    saw(b"c", 201 * NAIRA)
     assert made.stopped_checks[Check.KARMA] == StopReason.AUTH
     assert "/etc/prices.toml" in made.notices[-1]
     assert made.refusals() == []
-    assert len(made.notices) == 3
+    assert len(made.notices) == 4
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12))

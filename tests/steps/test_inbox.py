@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import shutil
 import sqlite3
+import zipfile
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.schemas.errors import InputError
@@ -25,10 +30,12 @@ from nightscreen.steps.inbox.file_intake import (
     settle,
     told_name,
 )
+from nightscreen.steps.privacy.erasure import Whom, erase, look
 from nightscreen.steps.privacy.purging import due, purge
 from nightscreen.storage.clock import system_clock
 from nightscreen.storage.inbox import Inbox
 from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.customers import Customers
 from nightscreen.storage.journal.reviews import Reviews
 from tests.screening import CONSENT, World, customer
 
@@ -334,3 +341,126 @@ def test_a_mistaken_decision_list_is_refused_whole_with_each_line(desk: Desk) ->
     assert desk.run(desk.take()) is Fate.FAILED
     (said,) = desk.told("what-is-wrong.txt")
     assert "line 2: reviewer_decision: Write approve, decline or review." in said
+
+
+def _workbook(rows: list[list[str]]) -> bytes:
+    book, held = openpyxl.Workbook(), io.BytesIO()
+    first = book.worksheets[0]
+    for row in [["Book of March"], *rows]:
+        first.append(row)
+    other = book.create_sheet("Calls")
+    for row in rows[1:]:
+        other.append([row[rows[0].index("bvn")], "called"])
+    book.save(held)
+    return held.getvalue()
+
+
+def _parquet(rows: list[list[str]]) -> bytes:
+    held = io.BytesIO()
+    columns = {name: [row[at] for row in rows[1:]] for at, name in enumerate(rows[0])}
+    pq.write_table(pa.table(columns), held)
+    return held.getvalue()
+
+
+def _csv(rows: list[list[str]], separator: str = ",") -> str:
+    held = io.StringIO()
+    csv.writer(held, delimiter=separator).writerows(rows)
+    return held.getvalue()
+
+
+FORMS = {
+    "book.csv": lambda rows: _csv(rows).encode(),
+    "semicolons.csv": lambda rows: _csv(rows, ";").encode("cp1252"),
+    "wide.csv": lambda rows: _csv(rows, "\t").encode("utf-16"),
+    "packed.csv.gz": lambda rows: gzip.compress(_csv(rows).encode("utf-8-sig")),
+    "book.parquet": _parquet,
+    "book.xlsx": _workbook,
+}
+
+
+def _clear_text(path: Path) -> str:
+    """Return all that can be read in a file, unpacked."""
+    content = path.read_bytes()
+    if content.startswith(b"\x1f\x8b"):
+        content = gzip.decompress(content)
+    if zipfile.is_zipfile(io.BytesIO(content)):
+        with zipfile.ZipFile(io.BytesIO(content)) as parts:
+            content = b"".join(parts.read(name) for name in parts.namelist())
+    if content.startswith(b"PAR1"):
+        content = repr(pq.read_table(io.BytesIO(content)).to_pylist()).encode() + content
+    return content.decode("utf-8", "replace") + content.decode("utf-16-le", "replace")
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str) -> None:
+    """Wherever in the inbox it lies; other rows stay as they were, in the same format."""
+    people = [customer(number) for number in range(1, 6)]
+    people[2]["first_name"] = 'Ola "Two\nLines"'
+    rows = [list(people[0]), *(list(each.values()) for each in people)]
+    content = FORMS[name](rows)
+    desk.inbox  # noqa: B018 - makes the folder
+    (desk.dropped / name).write_bytes(content)
+    assert desk.run(desk.take()) is Fate.SCREENED
+    (desk.dropped / name).write_bytes(content)
+    assert desk.run(desk.take()) is Fate.REPEATED
+    (desk.dropped / name).write_bytes(content)
+    failed = desk.dropped / "failed" / "20260301-220000-abc"
+    failed.mkdir(parents=True)
+    (failed / name).write_bytes(content)
+    waiting = desk.dropped / "waiting" / "20260302-220000-abc"
+    waiting.mkdir(parents=True)
+    (waiting / name).write_bytes(content)
+    told = {"name": f"{people[2]['bvn']} {name}", "attempts": 1}
+    (waiting / ".ticket.json").write_text(json.dumps(told))
+    gone, stays = people[2], [people[0], people[1], people[3], people[4]]
+    copies = [path for path in desk.dropped.rglob(name) if path.is_file()]
+    assert len(copies) == 5
+    with open_journal(desk.folder / "home") as journal:
+        whom = Whom(customer_id=gone["customer_id"])
+        done = erase(journal, look(journal, Customers.of(journal), whom, inbox=desk.dropped))
+    assert done["files"] >= 5
+    for path in copies:
+        text = _clear_text(path)
+        for value in (gone["bvn"], gone["account_number"], "Ola"):
+            assert value not in text, (path, value)
+        for other in stays:
+            assert other["bvn"] in text, path
+        kept = [row for row, each in zip(rows[1:], people, strict=True) if each is not gone]
+        if name.endswith((".csv", ".gz")):
+            assert path.read_bytes()[:2] == content[:2]
+        if name in {"book.csv", "semicolons.csv", "wide.csv"}:
+            assert path.read_bytes() == FORMS[name]([rows[0], *kept])
+    for path in desk.dropped.rglob("*"):
+        assert not path.is_file() or gone["bvn"] not in _clear_text(path), path
+
+
+def test_a_file_that_nobody_can_read_goes_whole_and_text_by_the_line(desk: Desk) -> None:
+    """A workbook that is damaged is removed; of text without headings the person's lines go."""
+    person = customer(3)
+    desk.inbox  # noqa: B018 - makes the folder
+    for folder, name, content in (
+        ("a", "book.xlsx", b"PK\x03\x04 broken"),
+        ("b", "notes.txt", f"call {person['bvn']} back\nsomething else\n".encode()),
+    ):
+        (desk.dropped / "failed" / folder).mkdir(parents=True)
+        (desk.dropped / "failed" / folder / name).write_bytes(content)
+    desk.screen([customer(number) for number in range(1, 6)])
+    with open_journal(desk.folder / "home") as journal:
+        whom = Whom(bvn=person["bvn"])
+        done = erase(journal, look(journal, Customers.of(journal), whom, inbox=desk.dropped))
+    assert done["removed_unread"] == ["failed/a"]
+    assert not (desk.dropped / "failed" / "a" / "book.xlsx").exists()
+    assert (desk.dropped / "failed" / "b" / "notes.txt").read_text() == "something else\n"
+
+
+def test_a_file_being_screened_is_waited_for(desk: Desk) -> None:
+    """Nothing is changed meanwhile."""
+    night = desk.screen([customer(number) for number in range(1, 6)])
+    assert night.report["state"] == "completed"
+    desk.drop("book.csv")
+    ticket = desk.take()
+    with open_journal(desk.folder / "home") as journal:
+        whom = Whom(customer_id=customer(3)["customer_id"])
+        with pytest.raises(InputError, match="screened"):
+            look(journal, Customers.of(journal), whom, inbox=desk.dropped)
+    ticket.release()

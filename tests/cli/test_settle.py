@@ -1,0 +1,112 @@
+"""`journal settle` enters what the invoice says: both values stay, and the money adds up again."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.desk.audit import Audit
+from nightscreen.storage.journal import open_journal
+from nightscreen.storage.journal.disputes import disputed_calls
+from nightscreen.storage.person import user_name
+from tests.money.service_in_memory import LOST, Bureau
+from tests.money.test_prices import odd_answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.desk.accounts import User
+    from tests.cli.conftest import Here
+
+BELIEVED = 25
+NAMED = 2_500_000
+
+
+@pytest.fixture
+def bureau(tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Bureau:
+    """A night with one ecosystem call at a cost beyond belief, and one call in doubt."""
+    made, lost = Bureau(tmp_path, rows=60), [1]
+    odd_answer(made, "ecosystem", NAMED)
+    made.service.meta = lambda cost, _: {"cost": cost}
+
+    def lose(operation: str, *_: object) -> object:
+        found = operation == "bank_account" and lost[0]
+        lost[0] = 0 if found else lost[0]
+        return LOST if found else None
+
+    made.service.after = lose  # type: ignore[assignment]
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
+    return made
+
+
+def spent(here: Here) -> Decimal:
+    """Return what the journal counts as spent."""
+    days = here("journal", "spend", "--json").document["days"]
+    return sum((Decimal(day["spent"]) for day in days), Decimal(0))
+
+
+def make_user(bureau: Bureau) -> User:
+    """Make a user of the desk."""
+    accounts = Accounts(bureau.below / "home")
+    token = accounts.add("ada", [Role.ANALYST, Role.APPROVER, Role.ADMINISTRATOR])
+    return accounts.use_link(token, "ada", "palm wine at noon")
+
+
+def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here: Here) -> None:
+    """A cost not believed and one not known; the month's counter, the report and verify agree."""
+    report = bureau.night().report
+    (named,) = report["cost"]["disputed"]
+    assert (named["state"], named["counted"]) == ("open", f"{NAMED}.00")
+    beyond = NAMED - BELIEVED
+    known = bureau.service.charged - 10  # the lost one was charged too
+    assert spent(here) == Decimal(report["cost"]["total"]) == known + beyond
+    call = str(named["call_id"])
+    done = here("journal", "settle", call, "--cost", str(BELIEVED), "--json").document
+    assert (done["named"], done["before"]) == (f"{NAMED}.00", f"{NAMED}.00")
+    assert (done["invoice"], done["counted"], done["state"]) == ("25.00", "25.00", "settled")
+    assert spent(here) == known
+    (doubt,) = here("journal", "in-doubt", "--json").document["calls"]
+    lost = here("journal", "settle", str(doubt["call_id"]), "--cost", "10", "--json").document
+    assert (lost["named"], lost["before"], lost["counted"]) == (None, None, "10.00")
+    assert spent(here) == bureau.service.charged
+    assert here("journal", "in-doubt", "--json").document["count"] == 0
+    assert here("journal", "verify").status == 0
+    with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
+        assert {each.entered_by for each in disputed_calls(journal)} == {user_name()}
+        assert journal.money.this_month().bound_micro == bureau.service.charged * 1_000_000
+        audit = Audit(Accounts(bureau.below / "home"), journal)
+        assert [each["user"] for each in audit.entries(action="cost settled")] == [user_name()] * 2
+    again = bureau.night(run=report["run_id"]).report
+    assert Decimal(again["cost"]["total"]) == bureau.service.charged
+
+
+def test_less_than_was_reserved_is_no_command_where_the_desk_has_users(
+    bureau: Bureau, here: Here
+) -> None:
+    """It names the page; what is not less is entered, and without users all is."""
+    report = bureau.night().report
+    call = str(report["cost"]["disputed"][0]["call_id"])
+    before = spent(here)
+    make_user(bureau)
+    refused = here("journal", "settle", call, "--cost", "24.99")
+    assert refused.status == 2
+    assert "Money" in refused.err
+    assert spent(here) == before
+    assert here("journal", "settle", call, "--cost", "25").status == 0
+    assert spent(here) == before - NAMED + BELIEVED
+    assert here("journal", "verify").status == 0
+
+
+def test_what_is_no_amount_or_no_such_call_changes_nothing(bureau: Bureau, here: Here) -> None:
+    """Nor is anything to settle about a call whose cost is known and believed."""
+    report = bureau.night().report
+    call, before = str(report["cost"]["disputed"][0]["call_id"]), spent(here)
+    for cost in ("x", "-1", "1e999", "NaN", "20000000", "1.0000001", ""):
+        assert here("journal", "settle", call, "--cost", cost).status == 2, cost
+    known = str(int(call) - 1)
+    for other in ("999999", "99999999999999999999", known):
+        assert here("journal", "settle", other, "--cost", "5").status == 2, other
+    assert spent(here) == before
