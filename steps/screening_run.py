@@ -27,7 +27,7 @@ from nightscreen.schemas.settings import Settings, cash_flow_age, max_ages, over
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.customers import gather_customers, planning_queries
 from nightscreen.steps.planning.eligibility import slots_of
-from nightscreen.steps.planning.freshness import Freshness
+from nightscreen.steps.planning.freshness import Freshness, is_closed
 from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
 from nightscreen.steps.planning.plan import Planner, Wanted
 from nightscreen.steps.planning.price import quote as make_quote
@@ -64,6 +64,7 @@ from nightscreen.steps.values.merge_rows import merge_rows, status_name
 from nightscreen.storage.clock import Clock, system_clock, to_instant
 from nightscreen.storage.frame import Frame
 from nightscreen.storage.journal.identifier_history import Sightings
+from nightscreen.storage.journal.unreadable import Doubts, doubts_of
 from nightscreen.storage.mapping import Mapping, read_mapping
 from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
 from nightscreen.storage.outputs import QUARANTINE
@@ -109,6 +110,9 @@ class ScreeningRun(Run):
             micro-naira; `status` what became of each (`schemas.plan.LookupStatus`), `listed`
             which of them brought a listing.
         chains: what karma is to ask about each row, where it stops at the first listing.
+        doubts: how often lookups were sent of late whose calls are in doubt, by check.
+        closed: those of them that the plan leaves alone.
+        unread: lookups whose latest answer could not be read.
         resolve: looks up the host of an image address.
     """
 
@@ -138,6 +142,9 @@ class ScreeningRun(Run):
     status: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     chains: Chains | None = None
+    doubts: dict[Check, dict[bytes, Doubts]] = field(default_factory=dict)
+    closed: dict[Check, set[bytes]] = field(default_factory=dict)
+    unread: dict[Check, set[bytes]] = field(default_factory=dict)
     resolve: Resolver = resolve_host
 
     def __post_init__(self) -> None:
@@ -390,6 +397,8 @@ def make_plan(run: ScreeningRun) -> None:
     counted = tuple(asked.intersection(PLACEHOLDERS)) if quoted else COUNTED
     kinds = [kind for kind in IdentityKind if kind in asked or kind in counted]
     read = partial(read_chunk, run)
+    count_doubts(run)
+    run.closed = {check: closed_lookups(run, check) for check in run.wanted.checks}
     with Frame(planning_queries(), run.workspace.folder / "frame") as frame:
         starts = gather_customers(
             frame,
@@ -419,6 +428,7 @@ def make_plan(run: ScreeningRun) -> None:
             workspace=run.workspace,
             images=_image_judge(run),
             whole=not quoted,
+            closed=run.closed,
         )
         planner.settle(read, AccountJudge(Evidence.of(run.journal, run.batch)))
         run.needed, ranked = NeededPieces(run.workspace), []
@@ -428,12 +438,32 @@ def make_plan(run: ScreeningRun) -> None:
         run.needed.seal()
         run.ranked = LookupRanking.joined(ranked)
         run.plan = planner.result(now, len(run.ranked))
+        run.unread = planner.unread
         if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
             run.chains = planner.chains(len(run.ranked))
     problems = [*planner.problems, *problems]
     if problems:
         append_problems(run.folder.path / PROBLEMS, problems)
         run.folder.rows[PROBLEMS] += len(problems)
+
+
+def count_doubts(run: ScreeningRun) -> None:
+    """Count in the journal how often lookups were sent of late whose calls are in doubt."""
+    run.doubts = {
+        check: doubts_of(
+            run.journal, check.value, run.run_id, run.freshness.doubts_since(check)
+        )
+        for check in run.wanted.checks
+    }
+
+
+def closed_lookups(run: ScreeningRun, check: Check) -> set[bytes]:
+    """Return the lookups of a check that are left alone until their calls in doubt are old enough."""
+    return {
+        subject
+        for subject, sent in run.doubts.get(check, {}).items()
+        if is_closed(sent.attempts, sent.unread, run.settings.attempts)
+    }
 
 
 def _image_judge(run: ScreeningRun) -> ImageJudge | None:

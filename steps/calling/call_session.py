@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from nightscreen.client.api import Client
@@ -23,8 +22,9 @@ from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.lookup_task import ApiCall, LookupTask
 from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import COMPLETED, UNREADABLE_AFTER, StopReason
+from nightscreen.steps.control import COMPLETED, StopReason
 from nightscreen.steps.run import known_prices
+from nightscreen.storage.journal.unreadable import mark_outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -129,6 +129,10 @@ class CallSession:
         for window in self.windows.values():
             await window.drain()
         await self.writer.drain()
+        for check, since in control.unread_outages():
+            await asyncio.to_thread(
+                mark_outage, self.run.journal, self.run.run_id, check.value, since
+            )
         if self.concludes:
             control.conclude()
         if self.short and control.ending()[0] == COMPLETED:
@@ -195,10 +199,5 @@ def open_call_session(
             note=note,
             sparing=sparing,
             funding=funding,
-            unreadable_run=partial(
-                run.journal.answers.unreadable_run, operation.value, UNREADABLE_AFTER
-            )
-            if run.caps.in_flight
-            else None,
         )
     return session

@@ -94,8 +94,6 @@ class Window:
         note: told of each lookup that came to an end, whoever waits for it.
         sparing: tells which lookups wait for others, and which are not needed any more.
         funding: tells which lookups there is money for by now; None where the journal alone does.
-        unreadable_run: counts charged answers in a row that could not be read, where several
-            workers share the count; None where the control's own is the whole.
     """
 
     def __init__(
@@ -111,7 +109,6 @@ class Window:
         note: Callable[[LookupTask], None] | None = None,
         sparing: Spares | None = None,
         funding: Funding | None = None,
-        unreadable_run: Callable[[], int] | None = None,
     ) -> None:
         self._check = check
         self._send = send
@@ -125,7 +122,6 @@ class Window:
         self._tell = note
         self._sparing = sparing
         self._funding = funding
-        self._unreadable_run = unreadable_run
         if funding is not None:
             funding.joins(self)
         self._held: dict[int, LookupTask] = {}
@@ -198,8 +194,6 @@ class Window:
             self._wake.set()
             await asyncio.wait([self._runner])
         await self._writer.drain()
-        while self._flights:  # what could not be read is counted after its outcome is committed
-            await asyncio.wait(self._flights)
 
     # --- the loop ---
 
@@ -541,6 +535,10 @@ class Window:
         if reading.foreign:
             stops = self._control.heard_sample(self._check, task.witness, reading.foreign)
         self._note(task, reading, mark, now)
+        if reading.is_unread:
+            witness = None if task.was_unread else task.witness
+            self._control.saw_unread(self._check, witness, reading, mark=witness_mark, now=now)
+        task.take_note(reading)
         if reading.fault:
             at = asyncio.get_running_loop().time()
             self._control.heard_fault(
@@ -559,6 +557,8 @@ class Window:
         service and use up nothing: they go on, one at a time, until the silence is given up.
         """
         attempts, random = self._pace.attempts, self._pace.random
+        if task.is_used_up(reading, attempts):
+            return None
         delay = next_attempt(reading, task.attempts, attempts, random=random)
         if delay is not None or not reading.retry or reading.verdict not in _FREE:
             return delay
@@ -585,13 +585,10 @@ class Window:
             task.outcome = reading.outcome
             control.saw_answer(self._check, reading.cost_micro, task.bound_micro)
         if reading.verdict is ChargeStatus.UNREADABLE:
-            counted = reading.cost_micro if self._unreadable_run is None else None
-            control.saw_unreadable(self._check, str(reading.trouble), counted)
             return
         if reading.verdict is ChargeStatus.ANSWERED:
+            self._evidence.answered()
             self._evidence.answered_about_its_own()
-            if reading.outcome in HITS:
-                control.saw_record(self._check)
             if not isinstance(task.lookup, ApiCall):  # answers to API calls may well be alike
                 hit = reading.outcome in HITS
                 control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
@@ -613,9 +610,6 @@ class Window:
     ) -> None:
         """Go on with a lookup once its outcome is committed."""
         self._freed(task)
-        if self._unreadable_run is not None and reading.verdict is ChargeStatus.UNREADABLE:
-            self._flights.add(counting := asyncio.create_task(self._count(self._unreadable_run)))
-            counting.add_done_callback(self._landed)
         if isinstance(task.lookup, ApiCall):
             task.reading = reading
         if self._writer.broken is not None:
@@ -626,16 +620,6 @@ class Window:
             self._put_off(task, delay)
         else:
             self._end(task, LookupStatus.WAITING, 0)
-
-    async def _count(self, unreadable_run: Callable[[], int]) -> None:
-        """Count what could not be read over all workers of the run.
-
-        It has the place of the call in the window, so that no other call is sent uncounted.
-        """
-        try:
-            self._control.count_unreadable(self._check, await asyncio.to_thread(unreadable_run))
-        except Exception as error:  # noqa: BLE001 - told to every caller: what is not known may cost
-            self._writer.breaks(error)
 
     def _put_off(self, task: LookupTask, delay_s: float) -> None:
         due = asyncio.get_running_loop().time() + delay_s
