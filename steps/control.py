@@ -175,6 +175,7 @@ class Control:
     _likeness: dict[Asked, TestModeDetector] = field(default_factory=dict)
     _evidence: dict[Asked, Witnesses] = field(default_factory=dict)
     _blind_from: int = 0
+    _was_out: bool = False
     _short: bool = False
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
@@ -194,6 +195,7 @@ class Control:
 
         The wallet may have been topped up: what is left in it is unknown until the next answer.
         """
+        self._was_out = self.may_pass(StopReason.OUTAGE)
         self.stop = None
         for check, reason in list(self.stopped_checks.items()):
             if reason in PASSING:
@@ -562,7 +564,8 @@ class Control:
                     f"the only {check.value} lookups asked failed ({evidence.stop[0]}); nothing of "
                     "the check could confirm or contradict it, other answers came"
                 )
-        if alone and self.silence.began is not None and self._failed:
+        is_out = self._was_out and self.answered == self._blind_from  # as before the run went on
+        if self.silence.began is not None and (is_out or (alone and self._failed)):
             self.stop_run(StopReason.OUTAGE)
 
     @property

@@ -14,7 +14,13 @@ from nightscreen.client.response_rules import MANNERS
 from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.plan import CheckCounts
-from nightscreen.steps.control import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
+from nightscreen.steps.control import (
+    COMPLETED,
+    LOW_BALANCE,
+    TEST_MODE,
+    TOLERATED_FROM,
+    StopReason,
+)
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
 from nightscreen.steps.planning.row_plan import read_row_plan
@@ -176,6 +182,10 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     checks = check_reports(run, call_log, rows, test_mode=state == TEST_MODE)
     outputs = _publish(run, checks, test_mode=state == TEST_MODE)
     report = make_report(run, checks=checks, call_log=call_log, rows=rows)
+    refused = too_many_open(checks, run.settings.tolerated_failure_pct)
+    if refused is not None and state == COMPLETED:
+        report["publishable"] = False
+        report["notices"].append(refused)
     report["shadow"] = None if run.shadow is None else shadow_report(run.shadow.label, rows)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
@@ -204,6 +214,23 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     trim_memory()
     keep = None if outputs is None else outputs.keep
     return finish(run, report, page=page, manifest=manifest(run), before_end=keep)
+
+
+def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> str | None:
+    """Return a notice where more lookups are left without an answer than are tolerated, or None.
+
+    Lookups that are left alone for their age end no run: it has nothing to ask. But a book that they
+    are too large a part of is not screened.
+    """
+    distinct = sum(part["distinct"] for part in checks.values())
+    left = sum(part[end] for part in checks.values() for end in ("unreadable", "failed", "in_doubt"))
+    if distinct < TOLERATED_FROM or 100 * left <= tolerated_pct * distinct:
+        return None
+    return (
+        f"not publishable: {left} of {distinct} lookups have no answer that can be read, which is "
+        f"more than TOLERATED_FAILURE_PCT ({tolerated_pct:g}); see: nightscreen journal in-doubt, "
+        "nightscreen journal reread"
+    )
 
 
 def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:

@@ -87,7 +87,7 @@ class FundingRounds:
         self.attempts[task.index] = task.attempts
         if task.doubts and isinstance(task.lookup, Lookup):
             of_check = self.run.doubts.setdefault(task.lookup.check, {})
-            of_check[task.subject] = Doubts(task.doubts, task.unread, task.unread)
+            of_check[task.subject] = Doubts(task.doubts, task.unread, int(task.was_unread))
         self.funding.end(task.index)
         if self.sparing is not None and task.status is not LookupStatus.WAITING:
             listed = outcome is Outcome.LISTED
@@ -472,10 +472,13 @@ def _next_affordable(run: ScreeningRun) -> int | None:
 # --- after a stop that may pass ---
 
 
-def ask_again(run: ScreeningRun) -> None:
+def ask_again(run: ScreeningRun) -> bool:
     """Let what was lost or failed wait to be asked again, as far as it may be sent again.
 
     What may not is not weighed either: what was lost in an outage is the outage's doing.
+
+    Returns:
+        Whether anything is left to ask.
     """
     lost = np.isin(run.status, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
     for check, progress in run.control.progress.items():
@@ -483,6 +486,7 @@ def ask_again(run: ScreeningRun) -> None:
         progress.take_back(LookupStatus(int(each)) for each in mine)
     lost[_left_alone(run)] = False
     run.status[lost] = LookupStatus.WAITING.value
+    return bool((run.status == LookupStatus.WAITING.value).any())
 
 
 def _left_alone(run: ScreeningRun) -> NDArray[np.int64]:
