@@ -122,8 +122,8 @@ class CheckCounts:
 
     Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
     would answer them all; reused, paid, free and unreadable are those already answered, unreadable
-    by this run or an earlier one, in_doubt those left alone after calls in doubt. `stricter` is what half the age limits would ask again, `looser`
-    what twice the limits would still reuse.
+    by this run or an earlier one, in_doubt those left alone after calls in doubt. `stricter` is
+    what half the age limits would ask again, `looser` what twice the limits would still reuse.
     """
 
     rows_refused: int = 0

@@ -293,8 +293,8 @@ _CASH_FLOW_DAYS = {
 }
 _UNREADABLE = Outcome.UNREADABLE.value
 _UNREADABLE_DAYS = timedelta(days=7)
-"""Until a lookup is asked anew whose answer came whole and could not be read: it was charged, or may
-have been, and would be again."""
+"""Until a lookup is asked anew whose answer came whole and could not be read: it was charged, or
+may have been, and would be again."""
 NIGHTLY_MARGIN = timedelta(hours=4)
 """Taken off each age, so that "one day" works on a run that starts at about the same hour."""
 IN_DOUBT_AGE = timedelta(days=1) - NIGHTLY_MARGIN

@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.prices import MOST_COST_MICRO
@@ -36,6 +35,9 @@ TOLERATED_FROM = 200
 
 NOTICE_SHARE = 0.8
 """Share of a spending cap at which a notice is given."""
+
+UNREADABLE_AFTER = 10
+"""Charged answers of a check in a row that cannot be read, after which it is stopped."""
 
 BLIND_ANSWERS = 100
 """Answers without a balance after which a balance floor cannot be watched."""
@@ -142,6 +144,8 @@ class Control:
         bound_micro: worst cost of what is reserved or in flight at this moment.
         wallet: the least that is left in the wallet.
         excess_micro: what calls cost beyond what was reserved for them, since prices rose.
+        unreadable_run: charged answers that could not be read since the last record that could, by
+            check; a miss, which has none, tells nothing of how records are written.
         absurd: lookups that cost more than is believed to be a price, by check.
         heard: told of each attempt that came back: its check, its seconds, and what was read; for
             measures only, None where nobody listens.
@@ -170,6 +174,7 @@ class Control:
     notices: list[str] = field(default_factory=list)
     wallet: BalanceEstimate = field(default_factory=BalanceEstimate)
     excess_micro: int = 0
+    unreadable_run: Counter[Asked] = field(default_factory=Counter)
     heard: Callable[[str, float, CallOutcome], None] | None = None
     absurd: dict[Asked, set[bytes]] = field(default_factory=dict)
     _likeness: dict[Asked, TestModeDetector] = field(default_factory=dict)
@@ -338,6 +343,33 @@ class Control:
                     f"{naira_words(cost)} while the run was under way"
                 )
 
+    def saw_record(self, check: Asked) -> None:
+        """Take note of a record that could be read."""
+        self.unreadable_run[check] = 0
+
+    def saw_unreadable(self, check: Asked, trouble: str, cost_micro: int | None) -> None:
+        """Take note of an answer that cannot be read; stop the check where too many were charged.
+
+        One person's answer may be odd. Ten in a row mean that the service has changed its answers,
+        and each further one is paid for and of no use until the table of manners is corrected.
+        """
+        self.troubles[(check.value, trouble)] += 1
+        self.count_unreadable(check, self.unreadable_run[check] + bool(cost_micro))
+
+    def count_unreadable(self, check: Asked, number: int) -> None:
+        """Take note of how many answers in a row were charged and could not be read; stop at ten.
+
+        A run's own process counts them as they come; several workers go by the journal's count.
+        """
+        self.unreadable_run[check] = number
+        if self.unreadable_run[check] >= UNREADABLE_AFTER and check not in self.stopped_checks:
+            self.notices.append(
+                f"{check.value} was stopped: {self.unreadable_run[check]} answers in a row were "
+                "charged and could not be read; correct the table of manners, then: nightscreen "
+                "journal reread, and resume the run"
+            )
+            self.stop_check(check, StopReason.FAILURES)
+
     def saw_unread(
         self, check: Asked, witness: Hashable | None, reading: CallOutcome, *, mark: int, now: int
     ) -> None:
@@ -355,8 +387,6 @@ class Control:
             mark: what `Witnesses.mark` was when it was sent.
             now: the instant.
         """
-        if reading.verdict is ChargeStatus.UNREADABLE:  # else `saw_trouble` counts it
-            self.troubles[(check.value, str(reading.trouble))] += 1
         if witness is None or self.stop is not None or check in self.stopped_checks:
             return
         evidence = self.evidence(check)
@@ -371,11 +401,18 @@ class Control:
         self.stop_check(check, StopReason.OUTAGE)
 
     def unread_outages(self) -> list[tuple[Asked, int]]:
-        """Return the checks whose responses could not be read in an outage, and since when."""
+        """Return the checks whose responses could not be read in an outage, and since when.
+
+        Customers agree on it here, or in another process that stopped the check.
+        """
         return [
             (check, evidence.unread_since)
             for check, evidence in self._evidence.items()
-            if evidence.unread_since is not None and evidence.unread_by >= WITNESSES_LATER
+            if evidence.unread_since is not None
+            and (
+                evidence.unread_by >= WITNESSES_LATER
+                or StopReason.OUTAGE in {self.stop, self.stopped_checks.get(check)}
+            )
         ]
 
     def saw_cost(

@@ -223,7 +223,9 @@ def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> str | None
     are too large a part of is not screened.
     """
     distinct = sum(part["distinct"] for part in checks.values())
-    left = sum(part[end] for part in checks.values() for end in ("unreadable", "failed", "in_doubt"))
+    left = sum(
+        part[end] for part in checks.values() for end in ("unreadable", "failed", "in_doubt")
+    )
     if distinct < TOLERATED_FROM or 100 * left <= tolerated_pct * distinct:
         return None
     return (

@@ -28,6 +28,7 @@ from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.stops import REFUSALS
 from nightscreen.steps.control import (
     ADDRESS,
+    UNREADABLE_AFTER,
     CheckProgress,
     Control,
     SpendingAlert,
@@ -386,7 +387,7 @@ def _control(
     operations: Iterable[Asked],
 ) -> Control:
     """Return what stops a run: deadline, caps, floor, patience, what is known before."""
-    return Control(
+    control = Control(
         tolerated_failure_pct=settings.tolerated_failure_pct,
         deadline_at=deadline_instant(parameters.deadline, journal.clock()),
         balance_floor_micro=_optional_micro(settings.balance_floor),
@@ -396,6 +397,16 @@ def _control(
         price_limits=dict(caps.price_limits),
         price_list=price_list_of(settings),
     )
+    note_unreadable(control, journal)
+    return control
+
+
+def note_unreadable(control: Control, journal: Journal) -> None:
+    """Take note of how many answers in a row could not be read before: the first more decides."""
+    for check in control.progress:
+        control.unreadable_run[check] = journal.answers.unreadable_run(
+            check.value, UNREADABLE_AFTER - 1
+        )
 
 
 def deadline_instant(text: str, now: int) -> int | None:

@@ -450,9 +450,7 @@ def make_plan(run: ScreeningRun) -> None:
 def count_doubts(run: ScreeningRun) -> None:
     """Count in the journal how often lookups were sent of late whose calls are in doubt."""
     run.doubts = {
-        check: doubts_of(
-            run.journal, check.value, run.run_id, run.freshness.doubts_since(check)
-        )
+        check: doubts_of(run.journal, check.value, run.run_id, run.freshness.doubts_since(check))
         for check in run.wanted.checks
     }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nightscreen.client.api import Client
@@ -22,7 +23,7 @@ from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.journal_writer import JournalWriter
 from nightscreen.steps.calling.lookup_task import ApiCall, LookupTask
 from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import COMPLETED, StopReason
+from nightscreen.steps.control import COMPLETED, UNREADABLE_AFTER, StopReason
 from nightscreen.steps.run import known_prices
 from nightscreen.storage.journal.unreadable import mark_outage
 
@@ -199,5 +200,10 @@ def open_call_session(
             note=note,
             sparing=sparing,
             funding=funding,
+            unreadable_run=partial(
+                run.journal.answers.unreadable_run, operation.value, UNREADABLE_AFTER
+            )
+            if run.caps.in_flight
+            else None,
         )
     return session

@@ -94,6 +94,8 @@ class Window:
         note: told of each lookup that came to an end, whoever waits for it.
         sparing: tells which lookups wait for others, and which are not needed any more.
         funding: tells which lookups there is money for by now; None where the journal alone does.
+        unreadable_run: counts charged answers in a row that could not be read, where several
+            workers share the count; None where the control's own is the whole.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Window:
         note: Callable[[LookupTask], None] | None = None,
         sparing: Spares | None = None,
         funding: Funding | None = None,
+        unreadable_run: Callable[[], int] | None = None,
     ) -> None:
         self._check = check
         self._send = send
@@ -122,6 +125,7 @@ class Window:
         self._tell = note
         self._sparing = sparing
         self._funding = funding
+        self._unreadable_run = unreadable_run
         if funding is not None:
             funding.joins(self)
         self._held: dict[int, LookupTask] = {}
@@ -194,6 +198,8 @@ class Window:
             self._wake.set()
             await asyncio.wait([self._runner])
         await self._writer.drain()
+        while self._flights:  # what could not be read is counted after its outcome is committed
+            await asyncio.wait(self._flights)
 
     # --- the loop ---
 
@@ -585,8 +591,12 @@ class Window:
             task.outcome = reading.outcome
             control.saw_answer(self._check, reading.cost_micro, task.bound_micro)
         if reading.verdict is ChargeStatus.UNREADABLE:
+            counted = reading.cost_micro if self._unreadable_run is None else None
+            control.saw_unreadable(self._check, str(reading.trouble), counted)
             return
         if reading.verdict is ChargeStatus.ANSWERED:
+            if reading.outcome in HITS:
+                control.saw_record(self._check)
             self._evidence.answered()
             self._evidence.answered_about_its_own()
             if not isinstance(task.lookup, ApiCall):  # answers to API calls may well be alike
@@ -610,6 +620,9 @@ class Window:
     ) -> None:
         """Go on with a lookup once its outcome is committed."""
         self._freed(task)
+        if self._unreadable_run is not None and reading.verdict is ChargeStatus.UNREADABLE:
+            self._flights.add(counting := asyncio.create_task(self._count(self._unreadable_run)))
+            counting.add_done_callback(self._landed)
         if isinstance(task.lookup, ApiCall):
             task.reading = reading
         if self._writer.broken is not None:
@@ -620,6 +633,16 @@ class Window:
             self._put_off(task, delay)
         else:
             self._end(task, LookupStatus.WAITING, 0)
+
+    async def _count(self, unreadable_run: Callable[[], int]) -> None:
+        """Count what could not be read over all workers of the run.
+
+        It has the place of the call in the window, so that no other call is sent uncounted.
+        """
+        try:
+            self._control.count_unreadable(self._check, await asyncio.to_thread(unreadable_run))
+        except Exception as error:  # noqa: BLE001 - told to every caller: what is not known may cost
+            self._writer.breaks(error)
 
     def _put_off(self, task: LookupTask, delay_s: float) -> None:
         due = asyncio.get_running_loop().time() + delay_s

@@ -34,6 +34,7 @@ from nightscreen.steps.policy.loading import load_policy
 from nightscreen.steps.run import (
     caps_of,
     collect_seldom,
+    note_unreadable,
     open_journal,
     price_list_of,
     require_service,
@@ -189,6 +190,7 @@ def _run_of_part(
         progress={check: CheckProgress() for check in checks},
         price_list=price_list_of(settings),
     )
+    note_unreadable(control, journal)
     needed = terms["needed"]
     return ScreeningRun(
         run_id=run.run_id,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import bindparam, case, func, select
 
-from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.checks import HITS, Outcome
 from nightscreen.storage.journal.calls import NO_ANSWER, OUTAGE, open_answer
 from nightscreen.storage.journal.customer_tables import erasures
 from nightscreen.storage.journal.engine import outlasting, reading, reading_settled
@@ -48,6 +48,8 @@ SIXTEEN = "S16"
 """numpy's type of a pseudonym."""
 _DENSE = 8  # answers for each lookup up to which reading whole ranges is quicker
 _ERASURE = "erasure"
+_WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
+_RECENT = 20_000  # answers among which those in a row are looked for
 
 
 class StoredAnswer(NamedTuple):
@@ -177,6 +179,28 @@ class Answers:
         """
         with reading_settled(self._engine) as connection:
             return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
+
+    @outlasting
+    def unreadable_run(self, check: str, most: int) -> int:
+        """Return how many charged answers of late could not be read, since the last record.
+
+        Args:
+            check: the check.
+            most: it is not counted further.
+        """
+        newest = select(answers).order_by(answers.c.answer_id.desc()).limit(_RECENT).subquery()
+        query = (
+            select(newest.c.outcome, newest.c.cost_micro)
+            .where(newest.c.check == check, newest.c.outcome.in_(_WITH_RECORD))
+            .order_by(newest.c.answer_id.desc())
+        )
+        found = 0
+        with reading(self._engine) as connection:
+            for outcome, cost_micro in connection.execute(query):
+                if outcome != Outcome.UNREADABLE or found == most:
+                    break
+                found += bool(cost_micro)
+        return found
 
     @outlasting
     def stamp(self) -> str:

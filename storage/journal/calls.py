@@ -488,7 +488,9 @@ class Calls:
         bodies: dict[int, bytes],
     ) -> dict[str, SeenPrice]:
         """Write answers, tallies and prices; return the prices that are new."""
-        rows = [_answer_row(run_id, each, bodies[each.call_id]) for each in fresh if each.keeps_body]
+        rows = [
+            _answer_row(run_id, each, bodies[each.call_id]) for each in fresh if each.keeps_body
+        ]
         if not rows:
             return {}
         _ANSWER.run(connection, rows)

@@ -119,9 +119,7 @@ def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
         last = rows[-1].answer_id
 
 
-def settle_read(
-    journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome, int | None]]
-) -> int:
+def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome, int | None]]) -> int:
     """Write down what answers say that can be read by now; return how many there were.
 
     One that was erased or read meanwhile is left as it is, so that this may be done twice.
@@ -160,7 +158,9 @@ def _settle_one(
     connection.execute(
         update(calls)
         .where(calls.c.call_id == each.call_id)
-        .values(state=CallState.ANSWERED.value, outcome=outcome.value, trouble=None, cost_micro=cost)
+        .values(
+            state=CallState.ANSWERED.value, outcome=outcome.value, trouble=None, cost_micro=cost
+        )
     )
     moved = Counter({outcome.value: 1})
     if each.outcome == NO_ANSWER:
@@ -241,8 +241,7 @@ def doubts_of(journal: Journal, check: str, run_id: str, since: Since) -> dict[b
     def read() -> dict[bytes, Doubts]:
         with reading(journal.engine) as connection:
             return {
-                bytes(subject): Doubts(*numbers)
-                for subject, *numbers in connection.execute(query)
+                bytes(subject): Doubts(*numbers) for subject, *numbers in connection.execute(query)
             }
 
     return outlast(journal.engine, read)
@@ -257,9 +256,7 @@ def mark_outage(journal: Journal, run_id: str, check: str, since: int) -> None:
 
     Such calls have no age: another run may ask anew.
     """
-    unread = and_(
-        calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble.in_(UNREAD_TROUBLES)
-    )
+    unread = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble.in_(UNREAD_TROUBLES))
     change = (
         update(calls)
         .where(
