@@ -320,7 +320,7 @@ class Control:
             self.balance_micro = balance_micro
 
     def saw_answer(self, check: Asked, cost_micro: int | None, reserved_micro: int) -> None:
-        """Take note of a charged or free answer and its price; say so where the price rose beyond what was known.
+        """Take note of an answer and its price; say so where the price rose beyond what was known.
 
         Args:
             check: the check.
@@ -370,9 +370,7 @@ class Control:
             )
             self.stop_check(check, StopReason.FAILURES)
 
-    def saw_unread(
-        self, check: Asked, witness: Hashable | None, reading: CallOutcome, *, mark: int, now: int
-    ) -> None:
+    def saw_unread(self, check: Asked, witness: Hashable | None, *, mark: int, now: int) -> None:
         """Take note of a response that cannot be read; stop the check where customers agree.
 
         One person's answer may be odd for good. Where several customers get nothing else, something
@@ -383,7 +381,6 @@ class Control:
             check: the check.
             witness: whom the lookup was for; None where it could not be read before either: that
                 tells of the lookup, and nothing of the service.
-            reading: what came.
             mark: what `Witnesses.mark` was when it was sent.
             now: the instant.
         """

@@ -219,8 +219,8 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
 def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> str | None:
     """Return a notice where more lookups are left without an answer than are tolerated, or None.
 
-    Lookups that are left alone for their age end no run: it has nothing to ask. But a book that they
-    are too large a part of is not screened.
+    Lookups that are left alone for their age end no run: it has nothing to ask. But a book that
+    they are too large a part of is not screened.
     """
     distinct = sum(part["distinct"] for part in checks.values())
     left = sum(

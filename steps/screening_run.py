@@ -456,7 +456,7 @@ def count_doubts(run: ScreeningRun) -> None:
 
 
 def closed_lookups(run: ScreeningRun, check: Check) -> set[bytes]:
-    """Return the lookups of a check that are left alone until their calls in doubt are old enough."""
+    """Return a check's lookups that are left alone until their calls in doubt are old enough."""
     return {
         subject
         for subject, sent in run.doubts.get(check, {}).items()

@@ -543,7 +543,7 @@ class Window:
         self._note(task, reading, mark, now)
         if reading.is_unread:
             witness = None if task.was_unread else task.witness
-            self._control.saw_unread(self._check, witness, reading, mark=witness_mark, now=now)
+            self._control.saw_unread(self._check, witness, mark=witness_mark, now=now)
         task.take_note(reading)
         if reading.fault:
             at = asyncio.get_running_loop().time()

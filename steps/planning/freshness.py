@@ -72,7 +72,7 @@ class Freshness:
         return {status: self.oldest(Check.BANK_ACCOUNT, word) for status, word in AGES_AS.items()}
 
     def doubts_since(self, check: Check) -> Since:
-        """Return from when on calls in doubt count; none from before this run where all is asked."""
+        """Return from when on calls in doubt count."""
         unread = self.oldest(check, Outcome.UNREADABLE.value)
         return Since(max(unread, self.at - IN_DOUBT_AGE // _MICROS), unread, self.at)
 

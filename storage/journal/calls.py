@@ -104,7 +104,7 @@ SEAL_KEY = "seal_key"
 ASKED_ENDS = b"\x00"
 """Stands between whom an unread body was asked about and the body, both sealed together."""
 NO_ANSWER = CallState.IN_DOUBT.value
-"""Stands in the place of an outcome with the body of a call in doubt: it is kept, and answers nothing."""
+"""Stands in the place of an outcome with the kept body of a call in doubt: no answer."""
 UNREAD = frozenset({Outcome.UNREADABLE.value, NO_ANSWER})
 """What stored bodies that could not be read have for an outcome."""
 _NEXT, _PRICE, _OPEN_CALLS = "next", "price:", "open:"

@@ -1,7 +1,7 @@
 """What was paid for, or may have been, and brought no answer that can be read.
 
-Bodies that were kept are found again, and settled once they can be read: an answer that is read after
-all keeps its call, its time and its cost; only what it says becomes known. Calls in doubt are
+Bodies that were kept are found again, and settled once they can be read: an answer that is read
+after all keeps its call, its time and its cost; only what it says becomes known. Calls in doubt are
 counted, so that a lookup is not bought for ever. What a body says, and when a lookup is asked anew,
 is decided in `steps/`.
 """
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import Integer, and_, delete, func, or_, select, update
 
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
-from nightscreen.schemas.checks import Outcome
 from nightscreen.storage.journal.calls import (
     NO_ANSWER,
     OUTAGE,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
+    from nightscreen.schemas.checks import Outcome
     from nightscreen.storage.journal.opening import Journal
 
 BLOCK = 500

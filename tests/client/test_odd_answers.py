@@ -95,7 +95,7 @@ def test_a_stated_cost_is_settled_whatever_else_is_wrong(body: str) -> None:
     ],
 )
 def test_without_a_stated_cost_it_is_in_doubt(meta: str) -> None:
-    """Nobody knows what was charged: the worst stays reserved; it may be tried again, and is kept."""
+    """Nobody knows what it cost: the worst stays reserved, it is kept and may be sent again."""
     body = '{"status":"success","data":"x",' + meta + "}"
     reading = read(body)
     assert (reading.verdict, reading.retry) == (ChargeStatus.IN_DOUBT, True)

@@ -54,7 +54,7 @@ def only(*odd: tuple[str, str], answer: Canned) -> Callable[[str, str, int], Can
 
 
 def found(desk: Bureau, number: int = 1, operation: str = "bank_account") -> list[tuple[str, str]]:
-    """Return lookups of the batch that are charged; the service is asked in a rehearsal elsewhere."""
+    """Return lookups of the batch that are charged, as a rehearsal elsewhere tells."""
     rehearsal = Bureau(desk.below / "rehearsal", rows=desk.rows, settings=desk.settings)
     rehearsal.below.mkdir()
     rehearsal.night()
@@ -73,7 +73,7 @@ def sound(desk: Bureau, report: dict[str, Any]) -> None:
 
 def is_done(report: dict[str, Any]) -> bool:
     """Return whether a night went through and may be published."""
-    return report["state"] == "completed" and report["publishable"]
+    return (report["state"], report["publishable"]) == ("completed", True)
 
 
 @pytest.mark.parametrize("answer", UNPRICED.values(), ids=UNPRICED)
