@@ -182,10 +182,6 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     checks = check_reports(run, call_log, rows, test_mode=state == TEST_MODE)
     outputs = _publish(run, checks, test_mode=state == TEST_MODE)
     report = make_report(run, checks=checks, call_log=call_log, rows=rows)
-    refused = too_many_open(checks, run.settings.tolerated_failure_pct)
-    if refused is not None and state == COMPLETED:
-        report["publishable"] = False
-        report["notices"].append(refused)
     report["shadow"] = None if run.shadow is None else shadow_report(run.shadow.label, rows)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
@@ -197,7 +193,8 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     earlier = earlier_reports(run.journal, run.batch, run.run_id)
     report["nights"] = nights_of(report, earlier)
     if state == COMPLETED:
-        report = hold(report, plausible(report, earlier))
+        left_open = too_many_open(checks, run.settings.tolerated_failure_pct)
+        report = hold(report, [*left_open, *plausible(report, earlier)])
     report["customer_notices"] = _write_notices(run, outputs, report)
     report["files"] = rows_of_files(run)
     report["contests"] = contests_report(run.journal, run.batch)
@@ -216,23 +213,23 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     return finish(run, report, page=page, manifest=manifest(run), before_end=keep)
 
 
-def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> str | None:
-    """Return a notice where more lookups are left without an answer than are tolerated, or None.
+def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> list[str]:
+    """Return why a run is held where more lookups are left without an answer than are tolerated.
 
     Lookups that are left alone for their age end no run: it has nothing to ask. But a book that
     they are too large a part of is not screened.
     """
     distinct = sum(part["distinct"] for part in checks.values())
-    left = sum(
-        part[end] for part in checks.values() for end in ("unreadable", "failed", "in_doubt")
-    )
+    ends = ("unreadable", "failed", "in_doubt")
+    left = sum(part[end] for part in checks.values() for end in ends)
     if distinct < TOLERATED_FROM or 100 * left <= tolerated_pct * distinct:
-        return None
-    return (
-        f"not publishable: {left} of {distinct} lookups have no answer that can be read, which is "
-        f"more than TOLERATED_FAILURE_PCT ({tolerated_pct:g}); see: nightscreen journal in-doubt, "
+        return []
+    why = (
+        f"{left} of {distinct} lookups have no answer that can be read, more than "
+        f"TOLERATED_FAILURE_PCT ({tolerated_pct:g}) allows; see: nightscreen journal in-doubt, "
         "nightscreen journal reread"
     )
+    return [why]
 
 
 def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
