@@ -205,15 +205,18 @@ class Client:
 
     async def _round_trip(self, request: Request, departure: Departure) -> Exchange:
         response = await self._transport.handle_async_request(self._written(request, departure))
+        most = BODY_BYTES_OF.get(request.operation, BODY_BYTES)
         try:
-            body = await _bounded_body(response, BODY_BYTES_OF.get(request.operation, BODY_BYTES))
+            body = await _bounded_body(response, most)
         finally:
             await response.aclose()
         encoding, retry_after_s = _encoding_and_wait(response.headers.raw)
-        if body is not None and encoding not in (b"", b"identity"):
-            body = _decoded(body, BODY_BYTES_OF.get(request.operation, BODY_BYTES))
-        if body is None:
-            return Exchange(response.status_code, broken=Break.TOO_LARGE)
+        plain: bytes | None = body if len(body) <= most else None
+        if plain is not None and encoding not in (b"", b"identity"):
+            plain = _decoded(plain, most)
+        if plain is None:
+            return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
+        body = plain
         return Exchange(response.status_code, body, retry_after_s=retry_after_s)
 
     def _without_key(self) -> list[tuple[bytes, bytes]]:
@@ -280,17 +283,17 @@ def _headers(url: httpx.URL, api_key: str) -> httpx.Headers:
     )
 
 
-async def _bounded_body(response: httpx.Response, most: int) -> bytes | None:
-    """Return the body as it came, None where it is beyond every sensible size."""
+async def _bounded_body(response: httpx.Response, most: int) -> bytes:
+    """Return the body as it came; of one that is longer than `most` a part that is longer too."""
     if not isinstance(response.stream, httpx.AsyncByteStream):
         raise httpx.ReadError("the transport returned no body")
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.stream:
+        chunks.append(chunk)
         size += len(chunk)
         if size > most:
-            return None
-        chunks.append(chunk)
+            break
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 

@@ -28,6 +28,7 @@ from nightscreen.client.response_rules import (
     load_response_rules,
 )
 from nightscreen.schemas.answers import read_number
+from nightscreen.schemas.calls import UNREAD_TROUBLES
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.prices import MOST_COST_MICRO
@@ -64,6 +65,9 @@ MOST_NAIRA = 10**12
 
 BODY_KEPT = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE})
 
+UNREAD = frozenset(map(FailureReason, UNREAD_TROUBLES))
+"""Troubles of a response that came whole, or was cut by us at its size, and could not be read."""
+
 _SUCCESS = range(200, 300)
 
 
@@ -85,7 +89,8 @@ class CallOutcome:
         absurd_cost: the service named a cost that no counter could hold; `cost_micro` is None.
         balance_micro: micro-naira left in the wallet, where the answer said so.
         status: HTTP status, where there was one.
-        body: the raw body of a call that was answered, readable or not; empty otherwise.
+        body: the raw body of a call that was answered, readable or not; of one that is too large
+            its first part; empty otherwise.
         contact: the masked phone or email that a refused BVN start shows as the registered one.
         foreign: digest of a record about somebody else, the same for the same record.
         rule: the name of the rule that decided, for the person who corrects the table.
@@ -110,6 +115,15 @@ class CallOutcome:
     foreign: bytes = b""
     rule: str = ""
     fault: str = ""
+
+    @property
+    def is_unread(self) -> bool:
+        """Return whether a response came and could not be read, whether its cost is known or not.
+
+        One that was lost on its way is not unread: nobody knows what it would have said.
+        """
+        in_doubt = self.verdict is ChargeStatus.IN_DOUBT and self.trouble in UNREAD
+        return in_doubt or self.verdict is ChargeStatus.UNREADABLE
 
     def __repr__(self) -> str:
         """Describe the reading without its body."""
@@ -178,7 +192,7 @@ class Classifier:
             absurd_cost=absurd,
             balance_micro=_meta(look.document, "balance"),
             status=exchange.status,
-            body=exchange.body if verdict in BODY_KEPT else b"",
+            body=exchange.body if _keeps_body(verdict, rule) else b"",
             contact=look.contact if rule.shows_contact else None,
             foreign=_digest(look) if rule.trouble is FailureReason.WRONG_IDENTITY else b"",
             rule=rule.name,
@@ -209,6 +223,10 @@ def _verdict(rule: ResponseRule, status: int | None, stated_micro: int | None) -
     if rule.verdict is ChargeStatus.UNREADABLE and stated_micro is None:
         return ChargeStatus.IN_DOUBT
     return rule.verdict
+
+
+def _keeps_body(verdict: ChargeStatus, rule: ResponseRule) -> bool:
+    return verdict in BODY_KEPT or (verdict is ChargeStatus.IN_DOUBT and rule.trouble in UNREAD)
 
 
 def _look(request: Request, exchange: Exchange) -> _Look:

@@ -29,7 +29,8 @@ class Exchange:
 
     Attributes:
         status: HTTP status, where the response got that far.
-        body: the decoded body; empty where `broken` is set.
+        body: the decoded body; the first part where it is too large, else empty where `broken` is
+            set.
         broken: how the exchange ended, None where a whole response was read.
         retry_after_s: seconds the service asks us to wait, if it does.
     """

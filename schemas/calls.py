@@ -24,6 +24,10 @@ class CallState(StrEnum):
     TEST_MODE = "test_mode"
 
 
+UNREAD_TROUBLES = ("unreadable", "wrong_identity")
+"""Troubles of a response that came and could not be read: its call is unreadable, or in doubt where
+its cost is not known."""
+
 KEPT_STATES = frozenset({CallState.ANSWERED, CallState.UNREADABLE})
 """Calls with an answer whose body the journal stores."""
 
@@ -100,8 +104,9 @@ class CallResult:
         sent_at: instant before sending; None if it was never sent.
         settled_at: instant of the outcome. final: True where the lookup is not tried again in this
             run. body: the answer as received, to be sealed; empty where there is none. asked: the
-            identifier that was asked about, sealed with the body of an unreadable answer: reading
-            it again needs the identity it should be about.
+            identifier that was asked about, sealed with a body that could not be read, whether its
+            cost is known or the call is in doubt: reading it again needs the identity it should be
+            about.
     """
 
     call_id: int
@@ -119,6 +124,11 @@ class CallResult:
     final: bool = False
     body: bytes = field(default=b"", repr=False)
     asked: str = field(default="", repr=False)
+
+    @property
+    def keeps_body(self) -> bool:
+        """Return whether the journal stores what came: an answer, or what could not be read."""
+        return self.state in KEPT_STATES or bool(self.asked)
 
 
 @dataclass(frozen=True, slots=True)

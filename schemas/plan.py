@@ -122,8 +122,8 @@ class CheckCounts:
 
     Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
     would answer them all; reused, paid, free and unreadable are those already answered, unreadable
-    by this run or an earlier one. `stricter` is what half the age limits would ask again, `looser`
-    what twice the limits would still reuse.
+    by this run or an earlier one, in_doubt those left alone after calls in doubt. `stricter` is
+    what half the age limits would ask again, `looser` what twice the limits would still reuse.
     """
 
     rows_refused: int = 0
@@ -135,6 +135,7 @@ class CheckCounts:
     paid: int = 0
     free: int = 0
     unreadable: int = 0
+    in_doubt: int = 0
     saved_by_reuse_micro: int = 0
     oldest_reused_at: int | None = None
     stricter: AgeEffect = field(default_factory=AgeEffect)
@@ -142,7 +143,7 @@ class CheckCounts:
 
     def add_lookups(self, other: CheckCounts) -> None:
         """Add what another counted of lookups; rows are counted by each for itself."""
-        names = ("lookups", "distinct", "reused", "paid", "free", "unreadable")
+        names = ("lookups", "distinct", "reused", "paid", "free", "unreadable", "in_doubt")
         for name in (*names, "saved_by_reuse_micro"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         known = (self.oldest_reused_at, other.oldest_reused_at)

@@ -292,8 +292,13 @@ _CASH_FLOW_DAYS = {
     Purpose.PORTFOLIO: timedelta(days=31),  # a pull a month
 }
 _UNREADABLE = Outcome.UNREADABLE.value
+_UNREADABLE_DAYS = timedelta(days=7)
+"""Until a lookup is asked anew whose answer came whole and could not be read: it was charged, or
+may have been, and would be again."""
 NIGHTLY_MARGIN = timedelta(hours=4)
 """Taken off each age, so that "one day" works on a run that starts at about the same hour."""
+IN_DOUBT_AGE = timedelta(days=1) - NIGHTLY_MARGIN
+"""How long a call in doubt counts as an attempt whose response was lost on its way."""
 
 
 def max_ages(purpose: Purpose, overrides: FreshnessOverrides) -> dict[tuple[Check, str], timedelta]:
@@ -304,8 +309,7 @@ def max_ages(purpose: Purpose, overrides: FreshnessOverrides) -> dict[tuple[Chec
         for outcome, age in group:
             if age is not None:
                 ages[(check, outcome)] = age
-        others = [age for (of, word), age in ages.items() if of is check and word != _UNREADABLE]
-        ages.setdefault((check, _UNREADABLE), min(others))
+        ages.setdefault((check, _UNREADABLE), _UNREADABLE_DAYS)
     return {key: max(age - NIGHTLY_MARGIN, timedelta(0)) for key, age in ages.items()}
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from nightscreen.client.classify import CallOutcome
     from nightscreen.schemas.checks import Asked
 
-
 TOLERATED_FROM = 200
 """Lookups that must be done before the share of failures can stop a run."""
 
@@ -190,6 +189,7 @@ class Control:
     _likeness: dict[Asked, TestModeDetector] = field(default_factory=dict)
     _evidence: dict[Asked, Witnesses] = field(default_factory=dict)
     _blind_from: int = 0
+    _was_out: bool = False
     _short: bool = False
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
@@ -209,6 +209,7 @@ class Control:
 
         The wallet may have been topped up: what is left in it is unknown until the next answer.
         """
+        self._was_out = self.may_pass(StopReason.OUTAGE)
         self.stop = None
         for check, reason in list(self.stopped_checks.items()):
             if reason in PASSING:
@@ -337,7 +338,6 @@ class Control:
         """
         self.breaker.answered()
         self.silence.ends()
-        self.evidence(check).answered()
         self.answered += 1
         cost = cost_micro or 0
         known = self.highest_micro.get(check, 0)
@@ -388,6 +388,48 @@ class Control:
             return MOST_COST_MICRO
         cost = reading.cost_micro
         return cost if cost is not None and cost > limit else None
+
+    def saw_unread(self, check: Asked, witness: Hashable | None, *, mark: int, now: int) -> None:
+        """Take note of a response that cannot be read; stop the check where customers agree.
+
+        One person's answer may be odd for good. Where several customers get nothing else, something
+        stands between, or the service has changed its answers: each further call may be paid for
+        and is of no use. That is an outage, which may pass, and nothing of it gets an age.
+
+        Args:
+            check: the check.
+            witness: whom the lookup was for; None where it could not be read before either: that
+                tells of the lookup, and nothing of the service.
+            mark: what `Witnesses.mark` was when it was sent.
+            now: the instant.
+        """
+        if witness is None or self.stop is not None or check in self.stopped_checks:
+            return
+        evidence = self.evidence(check)
+        if evidence.hear_unread(witness, mark, now) < WITNESSES_LATER:
+            return
+        self.notices.append(
+            f"{check.value} was stopped: {WITNESSES_LATER} customers in a row got responses that "
+            "cannot be read, each of which may have been charged. See what stands between, such as "
+            "a proxy; where the service writes its answers otherwise now, correct the table of "
+            "manners, then: nightscreen journal reread"
+        )
+        self.stop_check(check, StopReason.OUTAGE)
+
+    def unread_outages(self) -> list[tuple[Asked, int]]:
+        """Return the checks whose responses could not be read in an outage, and since when.
+
+        Customers agree on it here, or in another process that stopped the check.
+        """
+        return [
+            (check, evidence.unread_since)
+            for check, evidence in self._evidence.items()
+            if evidence.unread_since is not None
+            and (
+                evidence.unread_by >= WITNESSES_LATER
+                or StopReason.OUTAGE in {self.stop, self.stopped_checks.get(check)}
+            )
+        ]
 
     def saw_disbelieved(
         self, check: Asked, subject: bytes, named_micro: int, *, disproved: bool
@@ -581,6 +623,8 @@ class Control:
         """
         if self.stop is not None:
             return
+        for check, _ in self.unread_outages():  # nothing is left that might be sent to look again
+            self.stop_check(check, StopReason.OUTAGE)
         alone = not (self.answered or self.proved_before)
         for check, evidence in self._evidence.items():
             if evidence.stop is None or check in self.stopped_checks:
@@ -592,7 +636,8 @@ class Control:
                     f"the only {check.value} lookups asked failed ({evidence.stop[0]}); nothing of "
                     "the check could confirm or contradict it, other answers came"
                 )
-        if alone and self.silence.began is not None and self._failed:
+        is_out = self._was_out and self.answered == self._blind_from  # as before the run went on
+        if self.silence.began is not None and (is_out or (alone and self._failed)):
             self.stop_run(StopReason.OUTAGE)
 
     @property

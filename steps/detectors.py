@@ -19,6 +19,10 @@ ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
 """Free answers of one check without a difference, hits or any, from which on it is suspicious."""
 
 
+UNREAD = "unread"
+"""What witnesses say whose response cannot be read."""
+
+
 @dataclass(slots=True)
 class CircuitBreaker:
     """Pauses every check while the service is silent, and probes it.
@@ -74,12 +78,14 @@ class Witnesses:
         stop: the last refusal as (word, whether it is of the whole run); None where there is none.
         not_before: instant, on the loop's clock, before which the next call may not be sent.
         live: the check has had an answer about whom it was asked.
+        unread_since: instant of the first response of those in a row that could not be read.
     """
 
     proved: bool = False
     stop: tuple[str, bool] | None = None
     not_before: float = 0.0
     live: bool = False
+    unread_since: int | None = None
     _samples: dict[bytes, set[Hashable]] = field(default_factory=dict)
     _heard: int = 0
     _witnesses: dict[str, set[Hashable]] = field(default_factory=dict)
@@ -98,6 +104,11 @@ class Witnesses:
             self.stop = None
 
     @property
+    def unread_by(self) -> int:
+        """Return how many customers in a row got a response that cannot be read."""
+        return len(self._witnesses.get(UNREAD, ()))
+
+    @property
     def mark(self) -> int:
         """Return what a call that is sent now is to bring back."""
         return self._heard
@@ -106,6 +117,7 @@ class Witnesses:
         """Forget every witness: the service answered."""
         self.proved = True
         self.not_before = 0.0
+        self.unread_since = None
         if self._witnesses:
             self.stop = None
             self._witnesses.clear()
@@ -124,6 +136,12 @@ class Witnesses:
         subjects = self._samples.setdefault(record, set())
         subjects.add(witness)
         return len(subjects)
+
+    def hear_unread(self, witness: Hashable, mark: int, now: int) -> int:
+        """Hear a lookup whose response cannot be read; return how many witnesses there are."""
+        if self.unread_since is None:
+            self.unread_since = now
+        return self.hear(UNREAD, witness, mark)
 
     def hear(self, word: str, witness: Hashable, mark: int) -> int:
         """Hear a lookup; return how many witnesses there are for what it says."""

@@ -14,7 +14,13 @@ from nightscreen.client.response_rules import MANNERS
 from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.plan import CheckCounts
-from nightscreen.steps.control import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
+from nightscreen.steps.control import (
+    COMPLETED,
+    LOW_BALANCE,
+    TEST_MODE,
+    TOLERATED_FROM,
+    StopReason,
+)
 from nightscreen.steps.planning.eligibility import slots_of
 from nightscreen.steps.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
 from nightscreen.steps.planning.row_plan import read_row_plan
@@ -187,7 +193,8 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     earlier = earlier_reports(run.journal, run.batch, run.run_id)
     report["nights"] = nights_of(report, earlier)
     if state == COMPLETED:
-        report = hold(report, plausible(report, earlier))
+        left_open = too_many_open(checks, run.settings.tolerated_failure_pct)
+        report = hold(report, [*left_open, *plausible(report, earlier)])
     report["customer_notices"] = _write_notices(run, outputs, report)
     report["files"] = rows_of_files(run)
     report["contests"] = contests_report(run.journal, run.batch)
@@ -204,6 +211,25 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     trim_memory()
     keep = None if outputs is None else outputs.keep
     return finish(run, report, page=page, manifest=manifest(run), before_end=keep)
+
+
+def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> list[str]:
+    """Return why a run is held where more lookups are left without an answer than are tolerated.
+
+    Lookups that are left alone for their age end no run: it has nothing to ask. But a book that
+    they are too large a part of is not screened.
+    """
+    distinct = sum(part["distinct"] for part in checks.values())
+    ends = ("unreadable", "failed", "in_doubt")
+    left = sum(part[end] for part in checks.values() for end in ends)
+    if distinct < TOLERATED_FROM or 100 * left <= tolerated_pct * distinct:
+        return []
+    why = (
+        f"{left} of {distinct} lookups have no answer that can be read, more than "
+        f"TOLERATED_FAILURE_PCT ({tolerated_pct:g}) allows; see: nightscreen journal in-doubt, "
+        "nightscreen journal reread"
+    )
+    return [why]
 
 
 def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:

@@ -24,7 +24,7 @@ from nightscreen.schemas.settings import Settings, cash_flow_age, max_ages, over
 from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.customers import gather_customers, planning_queries
 from nightscreen.steps.planning.eligibility import slots_of
-from nightscreen.steps.planning.freshness import Freshness
+from nightscreen.steps.planning.freshness import Freshness, is_closed
 from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
 from nightscreen.steps.planning.plan import Planner, Wanted
 from nightscreen.steps.planning.price import quote as make_quote
@@ -60,6 +60,7 @@ from nightscreen.steps.values.merge_rows import merge_rows, status_name
 from nightscreen.storage.clock import Clock, system_clock, to_instant
 from nightscreen.storage.frame import Frame
 from nightscreen.storage.journal.identifier_history import Sightings
+from nightscreen.storage.journal.unreadable import Doubts, doubts_of
 from nightscreen.storage.mapping import Mapping, read_mapping
 from nightscreen.storage.memory_tuning import trim_memory, tune_allocator
 from nightscreen.storage.outputs import QUARANTINE
@@ -105,6 +106,9 @@ class ScreeningRun(Run):
             micro-naira; `status` what became of each (`schemas.plan.LookupStatus`), `listed`
             which of them brought a listing.
         chains: what karma is to ask about each row, where it stops at the first listing.
+        doubts: how often lookups were sent of late whose calls are in doubt, by check.
+        closed: those of them that the plan leaves alone.
+        unread: lookups whose latest answer could not be read.
     """
 
     parameters: ScreenBatch
@@ -133,6 +137,9 @@ class ScreeningRun(Run):
     status: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     chains: Chains | None = None
+    doubts: dict[Check, dict[bytes, Doubts]] = field(default_factory=dict)
+    closed: dict[Check, set[bytes]] = field(default_factory=dict)
+    unread: dict[Check, set[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.needed = NeededPieces(self.workspace)
@@ -381,6 +388,8 @@ def make_plan(run: ScreeningRun) -> None:
     counted = tuple(asked.intersection(PLACEHOLDERS)) if quoted else COUNTED
     kinds = [kind for kind in IdentityKind if kind in asked or kind in counted]
     read = partial(read_chunk, run)
+    count_doubts(run)
+    run.closed = {check: closed_lookups(run, check) for check in run.wanted.checks}
     with Frame(planning_queries(), run.workspace.folder / "frame") as frame:
         starts = gather_customers(
             frame,
@@ -409,6 +418,7 @@ def make_plan(run: ScreeningRun) -> None:
             answers=run.journal.answers,
             workspace=run.workspace,
             whole=not quoted,
+            closed=run.closed,
         )
         planner.settle(read, AccountJudge(Evidence.of(run.journal, run.batch)))
         run.needed, ranked = NeededPieces(run.workspace), []
@@ -418,11 +428,29 @@ def make_plan(run: ScreeningRun) -> None:
         run.needed.seal()
         run.ranked = LookupRanking.joined(ranked)
         run.plan = planner.result(now, len(run.ranked))
+        run.unread = planner.unread
         if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
             run.chains = planner.chains(len(run.ranked))
     if problems:
         append_problems(run.folder.path / PROBLEMS, problems)
         run.folder.rows[PROBLEMS] += len(problems)
+
+
+def count_doubts(run: ScreeningRun) -> None:
+    """Count in the journal how often lookups were sent of late whose calls are in doubt."""
+    run.doubts = {
+        check: doubts_of(run.journal, check.value, run.run_id, run.freshness.doubts_since(check))
+        for check in run.wanted.checks
+    }
+
+
+def closed_lookups(run: ScreeningRun, check: Check) -> set[bytes]:
+    """Return a check's lookups that are left alone until their calls in doubt are old enough."""
+    return {
+        subject
+        for subject, sent in run.doubts.get(check, {}).items()
+        if is_closed(sent.attempts, sent.unread, run.settings.attempts)
+    }
 
 
 def make_price(run: ScreeningRun) -> Quote:

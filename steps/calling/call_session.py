@@ -25,6 +25,7 @@ from nightscreen.steps.calling.lookup_task import ApiCall, LookupTask
 from nightscreen.steps.calling.window import RetryBudget, Window
 from nightscreen.steps.control import COMPLETED, UNREADABLE_AFTER, StopReason
 from nightscreen.steps.run import known_prices
+from nightscreen.storage.journal.unreadable import mark_outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -129,6 +130,10 @@ class CallSession:
         for window in self.windows.values():
             await window.drain()
         await self.writer.drain()
+        for check, since in control.unread_outages():
+            await asyncio.to_thread(
+                mark_outage, self.run.journal, self.run.run_id, check.value, since
+            )
         if self.concludes:
             control.conclude()
         if self.short and control.ending()[0] == COMPLETED:

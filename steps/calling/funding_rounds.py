@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.client.response_rules import FailureReason
+from nightscreen.schemas.calls import UNREAD_TROUBLES
 from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.steps.calling.call_session import open_call_session
@@ -26,6 +27,8 @@ from nightscreen.steps.planning.lookup_table import check_number, check_of
 from nightscreen.steps.planning.price import fund
 from nightscreen.steps.planning.short_circuit import ShortCircuit, Spares
 from nightscreen.steps.run import money_left
+from nightscreen.steps.screening_run import closed_lookups, count_doubts
+from nightscreen.storage.journal.unreadable import Doubts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +85,9 @@ class FundingRounds:
                 task.status = LookupStatus.UNREADABLE
         self.run.status[task.index] = task.status.value
         self.attempts[task.index] = task.attempts
+        if task.doubts and isinstance(task.lookup, Lookup):
+            of_check = self.run.doubts.setdefault(task.lookup.check, {})
+            of_check[task.subject] = Doubts(task.doubts, task.unread, int(task.was_unread))
         self.funding.end(task.index)
         if self.sparing is not None and task.status is not LookupStatus.WAITING:
             listed = outcome is Outcome.LISTED
@@ -123,6 +129,7 @@ def open_rounds(
         rounds.sparing = ShortCircuit(run.chains, ended=ended, listed=run.listed)
     reused = () if run.plan is None else run.plan.checks.values()
     run.control.proved_before = any(each.reused for each in reused)
+    count_doubts(run)
     rounds.session = open_call_session(
         run,
         transport=transport,
@@ -140,6 +147,9 @@ def make_tasks(
 ) -> list[LookupTask]:
     """Return one task for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
     run = rounds.run
+    check = Check(table["check"][0].as_py())
+    doubts, unread = run.doubts.get(check, {}), run.unread.get(check, ())
+    nothing = Doubts()
     return [
         LookupTask(
             lookup=Lookup(
@@ -152,6 +162,10 @@ def make_tasks(
             index=int(index),
             row=row["row"],
             attempts=int(rounds.attempts[index]),
+            doubts=doubts.get(row["subject"], nothing).attempts,
+            unread=doubts.get(row["subject"], nothing).unread,
+            was_unread=row["subject"] in unread
+            or doubts.get(row["subject"], nothing).unread_ever > 0,
         )
         for index, row in zip(indexes, table.to_pylist(), strict=True)
     ]
@@ -201,16 +215,21 @@ async def _opens(rounds: FundingRounds, check: Check, candidates: NDArray[np.int
             return True
         if control.answered == 0 and _no_sign_of_the_service(run):
             control.stop_run(StopReason.OUTAGE)
-        if check in control.stopped_checks or control.evidence(check).stop is None:
+        if check in control.stopped_checks or not control.evidence(check).is_open:
             break
     return control.stop is not None
 
 
 def _no_sign_of_the_service(run: ScreeningRun) -> bool:
-    """Return whether nothing listens at the address, or what answers there is never readable."""
-    silent = {FailureReason.NOT_SENT.value, FailureReason.UNREADABLE.value}
+    """Return whether nothing listens at the address, or nothing that it says can be read.
+
+    One lookup tells nothing of the service where its response cannot be read: several must agree.
+    """
     troubles = {trouble for _, trouble in run.control.troubles}
-    return bool(troubles) and troubles <= silent
+    if troubles == {FailureReason.NOT_SENT.value}:
+        return True
+    silent = {FailureReason.NOT_SENT.value, *UNREAD_TROUBLES}
+    return bool(troubles) and troubles <= silent and bool(run.control.unread_outages())
 
 
 def _openers(run: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
@@ -453,10 +472,35 @@ def _next_affordable(run: ScreeningRun) -> int | None:
 # --- after a stop that may pass ---
 
 
-def ask_again(run: ScreeningRun) -> None:
-    """Let what was lost or failed wait to be asked again."""
+def ask_again(run: ScreeningRun) -> bool:
+    """Let what was lost or failed wait to be asked again, as far as it may be sent again.
+
+    What may not is not weighed either: what was lost in an outage is the outage's doing.
+
+    Returns:
+        Whether anything is left to ask.
+    """
     lost = np.isin(run.status, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
     for check, progress in run.control.progress.items():
         mine = run.status[lost & run.ranked.is_of(check.value)]
         progress.take_back(LookupStatus(int(each)) for each in mine)
+    lost[_left_alone(run)] = False
     run.status[lost] = LookupStatus.WAITING.value
+    return bool((run.status == LookupStatus.WAITING.value).any())
+
+
+def _left_alone(run: ScreeningRun) -> NDArray[np.int64]:
+    """Return the lookups in doubt that were sent as often as they may be within their age."""
+    count_doubts(run)
+    closed = {check.value: closed_lookups(run, check) for check in run.wanted.checks}
+    found: list[int] = []
+    in_doubt = run.status == LookupStatus.IN_DOUBT.value
+    for start, piece in run.needed.pieces() if in_doubt.any() else ():
+        places = np.flatnonzero(in_doubt[start : start + piece.num_rows])
+        rows = piece.select(["check", "subject"]).take(pa.array(places)).to_pylist()
+        found += [
+            start + int(place)
+            for place, row in zip(places, rows, strict=True)
+            if row["subject"] in closed[row["check"]]
+        ]
+    return np.array(found, np.int64)

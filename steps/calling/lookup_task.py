@@ -12,6 +12,7 @@ from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
 from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
 from nightscreen.schemas.checks import Lookup, Operation, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
+from nightscreen.steps.planning.freshness import is_closed
 
 if TYPE_CHECKING:
     import asyncio
@@ -82,6 +83,9 @@ class LookupTask:
         attempts: attempts made in this session.
         answered_before: answers the run had when it was first sent in this session; -1 before.
         doubted: an attempt may have been charged without our knowing.
+        doubts: attempts that may have been, over all runs of its age.
+        unread: those of them whose response came and could not be read.
+        was_unread: a response could not be read before, in this run or an earlier one.
         bound_micro: worst cost the attempt under way is reserved with.
         waiters: the batches that wait for it.
         outcome: what was answered, once it was.
@@ -99,6 +103,9 @@ class LookupTask:
     attempts: int = 0
     answered_before: int = -1
     doubted: bool = False
+    doubts: int = 0
+    unread: int = 0
+    was_unread: bool = False
     bound_micro: int = 0
     waiters: list[Barrier] = field(default_factory=list)
     outcome: Outcome | None = None
@@ -134,6 +141,19 @@ class LookupTask:
             consent_reference=self.consent_reference,
             attempt=self.attempts + 1,
         )
+
+    def take_note(self, reading: CallOutcome) -> None:
+        """Count an attempt that may have been charged without our knowing."""
+        if reading.verdict is ChargeStatus.IN_DOUBT:
+            self.doubts += 1
+            self.unread += reading.is_unread
+        self.was_unread = self.was_unread or reading.is_unread
+
+    def is_used_up(self, reading: CallOutcome, attempts: int) -> bool:
+        """Return whether a lookup whose attempt is in doubt may not be sent again in its age."""
+        if reading.verdict is not ChargeStatus.IN_DOUBT:
+            return False
+        return is_closed(self.doubts, self.unread, attempts)
 
     def ends_as(
         self, reading: CallOutcome, delay_s: float | None, *, stops: bool
@@ -218,8 +238,15 @@ def outcome_of(
         settled_at=now,
         final=ended in _ENDS,
         body=reading.body if task.keeps_body else b"",
-        asked=task.asked if reading.verdict is ChargeStatus.UNREADABLE else "",
+        asked=task.asked if _is_kept_unread(task, reading) else "",
     )
+
+
+def _is_kept_unread(task: LookupTask, reading: CallOutcome) -> bool:
+    """Return whether a body is kept to be read again; of an API call in doubt it is not."""
+    if reading.verdict is ChargeStatus.UNREADABLE:
+        return True
+    return reading.is_unread and not isinstance(task.lookup, ApiCall)
 
 
 def released(task: LookupTask, grant: Reservation, now: int) -> CallResult:

@@ -68,9 +68,9 @@ def reread(journal: Journal, manners: ResponseRules) -> dict[str, Reread]:
                 and reading.outcome is not None
             ):
                 mine.answers[reading.outcome.value] += 1
-                read.append((each, reading.outcome))
+                read.append((each, reading.outcome, reading.cost_micro))
             else:
-                mine.left_cost_micro += each.cost_micro
+                mine.left_cost_micro += each.cost_micro or 0
         settle_read(journal, read)
     return found
 

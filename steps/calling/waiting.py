@@ -46,8 +46,9 @@ async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
 
     Args:
         run: the run; nothing of it is in flight.
-        reopen: lets what was lost or failed wait to be asked again. After the day's quota alone
-            nothing was lost, and it is not called.
+        reopen: lets what was lost or failed wait to be asked again; False where nothing may be
+            asked any more, so that the stop stays. After the day's quota alone nothing was lost,
+            and it is not called.
     """
     wait_s, control = seconds_to_resume(run), run.control
     if wait_s is None:
@@ -60,7 +61,8 @@ async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
         if control.stop != stop:
             control.resting_since = None
             return False
-    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
-        reopen()
+    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE) and reopen() is False:
+        control.resting_since = None
+        return False
     control.go_on()
     return True

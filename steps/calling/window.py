@@ -552,6 +552,10 @@ class Window:
         named_micro = self._control.disbelieved(self._check, reading)
         self._unjudged += named_micro is not None
         self._note(task, reading, mark, now, named_micro)
+        if reading.is_unread:
+            witness = None if task.was_unread else task.witness
+            self._control.saw_unread(self._check, witness, mark=witness_mark, now=now)
+        task.take_note(reading)
         if reading.fault:
             at = asyncio.get_running_loop().time()
             self._control.heard_fault(
@@ -572,6 +576,8 @@ class Window:
         service and use up nothing: they go on, one at a time, until the silence is given up.
         """
         attempts, random = self._pace.attempts, self._pace.random
+        if task.is_used_up(reading, attempts):
+            return None
         delay = next_attempt(reading, task.attempts, attempts, random=random)
         if delay is not None or not reading.retry or reading.verdict not in _FREE:
             return delay
@@ -604,9 +610,10 @@ class Window:
             control.saw_unreadable(self._check, str(reading.trouble), counted)
             return
         if reading.verdict is ChargeStatus.ANSWERED:
-            self._evidence.answered_about_its_own()
             if reading.outcome in HITS:
                 control.saw_record(self._check)
+            self._evidence.answered()
+            self._evidence.answered_about_its_own()
             if not isinstance(task.lookup, ApiCall):  # answers to API calls may well be alike
                 hit = reading.outcome in HITS
                 control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)

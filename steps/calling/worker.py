@@ -22,7 +22,7 @@ from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, Identity
 from nightscreen.schemas.errors import JournalError, OutputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.schemas.settings import max_ages
+from nightscreen.schemas.settings import max_ages, overridden
 from nightscreen.steps.calling.funding_rounds import open_rounds
 from nightscreen.steps.calling.shards import ShardLayout, SparingOfShards
 from nightscreen.steps.calling.worker_stats import numbers_of
@@ -210,7 +210,9 @@ def _run_of_part(
         control=control,
         started_at=run.started_at,
         freshness=Freshness(
-            max_ages(purpose, settings.freshness), terms["fresh_at"], terms["since"]
+            max_ages(purpose, overridden(settings.freshness, parameters.freshness)),
+            terms["fresh_at"],
+            terms["since"],
         ),
         caps=caps_of(parameters, settings),
         policy=load_policy(None),

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from nightscreen.schemas.checks import Check, Outcome
+from nightscreen.schemas.settings import IN_DOUBT_AGE
 from nightscreen.storage.journal.answers import OUTCOMES
+from nightscreen.storage.journal.unreadable import Since
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +21,22 @@ VERIFIED = "verified"
 MISMATCH = "mismatch"
 AGES_AS = {VERIFIED: VERIFIED, "unconfirmed": VERIFIED, MISMATCH: MISMATCH}
 """The age limit of an account that exists, by the status it gives a row."""
+UNREAD_SENDS = 2
+"""How often a lookup is sent whose response came, cannot be read and does not state its cost: once
+more, since it may have been one bad moment, and not again before its age is over."""
 NEVER_FRESH = 2**63 - 1
 """Later than any instant: the limit is nothing, so that no age is young enough."""
+
+
+def is_closed(doubts: int, unread: int, attempts: int) -> bool:
+    """Return whether a lookup is left alone until its calls in doubt are old enough.
+
+    Args:
+        doubts: its calls in doubt, within their age.
+        unread: those of them whose response came and could not be read, within theirs.
+        attempts: attempts a lookup.
+    """
+    return doubts >= attempts or unread >= min(UNREAD_SENDS, attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +70,11 @@ class Freshness:
     def oldest_accounts(self) -> dict[str, int]:
         """Return the same for each status of a bank account that exists."""
         return {status: self.oldest(Check.BANK_ACCOUNT, word) for status, word in AGES_AS.items()}
+
+    def doubts_since(self, check: Check) -> Since:
+        """Return from when on calls in doubt count."""
+        unread = self.oldest(check, Outcome.UNREADABLE.value)
+        return Since(max(unread, self.at - IN_DOUBT_AGE // _MICROS), unread, self.at)
 
     def limits(self, check: Check) -> pa.Table:
         """Return for each outcome how old an answer may be, as `plan.sql` compares it.

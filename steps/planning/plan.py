@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Purpose
+from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
 from nightscreen.schemas.plan import NEEDED, AgeEffect, AnswerRefs, CheckCounts, Plan, SkipReason
 from nightscreen.steps.planning.consent import consent_ends
 from nightscreen.steps.planning.customers import subject_column
@@ -26,10 +26,10 @@ from nightscreen.steps.planning.shared_identifiers import MOST_CUSTOMERS, PLACEH
 from nightscreen.steps.planning.short_circuit import NOTHING, Chains
 from nightscreen.steps.values.references import references
 from nightscreen.storage.frame import joined_bytes, plain
-from nightscreen.storage.journal.answers import NONE, Latest
+from nightscreen.storage.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,7 +71,8 @@ class Wanted:
 class Planner:
     """Makes the plan of one batch, whose rows are in the frame (`customers`).
 
-    `settle` once, which leaves the row plans in the workspace, then `needed`.
+    `settle` once, which leaves the row plans in the workspace, then `needed`. `closed` are lookups
+    that are left alone, by check; `unread` those whose latest answer could not be read.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Planner:
         answers: AnswerBook,
         workspace: Workspace,
         whole: bool = True,
+        closed: Mapping[Check, Collection[bytes]] | None = None,
     ) -> None:
         self._frame = frame
         self._wanted = wanted
@@ -92,6 +94,8 @@ class Planner:
         self._answers = answers
         self._space = workspace
         self._is_whole = whole
+        self._closed = closed or {}
+        self.unread: dict[Check, set[bytes]] = {check: set() for check in wanted.checks}
         self._slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._listed = np.zeros(starts[-1], dtype=bool)
         self.counts = {check: CheckCounts() for check in wanted.checks}
@@ -114,12 +118,13 @@ class Planner:
                 frame.run("placeholder", most=MOST_CUSTOMERS, **names)
             until = "consent_until" if slot.check in CONSENT_GATED else "0"
             frame.run("lookups", until=until, **names)
-            has_answers = self._put_answers(slot)
+            has_answers, has_any = self._put_answers(slot)
             frame.run("judge", number=number)
             if has_answers and slot.check is Check.BANK_ACCOUNT:
                 self._judge_banded(slot, read_chunk, judge)
-            if has_answers:
+            if has_any:
                 self._count_answers(slot)
+            if has_answers:
                 frame.run("screened", **names)
             if self._is_whole:
                 sizes = np.diff(self._starts).tolist()
@@ -137,8 +142,12 @@ class Planner:
         numbers = np.repeat(np.arange(len(limits), dtype=np.int8), [len(each) for each in limits])
         return pa.concat_tables(limits).append_column("slot", pa.array(numbers))
 
-    def _put_answers(self, slot: CheckIdentity) -> bool:
-        """Put the journal's latest answers to a slot's lookups into the frame, if it has any."""
+    def _put_answers(self, slot: CheckIdentity) -> tuple[bool, bool]:
+        """Put the journal's latest answers to a slot's lookups into the frame.
+
+        Returns:
+            Whether there are any, and whether there are any or lookups that are left alone.
+        """
         subjects = self._frame.table("subjects")["subject"].combine_chunks()
         joined, run_id = joined_bytes(subjects), self._wanted.run_id
         since = self._freshness.since
@@ -148,7 +157,13 @@ class Planner:
         found = {"subject": subjects.filter(pa.array(there)), **columns}
         self._frame.make("answers", pa.table(found))
         self.slots[slot].distinct = len(subjects)
-        return bool(there.any())
+        texts = np.frombuffer(joined, SIXTEEN)
+        unread = texts[latest.outcome == OUTCOMES.index(Outcome.UNREADABLE)]
+        self.unread[slot.check].update(each.ljust(16, b"\0") for each in unread.tolist())
+        closed = np.array(list(self._closed.get(slot.check, ())), SIXTEEN)
+        left = np.isin(texts, closed)
+        self._frame.make("closed", pa.table({"subject": subjects.filter(pa.array(left))}))
+        return bool(there.any()), bool(there.any() or left.any())
 
     def _judge_banded(
         self, slot: CheckIdentity, read_chunk: Callable[[int], pa.Table], judge: RowJudge

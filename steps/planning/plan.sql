@@ -37,6 +37,8 @@ GROUP BY "{subject}";
 SELECT subject FROM lookups ORDER BY subject;
 
 -- name: judge
+-- `closed`: lookups that may have been charged so often that they are left alone until their calls in
+-- doubt are old enough (`freshness.py`).
 -- `answers`: the journal's latest answer to each lookup that has one. `limits`: how old an answer of
 -- each outcome may be (`age`, in microseconds). An answer to the run's own call, or one that came
 -- since the run began, is `current` and counts at any age. The age of a bank account's answer
@@ -46,12 +48,14 @@ SELECT
     lookups.*, answers.* EXCLUDE (subject), limits.age, limits.is_read, limits.is_listing,
     coalesce("current" OR answered_at >= fresh_from, false) AS is_fresh,
     coalesce(NOT "current" AND answered_at >= banded_from AND answered_at < fresh_from, false)
-        AS is_banded
+        AS is_banded,
+    subject IN (SELECT subject FROM closed) AS is_closed
 FROM lookups
 LEFT JOIN answers USING (subject)
 LEFT JOIN limits ON limits.outcome = answers.outcome AND slot = {number};
 DROP TABLE lookups;
 DROP TABLE answers;
+DROP TABLE closed;
 
 -- name: banded
 SELECT row, subject, answered_at, call_id
@@ -78,6 +82,7 @@ SELECT
     count(*) FILTER (is_read AND own_run AND cost_micro <> 0) AS paid,
     count(*) FILTER (is_read AND own_run AND cost_micro = 0) AS free,
     count(*) FILTER (NOT is_read AND is_fresh) AS unreadable,
+    count(*) FILTER (is_closed AND NOT is_fresh) AS in_doubt,
     count(*) FILTER (is_reused) AS reused,
     coalesce(sum(cost) FILTER (is_reused), 0)::BIGINT AS saved_by_reuse_micro,
     min(answered_at) FILTER (is_reused) AS oldest_reused_at,
@@ -113,9 +118,9 @@ FROM customers LEFT JOIN judged ON subject = "{subject}" AND "{slot}" = 0
 ORDER BY row;
 
 -- name: need
--- Needed is what has no answer, or one that is too old.
+-- Needed is what has no answer, or one that is too old, and is not left alone.
 INSERT INTO needed
-SELECT {number}, subject, owner, exposure FROM judged WHERE NOT is_fresh;
+SELECT {number}, subject, owner, exposure FROM judged WHERE NOT is_fresh AND NOT is_closed;
 
 -- name: listings
 -- Rows that an answer at hand already lists: karma may stop there (`short_circuit.py`).

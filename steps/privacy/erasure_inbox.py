@@ -135,8 +135,6 @@ def dropped_files(runs: Sequence[RunRecord], inbox: Path | None) -> list[Dropped
             run = own or by_input.get(path)
             batch = batch_name(path)[:80] if run is None else run.batch
             found.append(DroppedFile(path, batch, run))
-                DroppedFile(path, batch_name(path)[:80] if run is None else run.batch, run)
-            )
     return found
 
 

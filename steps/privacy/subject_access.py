@@ -18,7 +18,7 @@ from nightscreen.schemas.answers import (
     KarmaListings,
     Record,
 )
-from nightscreen.schemas.checks import HITS, Operation, Outcome
+from nightscreen.schemas.checks import HITS, Operation
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.steps.bvn.access import PERSONAL, is_theirs, requests_of
@@ -41,6 +41,7 @@ from nightscreen.steps.report.page import templates
 from nightscreen.steps.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
 from nightscreen.steps.results.one_row import find_row
 from nightscreen.storage.clock import instant_text
+from nightscreen.storage.journal.calls import UNREAD
 from nightscreen.storage.journal.identifier_history import Sightings
 from nightscreen.storage.journal.records import KINDS
 from nightscreen.storage.journal.subject_data import Held
@@ -238,7 +239,7 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
         "run_id": answer.run_id,
         "kept_until": kept_until(answer.answered_at, days),
     }
-    if answer.outcome == Outcome.UNREADABLE:
+    if answer.outcome in UNREAD:
         return {**document, "said": WITHHELD}
     if answer.outcome not in HITS:
         return {**document, "said": None}

@@ -81,6 +81,7 @@ TROUBLES = {
     "cut": "Connection lost, may be charged",
     "unreadable": "Answer not readable",
     "wrong_identity": "Answer about somebody else",
+    "outage": "Answers not readable, an outage",
     "rejected": "The service rejected the request",
     "auth": "Key refused",
     "no_right": "Key without the right to this",

@@ -76,7 +76,9 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
 
     For each check and pseudonym it is the status of the rows that need it.
     """
-    found = run.journal.runs.unanswered(run.run_id)
+    closed = {(check.value, each) for check, lookups in run.closed.items() for each in lookups}
+    found = dict.fromkeys(closed, NoAnswer.IN_DOUBT.value)
+    found |= run.journal.runs.unanswered(run.run_id)
     lapsed = run.status == LookupStatus.LAPSED.value
     if not lapsed.any():
         return found

@@ -154,7 +154,7 @@ def settled_counts(
         "spared": ends[LookupStatus.SPARED],
         "unreadable": counts.unreadable + ends[LookupStatus.UNREADABLE],
         "failed": ends[LookupStatus.FAILED],
-        "in_doubt": ends[LookupStatus.IN_DOUBT],
+        "in_doubt": counts.in_doubt + ends[LookupStatus.IN_DOUBT],
     }
     if test_mode:
         settled = dict.fromkeys(settled, 0)

@@ -12,11 +12,11 @@ import numpy as np
 from sqlalchemy import bindparam, case, func, select
 
 from nightscreen.schemas.checks import HITS, Outcome
-from nightscreen.storage.journal.calls import open_answer
+from nightscreen.storage.journal.calls import NO_ANSWER, OUTAGE, open_answer
 from nightscreen.storage.journal.customer_tables import erasures
 from nightscreen.storage.journal.engine import outlasting, reading, reading_settled
 from nightscreen.storage.journal.statements import marks
-from nightscreen.storage.journal.tables import answers
+from nightscreen.storage.journal.tables import answers, calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,8 @@ class _Numbers(dict[str, int]):
 
 
 _NUMBERS = _Numbers({outcome.value: number for number, outcome in enumerate(OUTCOMES)})
-_SIXTEEN = "S16"
+SIXTEEN = "S16"
+"""numpy's type of a pseudonym."""
 _DENSE = 8  # answers for each lookup up to which reading whole ranges is quicker
 _ERASURE = "erasure"
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
@@ -154,8 +155,10 @@ class Answers:
             subjects: pseudonyms of sixteen bytes, joined, ascending, each once.
             run_id: the run whose own answers are told apart.
             since: place in the journal (`position`) from which on answers are current.
+
+        What another run could not read in an outage of the check is left out: it has no age.
         """
-        asked = np.frombuffer(subjects, _SIXTEEN)
+        asked = np.frombuffer(subjects, SIXTEEN)
         found = Latest.nothing(len(asked))
         with reading(self._engine) as connection:
             read, size = _standing_postgresql, _BLOCK
@@ -165,6 +168,7 @@ class Answers:
             for start in range(0, len(asked), size):
                 block = asked[start : start + size]
                 _enter(found, start, block, read(connection, check, block, run_id), since)
+            _leave_out_outages(connection, found)
         return found
 
     @outlasting
@@ -259,7 +263,7 @@ def _read_sqlite(
     columns = ", ".join((*_COLUMNS, *(("body",) if bodies else ())))
     sql = (
         f"SELECT {columns} FROM answers WHERE subject IN ({marks(len(subjects))}) "  # noqa: S608 - nothing of it comes from outside
-        'AND "check" = ? ORDER BY subject, answer_id'
+        f"AND \"check\" = ? AND outcome <> '{NO_ANSWER}' ORDER BY subject, answer_id"
     )
     cursor = connection.connection.cursor()
     try:
@@ -273,6 +277,7 @@ _POSTGRESQL = {
     .where(
         answers.c.subject.in_(bindparam("subjects", expanding=True)),
         answers.c.check == bindparam("check"),
+        answers.c.outcome != NO_ANSWER,
     )
     .order_by(answers.c.subject, answers.c.answer_id)
     for bodies in (False, True)
@@ -314,11 +319,11 @@ class _StoredRows(NamedTuple):
     def of_rows(cls, rows: Sequence[tuple[Any, ...]]) -> _StoredRows:
         """Return rows of `_STANDING`, cost and whether it was the run's own, as columns."""
         if not rows:
-            return cls(np.zeros(0, _SIXTEEN), np.zeros(0, np.int64), Latest.nothing(0))
+            return cls(np.zeros(0, SIXTEEN), np.zeros(0, np.int64), Latest.nothing(0))
         columns = zip(*rows, strict=True)
         subjects, outcomes, answered_at, call_id, answer_id, cost_micro, own_run = columns
         return cls(
-            np.frombuffer(b"".join(subjects), _SIXTEEN),
+            np.frombuffer(b"".join(subjects), SIXTEEN),
             np.array(answer_id, np.int64),
             Latest(
                 _numbers_of(outcomes),
@@ -361,7 +366,7 @@ _COLUMNS_SQLITE = (
     "SELECT CAST(group_concat(subject, '') AS BLOB), group_concat(outcome), "  # noqa: S608 - nothing of it comes from outside
     "group_concat(answered_at), group_concat(answer_id), group_concat(call_id), "
     f"group_concat(run_id = ?), group_concat(COALESCE(cost_micro, {NONE})) "
-    'FROM answers WHERE {} AND "check" = ?'
+    f"FROM answers WHERE {{}} AND \"check\" = ? AND outcome <> '{NO_ANSWER}'"
 )
 """Answers as one row: to hand over columns costs half of what rows cost."""
 
@@ -382,7 +387,7 @@ def _columns_sqlite(
     answered_at, answer_id, call_id, own_run, cost_micro = (
         np.fromstring(text, np.int64, sep=",") for text in numbers
     )
-    subject = np.frombuffer(subjects, _SIXTEEN)
+    subject = np.frombuffer(subjects, SIXTEEN)
     outcome = _numbers_of(outcomes.split(","))
     current = np.zeros(len(subject), bool)
     answers = Latest(outcome, answered_at, call_id, own_run.astype(bool), cost_micro, current)
@@ -399,6 +404,7 @@ _STANDING_POSTGRESQL = (
     .where(
         answers.c.subject.in_(bindparam("subjects", expanding=True)),
         answers.c.check == bindparam("check"),
+        answers.c.outcome != NO_ANSWER,
     )
     .order_by(answers.c.subject, answers.c.answer_id)
 )
@@ -427,3 +433,17 @@ def _enter(
     place = np.minimum(np.searchsorted(block, subject), len(block) - 1)
     last &= block[place] == subject
     found.put(start + place[last], answers.take(last))
+
+
+def _leave_out_outages(connection: Connection, found: Latest) -> None:
+    """Take out answers of other runs that could not be read in an outage of their check."""
+    unread = np.flatnonzero((found.outcome == _NUMBERS[Outcome.UNREADABLE]) & ~found.own_run)
+    for start in range(0, len(unread), _BLOCK):
+        places = unread[start : start + _BLOCK]
+        of_outage = connection.execute(
+            select(calls.c.call_id).where(
+                calls.c.call_id.in_(found.call_id[places].tolist()), calls.c.trouble == OUTAGE
+            )
+        ).scalars()
+        gone = places[np.isin(found.call_id[places], list(of_outage))]
+        found.put(gone, Latest.nothing(len(gone)))

@@ -102,10 +102,16 @@ if TYPE_CHECKING:
 
 CRASHED = "crashed"
 """Trouble of a call whose process died between intent and outcome."""
+OUTAGE = "outage"
+"""Trouble of a call that could not be read in an outage of its check: it has no age."""
 SEAL_KEY = "seal_key"
 """Name in `meta` of the fingerprint of the key that answers are to be sealed under."""
 ASKED_ENDS = b"\x00"
-"""Stands between whom an unreadable answer was asked about and its body, both sealed together."""
+"""Stands between whom an unread body was asked about and the body, both sealed together."""
+NO_ANSWER = CallState.IN_DOUBT.value
+"""Stands in the place of an outcome with the kept body of a call in doubt: no answer."""
+UNREAD = frozenset({Outcome.UNREADABLE.value, NO_ANSWER})
+"""What stored bodies that could not be read have for an outcome."""
 _NEXT, _PRICE, _OPEN_CALLS, _OPEN_COSTS = "next", "price:", "open:", "disputed:"
 
 
@@ -464,7 +470,7 @@ class Calls:
         if not outcomes:
             return None
         sealed_under = self._sealer.fingerprint
-        bodies = {each.call_id: self._seal(each) for each in outcomes if _answered(each)}
+        bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
         with recording(self._engine) as connection:
             found = _read_open(connection, [each.call_id for each in outcomes])
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
@@ -472,7 +478,7 @@ class Calls:
                 return None
             if pairs[0][1].seal_key != sealed_under:
                 self._sealer.switch(pairs[0][1].seal_key)
-                bodies = {each.call_id: self._seal(each) for each, _ in pairs if _answered(each)}
+                bodies = {each.call_id: self._seal(each) for each, _ in pairs if each.keeps_body}
             fresh = [each for each, _ in pairs]
             _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
             learned = self._keep_answers(connection, run_id, fresh, bodies)
@@ -488,7 +494,7 @@ class Calls:
 
     def _seal(self, settled: CallResult) -> bytes:
         body = settled.body
-        if settled.state is CallState.UNREADABLE:
+        if settled.state is not CallState.ANSWERED:
             body = settled.asked.encode() + ASKED_ENDS + body
         return self._sealer.seal(body, answer_context(settled.ask.check, settled.ask.subject))
 
@@ -500,11 +506,13 @@ class Calls:
         bodies: dict[int, bytes],
     ) -> dict[str, SeenPrice]:
         """Write answers, tallies and prices; return the prices that are new."""
-        answered = [each for each in fresh if _answered(each)]
-        if not answered:
+        rows = [
+            _answer_row(run_id, each, bodies[each.call_id]) for each in fresh if each.keeps_body
+        ]
+        if not rows:
             return {}
-        rows = [_answer_row(run_id, each, bodies[each.call_id]) for each in answered]
         _ANSWER.run(connection, rows)
+        answered = [each for each in fresh if each.state in KEPT_STATES]
         _tally(connection, run_id, answered)
         return self._learn_prices(connection, answered)
 
@@ -587,13 +595,13 @@ def open_answer(
 ) -> tuple[str, bytes]:
     """Return whom a stored answer was asked about, and its body as received.
 
-    The first is known of unreadable answers only, for their bodies may be read again.
+    The first is known only of bodies that could not be read, for they may be read again.
 
     Raises:
         JournalDamagedError: it does not open.
     """
     plain = sealer.open(sealed, answer_context(check, subject))
-    if outcome != Outcome.UNREADABLE:
+    if outcome not in UNREAD:
         return "", plain
     asked, _, body = plain.partition(ASKED_ENDS)
     return asked.decode(), body
@@ -601,10 +609,6 @@ def open_answer(
 
 def _check_of(ask: ReserveRequest) -> str:
     return ask.check
-
-
-def _answered(settled: CallResult) -> bool:
-    return settled.state in KEPT_STATES
 
 
 _IS_INTENT = calls.c.state == CallState.INTENT.value
@@ -685,6 +689,7 @@ def _taken_query(dialect: str) -> CompoundSelect[Any]:
             among(dialect, answers.c.subject, "subjects"),
             answers.c.check == bindparam("check"),
             answers.c.answer_id > bindparam("since"),
+            answers.c.outcome != NO_ANSWER,
         ),
     )
 
@@ -872,7 +877,7 @@ def _answer_row(run_id: str, settled: CallResult, body: bytes) -> tuple[Any, ...
     return (
         settled.ask.check,
         settled.ask.subject,
-        settled.outcome,
+        settled.outcome or NO_ANSWER,
         settled.settled_at,
         settled.call_id,
         run_id,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import exists, func, select
 
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.checks import Outcome
+from nightscreen.storage.journal.calls import UNREAD
 from nightscreen.storage.journal.engine import reading
 from nightscreen.storage.journal.tables import answers, calls, tallies
 
@@ -39,7 +39,7 @@ def earlier_outcomes(engine: Engine, run_id: str, check: str, before: int) -> Co
             answers.c.subject == asked.c.subject,
             answers.c.check == check,
             answers.c.answered_at < before,
-            answers.c.outcome != Outcome.UNREADABLE.value,
+            answers.c.outcome.not_in(UNREAD),
         )
         .order_by(answers.c.answered_at.desc(), answers.c.answer_id.desc())
         .limit(1)

@@ -1,34 +1,43 @@
-"""Answers that were paid for and could not be read: found again, and settled once they can be.
+"""What was paid for, or may have been, and brought no answer that can be read.
 
-An answer that is read after all keeps its call, its time and its cost; only what it says becomes
-known. What a body says is decided in `steps/`.
+Bodies that were kept are found again, and settled once they can be read: an answer that is read
+after all keeps its call, its time and its cost; only what it says becomes known. Calls in doubt are
+counted, so that a lookup is not bought for ever. What a body says, and when a lookup is asked anew,
+is decided in `steps/`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Integer, and_, delete, func, or_, select, update
 
-from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.checks import Outcome
-from nightscreen.storage.journal.calls import SEAL_KEY, answer_context, open_answer
-from nightscreen.storage.journal.engine import reading, writing
+from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
+from nightscreen.storage.journal.calls import (
+    NO_ANSWER,
+    OUTAGE,
+    SEAL_KEY,
+    UNREAD,
+    answer_context,
+    open_answer,
+)
+from nightscreen.storage.journal.engine import outlast, reading, writing
 from nightscreen.storage.journal.keyring import read_meta
+from nightscreen.storage.journal.money import Delta, apply_deltas, keeps_reservation, scopes_of
 from nightscreen.storage.journal.statements import adding_up
-from nightscreen.storage.journal.tables import answers, calls, tallies
+from nightscreen.storage.journal.tables import UNSETTLED, answers, calls, tallies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
+    from nightscreen.schemas.checks import Outcome
     from nightscreen.storage.journal.opening import Journal
 
 BLOCK = 500
-_UNREAD = Outcome.UNREADABLE.value
 _TALLY = adding_up(tallies, ("answers", "cost_micro"))
 
 
@@ -44,7 +53,8 @@ class UnreadAnswer:
         kind: what kind of identifier was asked about.
         subject: pseudonym of the identifier.
         status: HTTP status of the answer.
-        cost_micro: what it cost.
+        cost_micro: what it cost; None where that is not known: its call is in doubt.
+        outcome: the word it is kept under.
         asked: the identifier that was asked about.
         body: as received.
     """
@@ -56,7 +66,8 @@ class UnreadAnswer:
     kind: str
     subject: bytes = field(repr=False)
     status: int | None
-    cost_micro: int
+    cost_micro: int | None
+    outcome: str
     asked: str = field(repr=False)
     body: bytes = field(repr=False)
 
@@ -73,9 +84,10 @@ def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
         *(calls.c[name] for name in ("call_id", "run_id", "check", "kind", "status")),
         answers.c.subject,
         answers.c.cost_micro,
+        answers.c.outcome,
         answers.c.body,
     )
-    query = select(*columns).select_from(of_call).where(answers.c.outcome == _UNREAD)
+    query = select(*columns).select_from(of_call).where(answers.c.outcome.in_(UNREAD))
     last = 0
     while True:
         block = query.where(answers.c.answer_id > last).order_by(answers.c.answer_id).limit(BLOCK)
@@ -86,7 +98,8 @@ def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
         found = []
         for row in rows:
             subject = bytes(row.subject)
-            asked, body = open_answer(journal.sealer, row.check, subject, _UNREAD, bytes(row.body))
+            sealed = bytes(row.body)
+            asked, body = open_answer(journal.sealer, row.check, subject, row.outcome, sealed)
             found.append(
                 UnreadAnswer(
                     row.answer_id,
@@ -96,7 +109,8 @@ def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
                     row.kind,
                     subject,
                     row.status,
-                    row.cost_micro or 0,
+                    row.cost_micro,
+                    row.outcome,
                     asked,
                     body,
                 )
@@ -105,10 +119,15 @@ def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
         last = rows[-1].answer_id
 
 
-def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome]]) -> int:
+def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome, int | None]]) -> int:
     """Write down what answers say that can be read by now; return how many there were.
 
     One that was erased or read meanwhile is left as it is, so that this may be done twice.
+
+    Args:
+        journal: the open journal.
+        read: each answer with what it says, and its cost in micro-naira; None where the table does
+            not know that either: its worst cost stays reserved.
 
     Raises:
         JournalError: nothing of it was committed.
@@ -117,30 +136,140 @@ def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome]]) 
         return 0
     with writing(journal.engine) as connection:
         journal.sealer.switch(read_meta(connection)[SEAL_KEY])
-        return sum(_settle_one(connection, journal, each, outcome) for each, outcome in read)
+        return sum(_settle_one(connection, journal, *each) for each in read)
 
 
 def _settle_one(
-    connection: Connection, journal: Journal, each: UnreadAnswer, outcome: Outcome
+    connection: Connection,
+    journal: Journal,
+    each: UnreadAnswer,
+    outcome: Outcome,
+    cost_micro: int | None,
 ) -> int:
     sealed = journal.sealer.seal(each.body, answer_context(each.check, each.subject))
+    cost = cost_micro if each.cost_micro is None else each.cost_micro
     done = connection.execute(
         update(answers)
-        .where(answers.c.answer_id == each.answer_id, answers.c.outcome == _UNREAD)
-        .values(outcome=outcome.value, body=sealed)
+        .where(answers.c.answer_id == each.answer_id, answers.c.outcome == each.outcome)
+        .values(outcome=outcome.value, cost_micro=cost, body=sealed)
     ).rowcount
     if not done:
         return 0
     connection.execute(
         update(calls)
         .where(calls.c.call_id == each.call_id)
-        .values(state=CallState.ANSWERED.value, outcome=outcome.value, trouble=None)
+        .values(
+            state=CallState.ANSWERED.value, outcome=outcome.value, trouble=None, cost_micro=cost
+        )
     )
-    moved = Counter({_UNREAD: -1, outcome.value: 1})
+    moved = Counter({outcome.value: 1})
+    if each.outcome == NO_ANSWER:
+        _settle_doubt(connection, each, cost)
+    else:
+        moved[each.outcome] = -1
     key = (each.run_id, each.check, each.kind)
     _TALLY.run(
         connection,
-        [(*key, word, number, number * each.cost_micro) for word, number in sorted(moved.items())],
+        [(*key, word, number, number * (cost or 0)) for word, number in sorted(moved.items())],
     )
     connection.execute(delete(tallies).where(tallies.c.answers == 0))
     return 1
+
+
+def _settle_doubt(connection: Connection, each: UnreadAnswer, cost_micro: int | None) -> None:
+    """Give back what a call in doubt had reserved, once its cost is known."""
+    if keeps_reservation(CallState.ANSWERED, cost_micro):
+        return
+    query = select(calls.c.intent_at, calls.c.reserved_micro)
+    row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
+    delta = Delta(spent=cost_micro or 0, reserved=-row.reserved_micro)
+    scopes = scopes_of(each.run_id, each.check, row.intent_at)
+    apply_deltas(connection, dict.fromkeys(scopes, delta))
+
+
+# --- calls in doubt, counted ---
+
+
+class Doubts(NamedTuple):
+    """How often a lookup was sent of late without an answer that is known.
+
+    Attributes:
+        attempts: calls in doubt.
+        unread: those of them whose response came and could not be read.
+        unread_ever: the same, however long ago.
+    """
+
+    attempts: int = 0
+    unread: int = 0
+    unread_ever: int = 0
+
+
+class Since(NamedTuple):
+    """From which instants on calls in doubt count, in microseconds.
+
+    Attributes:
+        lost: those that brought nothing.
+        unread: those whose response came and could not be read.
+        session: those of the run itself, whatever the other two say.
+    """
+
+    lost: int
+    unread: int
+    session: int
+
+
+def doubts_of(journal: Journal, check: str, run_id: str, since: Since) -> dict[bytes, Doubts]:
+    """Return the lookups of a check with a call in doubt, and how many of these count.
+
+    What could not be read in an outage counts in its own run's session only, as an attempt.
+    """
+    of_outage = func.coalesce(calls.c.trouble, "") == OUTAGE
+    is_unread = calls.c.trouble.in_(UNREAD_TROUBLES)
+    own = and_(calls.c.run_id == run_id, calls.c.settled_at >= since.session)
+    lost = and_(calls.c.settled_at >= since.lost, ~of_outage)
+    query = (
+        select(
+            calls.c.subject,
+            _number(or_(own, lost)),
+            _number(and_(is_unread, or_(own, calls.c.settled_at >= since.unread))),
+            _number(is_unread),
+        )
+        .where(UNSETTLED, calls.c.state == CallState.IN_DOUBT.value, calls.c.check == check)
+        .group_by(calls.c.subject)
+    )
+
+    def read() -> dict[bytes, Doubts]:
+        with reading(journal.engine) as connection:
+            return {
+                bytes(subject): Doubts(*numbers) for subject, *numbers in connection.execute(query)
+            }
+
+    return outlast(journal.engine, read)
+
+
+def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(condition.cast(Integer)).cast(Integer)
+
+
+def mark_outage(journal: Journal, run_id: str, check: str, since: int) -> None:
+    """Write down that what a run could not read since an instant was an outage of the check.
+
+    Such calls have no age: another run may ask anew.
+    """
+    unread = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble.in_(UNREAD_TROUBLES))
+    change = (
+        update(calls)
+        .where(
+            calls.c.run_id == run_id,
+            calls.c.check == check,
+            calls.c.settled_at >= since,
+            or_(unread, calls.c.state == CallState.UNREADABLE.value),
+        )
+        .values(trouble=OUTAGE)
+    )
+
+    def write() -> None:
+        with writing(journal.engine) as connection:
+            connection.execute(change)
+
+    outlast(journal.engine, write)

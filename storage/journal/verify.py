@@ -11,7 +11,7 @@ from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 from nightscreen.storage.audit_chain import broken_audit
 from nightscreen.storage.clock import DAY_MICROS, NOON_MICROS
-from nightscreen.storage.journal.calls import answer_context
+from nightscreen.storage.journal.calls import NO_ANSWER, answer_context
 from nightscreen.storage.journal.disputes import DisputeState, disputes
 from nightscreen.storage.journal.engine import snapshot
 from nightscreen.storage.journal.erasure import TOMBSTONE
@@ -78,7 +78,9 @@ def _answers(connection: Connection) -> list[str]:
         calls.c.subject != TOMBSTONE,
     )
     stray = connection.execute(
-        select(func.count()).select_from(answers).where(answers.c.call_id.not_in(answered))
+        select(func.count())
+        .select_from(answers)
+        .where(answers.c.call_id.not_in(answered), answers.c.outcome != NO_ANSWER)
     ).scalar()
     found = []
     if lacking:

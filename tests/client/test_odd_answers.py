@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.client import wire
-from nightscreen.client.api import LONGEST_RETRY_AFTER_S, Client
-from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier, Exchange
+from nightscreen.client.api import BODY_BYTES, LONGEST_RETRY_AFTER_S, Client
+from nightscreen.client.classify import Break, CallOutcome, ChargeStatus, Classifier, Exchange
 from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.schemas.checks import Check, IdentityKind, Outcome
@@ -94,10 +95,52 @@ def test_a_stated_cost_is_settled_whatever_else_is_wrong(body: str) -> None:
     ],
 )
 def test_without_a_stated_cost_it_is_in_doubt(meta: str) -> None:
-    """Nobody knows what was charged: the worst stays reserved, and it may be tried again."""
-    reading = read('{"status":"success","data":"x",' + meta + "}")
-    assert (reading.verdict, reading.retry, reading.body) == (ChargeStatus.IN_DOUBT, True, b"")
-    assert reading.cost_micro is None
+    """Nobody knows what it cost: the worst stays reserved, it is kept and may be sent again."""
+    body = '{"status":"success","data":"x",' + meta + "}"
+    reading = read(body)
+    assert (reading.verdict, reading.retry) == (ChargeStatus.IN_DOUBT, True)
+    assert (reading.cost_micro, reading.body) == (None, body.encode())
+    assert reading.is_unread
+
+
+@pytest.mark.parametrize(
+    ("exchange", "kept"),
+    [
+        (Exchange(200, b"<html>"), b"<html>"),
+        (Exchange(200, b""), b""),
+        (Exchange(200, b"first part", broken=Break.TOO_LARGE), b"first part"),
+    ],
+)
+def test_what_came_and_cannot_be_read_is_kept(exchange: Exchange, kept: bytes) -> None:
+    """It is no lost connection: whoever corrects the table may read it after all."""
+    reading = CLASSIFIER.read(KARMA, exchange)
+    assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, True)
+    assert reading.body == kept
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [Exchange(broken=Break.CUT), Exchange(broken=Break.TIMEOUT), Exchange(502, b"<html>")],
+)
+def test_what_was_lost_on_its_way_is_not_kept(exchange: Exchange) -> None:
+    """Nobody knows what it would have said."""
+    reading = CLASSIFIER.read(KARMA, exchange)
+    assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, False)
+    assert reading.body == b""
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_of_a_body_that_is_too_large_the_first_part_is_kept(encoding: str) -> None:
+    """A megabyte of it, as it came."""
+    body = b"x" * (BODY_BYTES + 10)
+    sent = gzip.compress(body) if encoding else body
+    headers = {"Content-Encoding": encoding} if encoding else {}
+    async with Client(
+        "https://service.example", "key", transport=FakeTransport(Canned(200, sent, headers))
+    ) as client:
+        reading = await client.send(KARMA)
+    assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, True)
+    assert reading.body == sent[:BODY_BYTES]
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,33 @@ def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
     assert {row["ecosystem_status"] for row in rows} <= {"found", "not_found", "refused"}
 
 
+def test_kept_bodies_of_calls_in_doubt_are_read_again_too(tmp_path: Path) -> None:
+    """No cost was stated, so that it was in doubt; what the corrected table knows is an answer."""
+    desk = bureau(tmp_path)
+
+    def without_bill(document: dict[str, Any]) -> dict[str, Any]:
+        return {"status": "ok", "data": document["data"]}
+
+    odd = rewritten(desk, "ecosystem", without_bill, every=12)
+    first = desk.night().report
+    assert first["checks"]["ecosystem"]["in_doubt"] == len(odd)
+    asked = len(desk.service.ledger)
+    table = desk.below / "home" / "manners.toml"
+    table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
+    with journal_at(desk) as journal:
+        rotate_key(journal)
+        assert reread(journal, load_response_rules())["ecosystem"].read == 0
+        found = reread(journal, load_response_rules(table))["ecosystem"]
+        assert (found.kept, found.read) == (2 * len(odd), 2 * len(odd))
+        assert verify_journal(journal) == []
+    desk.loop.now_s += 3600
+    report = desk.night().report
+    part = report["checks"]["ecosystem"]
+    assert (part["in_doubt"], part["reused"]) == (0, part["distinct"])
+    assert len(desk.service.ledger) == asked
+    sound(desk, report)
+
+
 def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -> None:
     """Whom an answer was asked about is kept with it, so that reading again sees a mix-up."""
     desk = bureau(tmp_path)

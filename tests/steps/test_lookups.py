@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -937,6 +938,44 @@ def test_the_last_check_to_end_wakes_those_that_wait_for_its_money() -> None:
     assert run(main) == [LookupStatus.PAID, LookupStatus.WAITING]
 
 
+@pytest.mark.parametrize("cost", [None, PRICE])
+@pytest.mark.parametrize(("every", "stopped"), [(1, True), (2, False)])
+def test_three_customers_in_a_row_that_cannot_be_read_are_an_outage(
+    every: int, cost: int | None, *, stopped: bool
+) -> None:
+    """A readable answer between keeps the check going; resends of one customer tell nothing new."""
+    verdict = ChargeStatus.IN_DOUBT if cost is None else ChargeStatus.UNREADABLE
+    unread = CallOutcome(
+        verdict,
+        outcome=None if cost is None else Outcome.UNREADABLE,
+        trouble=FailureReason.UNREADABLE,
+        retry=cost is None,
+        cost_micro=cost,
+        body=b"<html>",
+    )
+
+    async def night(loop: VirtualLoop) -> Bench:
+        made = bench(
+            loop, lambda lookup, _: hit() if int(lookup.identity) % every else unread, cap=1
+        )
+        tasks = [task(number) for number in range(12)]
+        for each in tasks[:2]:
+            each.row = 100
+        await made.window.ask(tasks)
+        await made.window.drain()
+        return made
+
+    made = run(night)
+    counted = Counter(identity for _, identity in made.service.sent)
+    assert made.control.stopped_checks == ({Check.KARMA: "outage"} if stopped else {})
+    if stopped:
+        assert len(counted) == 4
+        assert [check for check, _ in made.control.unread_outages()] == [Check.KARMA]
+    else:
+        assert sorted(counted.values()) == [1] * 6 + [1 if cost else 2] * 6
+        assert made.control.unread_outages() == []
+
+
 @pytest.mark.parametrize(("elsewhere", "stopped"), [(3, False), (10, True)])
 def test_workers_that_share_a_check_go_by_their_common_count(
     elsewhere: int, *, stopped: bool
@@ -953,7 +992,10 @@ def test_workers_that_share_a_check_go_by_their_common_count(
     async def night(loop: VirtualLoop) -> Bench:
         made = bench(loop, lambda *_: unreadable, cap=1)
         made.window._unreadable_run = lambda: elsewhere
-        await made.window.ask([task(number) for number in range(30)])
+        tasks = [task(number) for number in range(30)]
+        for each in tasks:
+            each.row = 1  # customers who agree would be an outage
+        await made.window.ask(tasks)
         await made.window.drain()
         return made
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from nightscreen.schemas.calls import CallResult, CallState
 from nightscreen.schemas.checks import Outcome
@@ -11,7 +13,14 @@ from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.storage.journal.money import Spent
 from nightscreen.storage.journal.rotation import rotate_key
 from nightscreen.storage.journal.subject_data import Held
-from nightscreen.storage.journal.unreadable import settle_read, unread_answers
+from nightscreen.storage.journal.unreadable import (
+    Doubts,
+    Since,
+    doubts_of,
+    mark_outage,
+    settle_read,
+    unread_answers,
+)
 from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, ended, reserve, subject
 
@@ -54,7 +63,7 @@ def test_what_is_read_after_all_keeps_its_call_its_time_and_its_cost(journal: Jo
     found = [each for block in unread_answers(journal) for each in block]
     assert {each.asked for each in found} == {"22200000001"}
     assert {each.body for each in found} == {b"not\x00yet"}
-    read = [(each, Outcome.LISTED) for each in found if each.subject != subject(5)]
+    read = [(each, Outcome.LISTED, None) for each in found if each.subject != subject(5)]
     assert settle_read(journal, read) == 4
     assert settle_read(journal, read) == 0
     after = journal.answers.latest("karma", [subject(1)])[subject(1)]
@@ -82,12 +91,109 @@ def test_those_in_a_row_are_counted_since_the_last_record(journal: Journal) -> N
     assert journal.answers.unreadable_run("ecosystem", 9) == 0
 
 
+def lost(
+    pair: tuple[ReserveRequest, Reservation], trouble: str = "cut", *, at: int = 0
+) -> CallResult:
+    """Return how a call ended that may have been charged; what came of it is kept."""
+    body = {"body": b"<html>", "asked": "22200000001"} if trouble == "unreadable" else {}
+    settled = ended(pair, cost=None)
+    change: dict[str, Any] = {
+        "state": CallState.IN_DOUBT,
+        "outcome": None,
+        "trouble": trouble,
+        "body": b"",
+        **body,
+    }
+    return replace(settled, settled_at=at or settled.settled_at, **change)
+
+
+def test_a_kept_body_of_a_call_in_doubt_is_no_answer(journal: Journal) -> None:
+    """It hides no earlier answer and keeps nobody from asking; its worst cost stays reserved."""
+    before = journal.answers.position()
+    (pair,) = reserve(journal, 1)
+    journal.calls.settle("run-1", [ended(pair)])
+    (again,) = reserve(journal, 1)
+    journal.calls.settle("run-1", [lost(again, "unreadable")])
+    assert journal.answers.latest("karma", [subject(1)])[subject(1)].outcome == "clear"
+    found = journal.answers.latest_columns("karma", subject(1), "run-1", before)
+    assert found.call_id.tolist() == [pair[1].call_id]
+    (third,) = reserve(journal, 2)
+    journal.calls.settle("run-1", [lost(third, "unreadable")])
+    assert journal.answers.latest("karma", [subject(2)]) == {}
+    assert reserve(journal, 2)[0][1].call_id
+    assert journal.money.of_run("run-1").spent_micro == PRICE
+    assert verify_journal(journal) == []
+
+
+@pytest.mark.parametrize(("cost", "reserved"), [(0, 0), (PRICE, 0), (None, PRICE)])
+def test_a_kept_body_of_a_call_in_doubt_may_be_read_after_all(
+    journal: Journal, cost: int | None, reserved: int
+) -> None:
+    """Its reservation is given back where the corrected table knows the cost."""
+    (pair,) = reserve(journal, 1)
+    journal.calls.settle("run-1", [lost(pair, "unreadable")])
+    (found,) = [each for block in unread_answers(journal) for each in block]
+    assert (found.body, found.asked, found.cost_micro) == (b"<html>", "22200000001", None)
+    assert settle_read(journal, [(found, Outcome.LISTED, cost)]) == 1
+    assert settle_read(journal, [(found, Outcome.LISTED, cost)]) == 0
+    assert journal.answers.latest("karma", [subject(1)])[subject(1)].outcome == Outcome.LISTED
+    assert journal.money.of_run("run-1") == Spent(cost or 0, reserved, 1)
+    assert verify_journal(journal) == []
+
+
+def test_calls_in_doubt_are_counted_by_what_came_and_when(journal: Journal) -> None:
+    """Of another run within their age, of the run's own session always, of an outage there only."""
+    pairs = reserve(journal, 1, 2, 3, 4)
+    journal.calls.settle(
+        "run-1",
+        [
+            lost(pairs[0], at=100),
+            lost(pairs[1], "unreadable", at=100),
+            unread(pairs[2]),
+            replace(lost(pairs[3]), trouble="refused", state=CallState.NOT_CHARGED),
+        ],
+    )
+
+    def counted(run_id: str, lost: int, unread: int, session: int) -> dict[bytes, Doubts]:
+        return doubts_of(journal, "karma", run_id, Since(lost, unread, session))
+
+    assert counted("run-2", 50, 50, 0) == {
+        subject(1): Doubts(1, 0, 0),
+        subject(2): Doubts(1, 1, 1),
+    }
+    assert counted("run-2", 150, 150, 0)[subject(2)] == Doubts(0, 0, 1)
+    assert counted("run-2", 150, 50, 0)[subject(2)] == Doubts(0, 1, 1)
+    assert counted("run-1", 150, 150, 100)[subject(2)] == Doubts(1, 1, 1)
+    mark_outage(journal, "run-1", "karma", 150)
+    assert counted("run-2", 50, 50, 0)[subject(2)] == Doubts(1, 1, 1)
+    mark_outage(journal, "run-1", "karma", 0)
+    assert counted("run-2", 50, 50, 0) == {
+        subject(1): Doubts(1, 0, 0),
+        subject(2): Doubts(0, 0, 0),
+    }
+    assert counted("run-1", 150, 150, 100)[subject(2)] == Doubts(1, 0, 0)
+
+
+def test_what_could_not_be_read_in_an_outage_is_no_answer_to_another_run(journal: Journal) -> None:
+    """Its own run shows it as it came, so that it does not buy it twice."""
+    pairs = reserve(journal, 1, 2)
+    journal.calls.settle("run-1", [unread(pairs[0]), ended(pairs[1])])
+    mark_outage(journal, "run-1", "karma", 0)
+    subjects = b"".join(sorted([subject(1), subject(2)]))
+    mine = journal.answers.latest_columns("karma", subjects, "run-1", 0).call_id
+    theirs = journal.answers.latest_columns("karma", subjects, "run-2", 0).call_id
+    assert sorted(mine) == [pair[1].call_id for pair in pairs]
+    assert sorted(theirs) == [0, pairs[1][1].call_id]
+    assert len([each for block in unread_answers(journal) for each in block]) == 1
+    assert verify_journal(journal) == []
+
+
 def test_an_erased_person_is_not_read_again(journal: Journal) -> None:
     """Nothing of the answer is left, and every naira still adds up."""
     pairs = reserve(journal, 1, 2)
     journal.calls.settle("run-1", [unread(pair) for pair in pairs])
     found = [each for block in unread_answers(journal) for each in block]
     Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
-    assert settle_read(journal, [(each, Outcome.LISTED) for each in found]) == 1
+    assert settle_read(journal, [(each, Outcome.LISTED, None) for each in found]) == 1
     assert list(unread_answers(journal)) == []
     assert verify_journal(journal) == []

@@ -1,0 +1,316 @@
+"""Lookups that are charged and never readable, over nights: bought a few times, then left alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.client.fakes import Canned
+from nightscreen.steps.control import WITNESSES_LATER
+from nightscreen.storage.clock import to_instant
+from nightscreen.storage.journal import journal_of
+from nightscreen.storage.journal.verify import verify_journal
+from tests.kill.drive import settings_for
+from tests.money.service_in_memory import LOST, Bureau
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ROWS = 30
+HOUR, DAY = 3600.0, 24 * 3600.0
+ATTEMPTS = 5
+ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
+PAGE = Canned(200, b"<html><body>Please sign in</body></html>")
+UNPRICED = {
+    "a page": PAGE,
+    "nothing": Canned(200, b""),
+    "an unknown encoding": Canned(200, b"\x0b\x02\x80ab\x03", {"Content-Encoding": "br"}),
+    "too much": Canned(200, b'{"status":"success","data":"' + b"x" * 1_100_000 + b'"}'),
+    "no record": Canned(200, {"status": "success", "data": "see the portal"}),
+}
+
+
+def bureau(below: Path, rows: int = ROWS, **settings: Any) -> Bureau:  # noqa: ANN401 - any setting
+    """Return a lender's desk with its batch."""
+    return Bureau(below, rows=rows, settings=settings)
+
+
+def sent(desk: Bureau) -> Counter[tuple[str, str]]:
+    """Return how often each lookup reached the service."""
+    return Counter(entry[:2] for entry in desk.service.ledger)
+
+
+def in_hours(desk: Bureau, hours: float) -> str:
+    """Return a deadline so many hours from now."""
+    return to_instant(desk.loop.micros() + int(hours * HOUR * 1_000_000)).isoformat()
+
+
+def only(*odd: tuple[str, str], answer: Canned) -> Callable[[str, str, int], Canned | None]:
+    """Return an answer that some lookups get once the work is done and charged."""
+    return lambda operation, identity, _number: answer if (operation, identity) in odd else None
+
+
+def found(desk: Bureau, number: int = 1, operation: str = "bank_account") -> list[tuple[str, str]]:
+    """Return lookups of the batch that are charged, as a rehearsal elsewhere tells."""
+    rehearsal = Bureau(desk.below / "rehearsal", rows=desk.rows, settings=desk.settings)
+    rehearsal.below.mkdir()
+    rehearsal.night()
+    charged = [each[:2] for each in rehearsal.service.ledger if each[2] and each[0] == operation]
+    return charged[:: max(1, len(charged) // number)][:number]
+
+
+def sound(desk: Bureau, report: dict[str, Any]) -> None:
+    """Every lookup is counted once, and the journal adds up."""
+    for part in report["checks"].values():
+        assert part["distinct"] == sum(part[end] for end in ENDS)
+    settings = settings_for(desk.below / "home", "http://127.0.0.1:9", "made-up-key")
+    with journal_of(settings, clock=desk.loop.micros) as journal:
+        assert verify_journal(journal) == []
+
+
+def is_done(report: dict[str, Any]) -> bool:
+    """Return whether a night went through and may be published."""
+    return (report["state"], report["publishable"]) == ("completed", True)
+
+
+@pytest.mark.parametrize("answer", UNPRICED.values(), ids=UNPRICED)
+def test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights(
+    tmp_path: Path, answer: Canned
+) -> None:
+    """Sent again once, then left alone; each night goes through, and the eighth asks anew."""
+    desk = bureau(tmp_path)
+    (odd,) = found(desk)
+    desk.service.after = only(odd, answer=answer)
+    for night in range(7):
+        report = desk.night().report
+        assert is_done(report), night
+        assert sent(desk)[odd] == 2, night
+        assert report["checks"]["bank_account"]["in_doubt"] == 1
+        sound(desk, report)
+        desk.loop.now_s += DAY
+    report = desk.night().report
+    assert (sent(desk)[odd], report["checks"]["bank_account"]["in_doubt"]) == (4, 1)
+    assert is_done(report)
+    sound(desk, report)
+
+
+def test_a_lookup_at_a_known_cost_is_bought_once_in_seven_nights(tmp_path: Path) -> None:
+    """Whatever the other ages of its check are: seven days."""
+    desk = bureau(tmp_path)
+    (odd,) = found(desk)
+    desk.service.rewrite = lambda operation, identity, document: (
+        Canned(200, {**document, "data": "see the portal"})
+        if (operation, identity) == odd
+        else None
+    )
+    for night in range(7):
+        report = desk.night().report
+        assert is_done(report), night
+        assert sent(desk)[odd] == 1, night
+        assert report["checks"]["bank_account"]["unreadable"] == 1
+        sound(desk, report)
+        desk.loop.now_s += DAY
+    desk.night()
+    assert sent(desk)[odd] == 2
+
+
+def test_the_only_lookup_of_a_night_is_no_outage(tmp_path: Path) -> None:
+    """One customer whose answers are pages: the night goes through, also before a deadline."""
+    desk = bureau(tmp_path, rows=1)
+    desk.service.after = lambda *_: PAGE
+    report = desk.night(checks=["bank_account"], deadline=in_hours(desk, 8)).report
+    assert is_done(report)
+    assert len(desk.service.ledger) == 2
+    assert desk.loop.time() < HOUR
+    sound(desk, report)
+    for _ in range(2):
+        desk.loop.now_s += DAY
+        assert is_done(desk.night(checks=["bank_account"], deadline=in_hours(desk, 8)).report)
+    assert len(desk.service.ledger) == 2
+
+
+def test_customers_with_pages_for_good_end_no_later_night(tmp_path: Path) -> None:
+    """Once others were read between them they are known, also when only they are asked anew."""
+    desk = bureau(tmp_path)
+    odd = found(desk, 4)
+    desk.service.after = only(*odd, answer=PAGE)
+    for _ in range(2):
+        report = desk.night().report
+        assert is_done(report)
+        desk.loop.now_s += 7 * DAY
+    assert report["checks"]["bank_account"]["in_doubt"] == 4
+    assert [sent(desk)[each] for each in odd] == [4] * 4
+
+
+def test_a_night_of_a_proxys_pages_leaves_no_book_unscreened(tmp_path: Path) -> None:
+    """Three customers in a row are an outage: few calls are made, and the next night asks all."""
+    desk = bureau(tmp_path)
+    desk.service.after = lambda *_: PAGE
+    report = desk.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    assert 0 < len(desk.service.ledger) <= 2 * WITNESSES_LATER
+    sound(desk, report)
+    desk.service.after = lambda *_: None
+    desk.loop.now_s += DAY
+    report = desk.night().report
+    assert is_done(report)
+    for part in report["checks"].values():
+        assert part["paid"] + part["free"] == part["distinct"]
+    sound(desk, report)
+
+
+@pytest.mark.parametrize("cost", [None, 10])
+def test_pages_that_begin_in_the_middle_are_an_outage_of_their_check(
+    tmp_path: Path, cost: int | None
+) -> None:
+    """The other checks go on, and nothing of it has an age, whether a cost was stated or not."""
+    desk = bureau(tmp_path)
+    meta = {} if cost is None else {"meta": {"cost": cost, "balance": 9}}
+    odd = Canned(200, {"status": "success", "data": "moved", **meta})
+
+    def after(operation: str, _identity: str, number: int) -> Canned | None:
+        return odd if operation == "bank_account" and number > 20 else None
+
+    desk.service.after = after
+    report = desk.night().report
+    parts = report["checks"]
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    assert parts["karma"]["pending"] == parts["ecosystem"]["pending"] == 0
+    open_ = parts["bank_account"]
+    assert open_["pending"] > 0
+    assert WITNESSES_LATER <= open_["in_doubt"] + open_["unreadable"] <= WITNESSES_LATER + 8
+    sound(desk, report)
+    desk.service.after = lambda *_: None
+    desk.loop.now_s += DAY
+    report = desk.night().report
+    assert is_done(report)
+    assert not [part for part in report["checks"].values() if part["in_doubt"] + part["unreadable"]]
+    sound(desk, report)
+
+
+def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path) -> None:
+    """The run looks again every now and then, at a call each, and answers the book that night.
+
+    What it looked with is sent no more that night than its attempts, and the next night again.
+    """
+    desk = bureau(tmp_path)
+    desk.service.after = lambda *_: PAGE if desk.loop.time() < 3 * HOUR else None
+    report = desk.night(deadline=in_hours(desk, 8)).report
+    assert is_done(report)
+    looked_with = sum(part["in_doubt"] for part in report["checks"].values())
+    assert looked_with <= 3 * HOUR / 900 / ATTEMPTS + 1
+    assert max(sent(desk).values()) <= ATTEMPTS
+    sound(desk, report)
+    desk.loop.now_s += DAY
+    report = desk.night().report
+    assert not [part for part in report["checks"].values() if part["in_doubt"]]
+
+
+def test_pages_until_the_deadline_buy_no_lookup_for_ever(tmp_path: Path) -> None:
+    """Eight hours: a call for each look, none sent more than its attempts; the next night asks."""
+    desk = bureau(tmp_path)
+    desk.service.after = lambda *_: PAGE
+    report = desk.night(deadline=in_hours(desk, 8)).report
+    assert (report["state"], report["stop_reason"]) in {
+        ("stopped", "outage"),
+        ("stopped", "deadline"),
+    }
+    assert max(sent(desk).values()) <= ATTEMPTS
+    looks = 8 * HOUR / 900
+    assert len(desk.service.ledger) <= looks + 6 * WITNESSES_LATER
+    desk.service.after = lambda *_: None
+    desk.loop.now_s += 12 * HOUR
+    report = desk.night().report
+    assert is_done(report)
+    assert not [part for part in report["checks"].values() if part["in_doubt"]]
+    sound(desk, report)
+
+
+def test_an_outage_that_used_up_all_attempts_is_no_completed_night(tmp_path: Path) -> None:
+    """Nothing is answered for eight hours: the run ends once nothing may be sent, as an outage."""
+    desk = bureau(tmp_path)
+    desk.service.rewrite = lambda *_: LOST
+    report = desk.night(deadline=in_hours(desk, 8)).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    assert max(sent(desk).values()) <= ATTEMPTS
+    assert report["checks"]["karma"]["free"] > 0
+    sound(desk, report)
+
+
+@pytest.mark.parametrize("fault", [LOST, Canned(502, b"bad gateway")])
+def test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs(
+    tmp_path: Path, fault: Canned
+) -> None:
+    """Runs of the same night find the attempts used up; the next night has as many again."""
+    desk = bureau(tmp_path)
+    (odd,) = found(desk)
+    desk.service.after = only(odd, answer=fault)
+    for hours in (0, 1, 5):
+        desk.loop.now_s += hours * HOUR
+        report = desk.night().report
+        assert is_done(report)
+        assert (sent(desk)[odd], report["checks"]["bank_account"]["in_doubt"]) == (ATTEMPTS, 1)
+        sound(desk, report)
+    resumed = desk.night(run=report["run_id"]).report
+    assert (sent(desk)[odd], resumed["checks"]["bank_account"]["in_doubt"]) == (ATTEMPTS, 1)
+    desk.loop.now_s += DAY
+    desk.night()
+    assert sent(desk)[odd] == 2 * ATTEMPTS
+
+
+def test_a_run_that_waits_counts_the_same_attempts(tmp_path: Path) -> None:
+    """Another check is out for six hours: what is lost meanwhile is not bought at every look."""
+    desk = bureau(tmp_path)
+    (odd,) = found(desk)
+    busy = Canned(503, b"busy")
+    desk.service.after = only(odd, answer=LOST)
+    desk.service.before = lambda operation, _identity, _number: (
+        busy if operation == "ecosystem" and desk.loop.time() < 6 * HOUR else None
+    )
+    report = desk.night(deadline=in_hours(desk, 8)).report
+    assert is_done(report)
+    assert sent(desk)[odd] == ATTEMPTS
+    assert report["checks"]["bank_account"]["in_doubt"] == 1
+    sound(desk, report)
+
+
+def test_what_was_never_charged_has_no_age(tmp_path: Path) -> None:
+    """Refusals for overload use up no attempt: the same lookups are asked again an hour later."""
+    desk = bureau(tmp_path)
+    (odd,) = found(desk)
+    refused = only(odd, answer=Canned(503, b"busy"))
+    desk.service.before = refused
+    report = desk.night().report
+    assert report["checks"]["bank_account"]["failed"] == 1
+    desk.service.before = lambda *_: None
+    desk.loop.now_s += HOUR
+    report = desk.night().report
+    assert is_done(report)
+    assert report["checks"]["bank_account"]["failed"] == 0
+
+
+def test_charged_answers_that_are_all_reset_end_their_night(tmp_path: Path) -> None:
+    """Nothing is answered: it is an outage, soon found, at a few attempts for each lookup."""
+    desk = bureau(tmp_path, rows=200)
+    desk.service.after = lambda *_: LOST
+    report = desk.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+    assert desk.loop.time() < HOUR
+    assert max(sent(desk).values()) <= ATTEMPTS
+    sound(desk, report)
+
+
+def test_a_book_that_is_left_alone_in_large_part_is_not_publishable(tmp_path: Path) -> None:
+    """The night goes through, since there is nothing to ask; TOLERATED_FAILURE_PCT decides."""
+    desk = bureau(tmp_path, rows=120)
+    odd = set(found(desk, 40))
+    desk.service.after = only(*odd, answer=Canned(200, {"data": 1, "meta": {"cost": 10}}))
+    assert not desk.night().report["publishable"]
+    desk.loop.now_s += DAY
+    report = desk.night().report
+    assert (report["state"], report["publishable"]) == ("completed", False)
+    desk.settings["tolerated_failure_pct"] = 50
+    assert is_done(desk.night().report)
