@@ -52,8 +52,7 @@ class InstantProblem(Enum):
 
     ORDER = (
         "date_order_undeclared",
-        "Is the day first or the month? It is never guessed: declare date_order (dmy, mdy, ymd) in "
-        "a mapping.",
+        "The order of a date is never guessed: declare date_order (dmy, mdy, ymd) in a mapping.",
     )
     SHORT_YEAR = ("date_short_year", "Write the year with four digits.")
     SERIAL = (

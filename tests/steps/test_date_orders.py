@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BVN = "22212345678"
-CONSENT = "consent_reference,consented_at,consent_expires_at,consent_withdrawn_at"
 
 
 def file(folder: Path, *dates: str, column: str = "consented_at", more: str = "") -> Path:
@@ -31,6 +30,7 @@ def file(folder: Path, *dates: str, column: str = "consented_at", more: str = ""
 
 
 def orders(path: Path, answered: str = "") -> DateOrders:
+    """Return what is known of a file's dates."""
     mapping = read_mapping(path.parent / "m.toml")
     return DateOrders(open_source(path, mapping=mapping), answered)
 
@@ -50,6 +50,7 @@ def taken(path: Path, answered: str = "", rows: int = 1000) -> tuple[list[Any], 
 
 
 def lagos(day: int, month: int) -> datetime:
+    """Return when a day of 2026 begins in Lagos."""
     midnight = datetime(2026, month, day, tzinfo=UTC)
     return datetime.fromtimestamp(midnight.timestamp() - 3600, UTC)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NOW = 1_790_000_000_000_000
 STATUSES = ("off", "ineligible", "clear", *CAUSES)
-ANSWERED = ("clear", "verified")
+ANSWERED = ("clear", "verified", "found")
 
 
 def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
@@ -62,15 +62,16 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
         {"karma": "clear", "ecosystem": "refused", "exposure": Decimal(20)},
         {"karma": "clear", "ecosystem": "ineligible", "exposure": Decimal(3)},
         {"karma": "ineligible", "ecosystem": "ineligible", "exposure": None},
+        {"karma": "clear", "ecosystem": "found", "exposure": Decimal(5)},
     ]
     coverage = covered(enriched(rows))
     open_ = coverage.not_screened()
     assert (open_["rows"], open_["exposure"]) == (2, "120.00")
     assert open_["causes"]["pending"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
     assert open_["causes"]["refused"]["exposure"] == "20.00"
-    assert (coverage.due_rows, coverage.answered_rows) == (3, 2)
-    assert coverage.fresh()["exposure_pct"] == 2.44
-    assert coverage.nothing_to_ask() == {"rows": 1, "exposure": "0.00", "unknown_rows": 1}
+    assert (coverage.due_rows, coverage.answered_rows) == (4, 3)
+    assert (coverage.fresh()["rows"], coverage.fresh()["exposure"]) == (1, "5.00")
+    assert coverage.nothing_to_ask() == {"rows": 2, "exposure": "3.00", "unknown_rows": 1}
 
 
 @settings(max_examples=examples(60), deadline=None)
