@@ -121,7 +121,10 @@ class Coverage:
         statuses = [table[f"{check.value}_status"].combine_chunks() for check in Check]
         cause, due, open_, lacks = _standing(statuses, table.num_rows)
         keys = {
-            **{"cause": cause, "due": due, "open": open_, "lacks": lacks},
+            "cause": cause,
+            "due": due,
+            "open": open_,
+            "lacks": lacks,
             "age": self._ages(table),
         }
         exposure = table["exposure"] if "exposure" in table.column_names else None

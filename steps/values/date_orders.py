@@ -1,4 +1,4 @@
-"""The order of the dates in each column of a file: shown by the dates themselves, answered, or open.
+"""The order of the dates in each column of a file: shown by its dates, answered, or open.
 
 03/04/2026 has two readings, 13/03/2026 one. Where every date of a column can be read in one order
 and in no other, that is its order. Nothing else is concluded: not from other columns, not from what

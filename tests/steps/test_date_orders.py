@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import csv
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nightscreen.schemas.rows import Flaw
 from nightscreen.steps.intake import Intake
+from nightscreen.steps.report.summary_section import verdict
+from nightscreen.steps.results.ask_again import rows_as_part
 from nightscreen.steps.values.date_orders import DateOrders
+from nightscreen.storage.clock import LAGOS
+from nightscreen.storage.journal import open_journal
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.tables import open_source
+from tests.screening import World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 BVN = "22212345678"
+_LAST_MONTH = datetime.now(LAGOS).date().replace(day=1) - timedelta(days=1)
+LATELY = _LAST_MONTH.replace(day=9 if _LAST_MONTH.month != 9 else 10)
+"""A day of last month with two readings."""
+AFTER_12TH = _LAST_MONTH.replace(day=14)
 
 
 def file(folder: Path, *dates: str, column: str = "consented_at", more: str = "") -> Path:
@@ -132,3 +142,76 @@ def test_a_withdrawal_that_cannot_be_read_counts(tmp_path: Path, cell: str) -> N
     )
     assert days == [None]
     assert problems == [(2, "consent_withdrawn_at", "consent_unreadable")]
+
+
+def book(dates: list[str], **more: str) -> list[dict[str, str]]:
+    """Return customers with a consent each, whose dates are written as given."""
+    return [
+        customer(n, consent_reference=f"R-{n}", consented_at=cell, **more)
+        for n, cell in enumerate(dates, 1)
+    ]
+
+
+def test_a_book_with_british_dates_is_asked_about(tmp_path: Path) -> None:
+    """One date with one reading is enough; the report says which order it is."""
+    recent = [f"{day:%d/%m/%Y}" for day in (LATELY, LATELY + timedelta(days=1))]
+    shown = f"{AFTER_12TH:%d/%m/%Y}"
+    night = World(tmp_path).screen(book([*recent, shown]), checks=["karma", "ecosystem"])
+    assert "refused" not in night.column("ecosystem_status")
+    assert night.report["checks"]["ecosystem"]["rows_refused"] == 0
+    codes = {each["code"]: each["count"] for each in night.report["findings"]["values"]}
+    assert codes == {"date_order_shown": 1}
+    assert verdict(night.report).tone == "good"
+
+
+def test_open_consents_are_refused_unattended_and_the_report_is_not_green(tmp_path: Path) -> None:
+    """The rest is screened; consent that cannot be read is not said to be missing."""
+    world = World(tmp_path)
+    dates = [f"{LATELY:%d/%m/%Y}", LATELY.isoformat(), ""]
+    rows = book(dates)
+    rows[2]["consent_reference"] = ""
+    night = world.screen(rows, batch="book", checks=["karma", "ecosystem"], yes=True)
+    assert night.column("ecosystem_status")[0] == night.column("ecosystem_status")[2] == "refused"
+    assert night.column("ecosystem_status")[1] in {"found", "not_found"}
+    assert night.column("karma_status") == ["clear"] * 3
+    assert night.column("consent_unreadable") == [True, False, False]
+    with (night.folder / "problems.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["code"] for row in csv.DictReader(file)] == ["consent_unreadable"]
+    said = verdict(night.report)
+    assert said.tone == "warn"
+    assert any("consent_unreadable" in each for each in said.more)
+    page = (night.folder / "report.html").read_text("utf-8")
+    assert "consent_unreadable" in page.partition('class="tile')[0]
+    assert 'class="verdict good' not in page
+
+
+def test_a_run_without_checks_that_need_consent_stays_green(tmp_path: Path) -> None:
+    """Nothing was left out for it."""
+    night = World(tmp_path).screen(book([f"{LATELY:%d/%m/%Y}"]), checks=["karma"])
+    assert verdict(night.report).tone == "good"
+
+
+def test_the_last_answer_of_a_batch_is_used_unattended(tmp_path: Path) -> None:
+    """By its name alone; a run that is resumed keeps the order it began with."""
+    world = World(tmp_path)
+    rows = book([f"{LATELY:%d/%m/%Y}"])
+    parameters = {"checks": ["ecosystem"]}
+    refused = world.screen(rows, batch="book", **parameters)
+    with open_journal(tmp_path / "home") as journal:
+        journal.runs.keep_date_order("other", "dmy")
+    assert world.screen(rows, batch="book", **parameters).column("ecosystem_status") == ["refused"]
+    with open_journal(tmp_path / "home") as journal:
+        journal.runs.keep_date_order("book", "mdy")
+        journal.runs.keep_date_order("book", "dmy")
+    answered = world.screen(rows, batch="book", **parameters)
+    assert answered.column("ecosystem_status")[0] in {"found", "not_found"}
+    resumed = world.screen(run=refused.report["run_id"])
+    assert resumed.column("ecosystem_status") == ["refused"]
+
+
+def test_rows_that_are_asked_again_keep_a_consent_unreadable() -> None:
+    """What the enriched rows cannot hold is not lost on the way into another run."""
+    row = {"customer_id": "C1", "bvn": BVN, "consented_at": "2026-01-05"}
+    for unreadable in (True, False):
+        part = rows_as_part([{**row, "consent_unreadable": unreadable}]).decode()
+        assert ("consent_withdrawn_at" in part) is unreadable
