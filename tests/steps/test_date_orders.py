@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,20 +13,16 @@ from nightscreen.steps.intake import Intake
 from nightscreen.steps.report.summary_section import verdict
 from nightscreen.steps.results.ask_again import rows_as_part
 from nightscreen.steps.values.date_orders import DateOrders
-from nightscreen.storage.clock import LAGOS
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.mapping import read_mapping
 from nightscreen.storage.tables import open_source
-from tests.screening import World, customer
+from tests.screening import World, consented_on, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 BVN = "22212345678"
-_LAST_MONTH = datetime.now(LAGOS).date().replace(day=1) - timedelta(days=1)
-LATELY = _LAST_MONTH.replace(day=9 if _LAST_MONTH.month != 9 else 10)
-"""A day of last month with two readings."""
-AFTER_12TH = _LAST_MONTH.replace(day=14)
+LATELY, AFTER_12TH = consented_on()
 
 
 def file(folder: Path, *dates: str, column: str = "consented_at", more: str = "") -> Path:
@@ -154,9 +150,8 @@ def book(dates: list[str], **more: str) -> list[dict[str, str]]:
 
 def test_a_book_with_british_dates_is_asked_about(tmp_path: Path) -> None:
     """One date with one reading is enough; the report says which order it is."""
-    recent = [f"{day:%d/%m/%Y}" for day in (LATELY, LATELY + timedelta(days=1))]
-    shown = f"{AFTER_12TH:%d/%m/%Y}"
-    night = World(tmp_path).screen(book([*recent, shown]), checks=["karma", "ecosystem"])
+    dates = [f"{day:%d/%m/%Y}" for day in (LATELY, LATELY, AFTER_12TH)]
+    night = World(tmp_path).screen(book(dates), checks=["karma", "ecosystem"])
     assert "refused" not in night.column("ecosystem_status")
     assert night.report["checks"]["ecosystem"]["rows_refused"] == 0
     codes = {each["code"]: each["count"] for each in night.report["findings"]["values"]}
