@@ -129,8 +129,10 @@ class Intake:
 
     def _date_orders(self, columns: dict[str, Column], notes: Notes) -> dict[str, str | None]:
         """Return the order of each column's dates; the file is read for it only where needed."""
-        found = dict.fromkeys(DATE_COLUMNS, self._header.date_order)
-        for name in DATE_COLUMNS if self._orders is not None else ():
+        found: dict[str, str | None] = dict.fromkeys(DATE_COLUMNS, self._header.date_order)
+        if self._orders is None:
+            return found
+        for name in DATE_COLUMNS:
             if in_numbers(columns[name]):
                 found[name] = self._orders.of(name)
                 note = None if name in self._orders_noted else self._orders.note(name)

@@ -104,6 +104,7 @@ class ScreeningRun(Run):
         merging: the rows of one customer id are one customer, and a chunk's rows are customers;
             `input_chunks` chunks of the input's own rows lie beside them.
         rows_read: rows of the file; `rows_quarantined` of them were refused.
+        date_orders: the order in which the dates in numbers of each column were read.
         plan: what the rows need.
         needed: the needed lookups, sealed.
         ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
@@ -131,6 +132,7 @@ class ScreeningRun(Run):
     customers: int = 0
     rows_read: int = 0
     rows_quarantined: int = 0
+    date_orders: dict[str, str] = field(default_factory=dict)
     plan: Plan | None = None
     needed: NeededPieces = field(init=False)
     ranked: LookupRanking = field(default_factory=lambda: LookupRanking.joined(()))
@@ -309,6 +311,7 @@ def read_input(run: ScreeningRun) -> None:
                 found += len(problems_of)
                 run.workspace.put(f"rows-{run.chunks:05d}", merged)
                 run.chunks += 1
+    run.date_orders = orders.used()
     run.folder.rows[QUARANTINE] = run.rows_quarantined
     run.folder.rows[PROBLEMS] = found
     if run.rows_read == 0:

@@ -76,13 +76,21 @@ class DateOrders:
     def __init__(self, source: TableSource, answered: str = "") -> None:
         self._source = source
         self._answered = answered or None
+        self._used: dict[str, str] = {}
 
     def of(self, column: str) -> str | None:
         """Return `dmy`, `mdy` or `ymd` for a column's dates in numbers; None where it is open."""
         if self._source.header.date_order is not None:
             return self._source.header.date_order
         found = self._columns.get(column)
-        return None if found is None else found.order or self._answered
+        order = None if found is None else found.order or self._answered
+        if order is not None:
+            self._used[column] = order
+        return order
+
+    def used(self) -> dict[str, str]:
+        """Return the orders that were asked for and are known, by column."""
+        return dict(self._used)
 
     def note(self, column: str) -> Problem | None:
         """Return what the analyst is told of an order that no mapping declares."""
