@@ -13,8 +13,9 @@ import pytest
 
 from nightscreen.storage.mapping import read_mapping
 from tests.desk.office import Browser, Office
+from tests.desk.test_fix import typed
 from tests.desk.test_new_file import bring
-from tests.screening import consented_on, customer
+from tests.screening import World, consented_on, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,3 +156,39 @@ def test_preview_shows_values_as_they_were_understood(office: Office) -> None:
     found = understood(browser, data)
     assert found[:5] == ["K-1", "+2348031234567", "1250.00", "<del>NIL</del> dropped", "as it is"]
     assert found[5:] == ["K-2", "+2348031234568", "<del>12-50</del> dropped", "GTBank", ""]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"consent_withdrawn_at": "yes"}, {"consent_expires_at": "sometime"}]
+)
+def test_consent_that_cannot_be_read_is_not_said_to_be_missing(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    """The customer's card says so, shows nothing, and nothing is asked again."""
+    consented = {"consent_reference": "R-1", "consented_at": consented_on()[0].isoformat()}
+    World(tmp_path).screen([customer(59, **consented, **wrong)], batch="book")
+    with Office(tmp_path) as office:
+        browser = office.browser("analyst")
+        page = browser.get("/customers/C59").text
+        card = page.partition('aria-label="Credit history"')[2].partition("</section>")[0]
+        assert "cannot be read" in card
+        assert "No consent is on record" not in page
+        again = browser.post("/customers/C59/again", "/customers/C59", check="ecosystem")
+        assert again.status_code == 400
+        assert office.starts.started == []
+
+
+def test_refused_rows_keep_the_order_that_their_file_showed(tmp_path: Path) -> None:
+    """The date that shows the order is in another row, which was not refused."""
+    rows = [
+        customer(each, consent_reference=f"R-{each}", consented_at=day)
+        for each, day in ((1, SHOWN), (2, OPEN))
+    ]
+    rows[1]["customer_id"] = ""
+    night = World(tmp_path).screen(rows, batch="book", checks=["ecosystem"])
+    at = f"/runs/{night.report['run_id']}/fix"
+    with Office(tmp_path) as office:
+        sent = typed(office.browser("analyst"), at, {(0, "customer_id"): "C2"}, do="screen")
+        assert sent.status_code == 303, sent.text
+        (started,) = office.starts.started
+        assert started.date_order == "dmy"
