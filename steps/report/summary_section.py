@@ -79,7 +79,7 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
         more.append(
             f"{some(unread, 'consent date')} could not be read (consent_unreadable in "
             "problems.csv): those customers have consent on record, but nothing that needs it was "
-            "asked or shown. Correct the dates, or say their order, and screen them again."
+            "asked or shown. Correct them, or choose their order at the desk or a terminal."
         )
     more += _blind_approvals(report)
     whole = word == "Complete" and report["publishable"] and not unread
