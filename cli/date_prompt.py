@@ -55,7 +55,7 @@ def ask_date_order(path: Path, mapping: str, settings: Settings, *, batch: str =
     if open_ is None:
         return ""
     order = _ask(*open_)
-    from nightscreen.storage.journal import journal_of  # noqa: PLC0415 - inspect needs it only here
+    from nightscreen.storage.journal import journal_of
 
     with journal_of(settings) as journal:
         journal.runs.keep_date_order(batch or batch_of(path), order)
