@@ -39,7 +39,7 @@ def inspect(
 
     Example: nightscreen inspect customers.xlsx --mapping acme.toml
     """
-    diagnosis = diagnose(input, mapping, merge_rows=merge_rows)
+    diagnosis = diagnose(input, mapping, merge_rows=merge_rows, ask=True)
     if json_output:
         print_json(asdict(diagnosis))
     else:
@@ -50,9 +50,15 @@ def inspect(
 
 
 def diagnose(
-    path: Path, mapping_path: Path | None = None, *, merge_rows: bool = False
+    path: Path, mapping_path: Path | None = None, *, merge_rows: bool = False, ask: bool = False
 ) -> "FileDiagnosis":
     """Read a whole file and say how it is understood.
+
+    Args:
+        path: the file.
+        mapping_path: what its headings mean.
+        merge_rows: the rows of one customer are one customer.
+        ask: ask at the terminal for the order of consent dates that the file leaves open.
 
     Raises:
         UsageError: the file, the mapping or the settings cannot be used.
@@ -61,8 +67,14 @@ def diagnose(
     from nightscreen.steps.diagnosis import diagnose as diagnose_file
     from nightscreen.storage.mapping import read_mapping
 
+    settings = read_settings()
     mapping = read_mapping(mapping_path) if mapping_path else None
-    return diagnose_file(path, mapping, merge=merge_rows or read_settings().merge_rows)
+    order = ""
+    if ask:
+        from nightscreen.cli.date_prompt import ask_date_order
+
+        order = ask_date_order(path, str(mapping_path or ""), settings)
+    return diagnose_file(path, mapping, merge=merge_rows or settings.merge_rows, date_order=order)
 
 
 def _show(diagnosis: "FileDiagnosis") -> None:

@@ -103,7 +103,7 @@ MappingOption = Annotated[
 
 
 @app.command(epilog="Example: nightscreen screen customers.csv --max-spend 250000 --deadline 06:00")
-@options_of(ScreenBatch)
+@options_of(ScreenBatch, leave_out=("date_order",))
 def screen(
     options: Options, log_format: LogFormatOption = None, json_output: JsonOption = False
 ) -> None:
@@ -116,7 +116,7 @@ def screen(
 @app.command(epilog="Example: nightscreen quote customers.csv --json")
 @options_of(
     ScreenBatch,
-    leave_out=("deadline", "quote_only", "run", "output", "workers", "yes"),
+    leave_out=("deadline", "quote_only", "run", "output", "workers", "yes", "date_order"),
     needs=("input",),
 )
 def quote(options: Options, json_output: JsonOption = False) -> None:

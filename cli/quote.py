@@ -23,11 +23,13 @@ def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
     from nightscreen.schemas.parameters import ScreenBatch
 
     parameters = read_options(ScreenBatch, options)
+    from nightscreen.cli.date_prompt import with_date_order
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.preflight import check_before_engine
 
-    check_before_engine(parameters, settings_of_command())
-    quote_parameters(parameters, json_output=json_output)
+    settings = settings_of_command()
+    check_before_engine(parameters, settings)
+    quote_parameters(with_date_order(parameters, settings), json_output=json_output)
 
 
 def quote_parameters(parameters: ScreenBatch, *, json_output: bool) -> None:

@@ -54,11 +54,13 @@ def screen_file(
     if not parameters.quote_only and parameters.workers <= 1:
         begin_engine()
     from nightscreen.cli import event_loop
+    from nightscreen.cli.date_prompt import with_date_order
     from nightscreen.cli.preflight import check_before_engine
     from nightscreen.tasks.logs import set_up_logs
 
     set_up_logs(log_format or settings.log_format)
     check_before_engine(parameters, settings)
+    parameters = with_date_order(parameters, settings)
     if parameters.quote_only:
         return _only_quote(parameters, json_output=json_output)
     with graceful_sigint():

@@ -25,7 +25,9 @@ from nightscreen.portal.config import origin_of
 from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
+from nightscreen.schemas.enriched import UNREADABLE
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.schemas.rows import Flaw
 from nightscreen.steps.consents.links import USUAL, ConsentLinks
 from nightscreen.steps.planning.consent import consent_valid, twelve_months_after
 from nightscreen.steps.policy.declarations import read_declarations
@@ -478,7 +480,7 @@ def _consents(row: Mapping[str, Any], now: int) -> bool:
         row.get("consent_expires_at"),
         row.get("consent_withdrawn_at"),
         at=to_instant(now),
-        flaws=0,
+        flaws=int(Flaw.CONSENT) if row.get(UNREADABLE) else 0,
     )
 
 
@@ -508,7 +510,8 @@ def _cards(
         if status == "off":
             continue
         if check in CONSENT_GATED and not allowed:
-            card |= {"status": "no consent", "closed": _why_closed(row), "evidence": None}
+            word = "unreadable consent" if row.get(UNREADABLE) else "no consent"
+            card |= {"status": word, "closed": _why_closed(row), "evidence": None}
             card["cost"] = Decimal(0)
         else:
             card["fields"] = list(_fields(check, row))
@@ -519,6 +522,8 @@ def _cards(
 def _why_closed(row: Mapping[str, Any]) -> str:
     """Say why nothing is asked or shown."""
     reference, given = row.get("consent_reference"), row.get("consented_at")
+    if row.get(UNREADABLE):
+        return "The consent on record has a date that cannot be read. Nothing is asked or shown."
     if not reference or given is None:
         return "No consent is on record. Nothing is asked or shown."
     ended = row.get("consent_withdrawn_at") or row.get("consent_expires_at")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from nightscreen.desk.new_file import begin, preview, quote_upload
 from nightscreen.desk.pages import onward
 from nightscreen.desk.runs import SCREENING, find_run
-from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_text
+from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_of
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
@@ -240,9 +240,11 @@ def _mapping_of(visit: Visit, run: RunRecord, headings: Sequence[str]) -> str:
         chosen = upload.choices
         meant = chosen.get("headings") or {}
         kept = {each: known for each, known in meant.items() if known != LEFT_OUT}
-        if chosen.get("mapping") or not meant:
-            return str(chosen.get("mapping") or "")
-        return mapping_text(kept, chosen.get("understood") or {})
+        if chosen.get("mapping"):
+            return str(chosen["mapping"])
+        columns = mapping_of(kept, chosen.get("understood") or {}) if meant else Mapping()
+        found = replace(columns, date_order=chosen.get("declared"))
+        return "" if found == Mapping() else mapping_toml(found)
     given = Path(run.parameters.get("mapping") or "")
     if not given.is_file():
         return ""
@@ -327,7 +329,7 @@ def _judge(sheet: _Sheet, rows: Sequence[_Row]) -> int | None:
     if not filled:
         return None
     with in_memory(_as_part(sheet.headings, filled)) as clear:
-        judged = preview(clear, sheet.mapping, len(filled))
+        judged = preview(clear, sheet.mapping, len(filled), date_order=_date_order(sheet.run))
     places = {column.heading: at for at, column in enumerate(judged["columns"])}
     order = [places.get(heading) for heading in sheet.headings]
     for row, found in zip(filled, judged["rows"], strict=True):
@@ -357,6 +359,7 @@ def _keep(visit: Visit, sheet: _Sheet, rows: Sequence[_Row]) -> Upload | None:
     given = run.parameters
     chosen = {
         **{name: given[name] for name in _AS_BEFORE if given.get(name)},
+        "date_order": _date_order(run),
         "batch": run.batch,
         "purpose": run.purpose,
         "max_spend": plain_naira(visit.text("max_spend", 20)),
@@ -375,6 +378,13 @@ def _keep(visit: Visit, sheet: _Sheet, rows: Sequence[_Row]) -> Upload | None:
     if sheet.draft is not None:
         uploads.remove(sheet.draft)
     return kept
+
+
+def _date_order(run: RunRecord) -> str:
+    """Return the order of the dates of a run's file: as its dates showed it, or was answered."""
+    shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
+    orders = set(shown) or {run.parameters.get("date_order") or ""}
+    return orders.pop() if len(orders) == 1 else ""
 
 
 _AS_BEFORE = (

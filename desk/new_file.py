@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -35,11 +37,15 @@ from nightscreen.steps.intake import Intake
 from nightscreen.steps.quoting import quote_batch
 from nightscreen.steps.results.ask_again import rows_as_part
 from nightscreen.steps.run import require_service
+from nightscreen.steps.values.customer_ids import CustomerNumbers
+from nightscreen.steps.values.date_orders import ORDERS, DateOrders
+from nightscreen.storage.clock import LAGOS
 from nightscreen.storage.headings import meanings
 from nightscreen.storage.journal.keyring import follow_rotation
-from nightscreen.storage.mapping import read_mapping
+from nightscreen.storage.mapping import DATE_ORDERS, read_mapping
+from nightscreen.storage.mapping import Mapping as Meaning
 from nightscreen.storage.sealed_file import reseal_file, unsealed
-from nightscreen.storage.tables import headings_of, open_source
+from nightscreen.storage.tables import headings_of, open_source, sheets_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -79,6 +85,11 @@ AT_THE_COUNTER: Final = (
     ("consented_at", "Consented on", "date"),
 )
 """Column, label and kind of each field of the form for one applicant."""
+_OPEN_DATES: Final = (
+    "The dates of {0} can be read in two ways, such as {1}, and consent depends on them. Choose "
+    "under Date order whether the day or the month is first."
+)
+_ABSENT: Final = "This is taken as absent."
 _COUNTER_BATCH = "applicants"
 _NAMELESS = "though its name ends in nothing"
 _IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns\] (\w+) = "[^"]*"')
@@ -311,17 +322,19 @@ def _in_clear(visit: Visit, upload: Upload) -> Iterator[Path]:
 
 
 def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -> Response:
-    uploads = visit.seat.uploads
     headings: list[str] = []
-    diagnosis, shown = None, None
+    sheets: list[str] = []
+    diagnosis, shown, open_dates = None, None, None
     try:
         with _in_clear(visit, upload) as path:
-            headings = headings_of(path)
+            sheets = sheets_of(path)
+            mapping = _mapping(visit, upload)
+            headings = headings_of(path, mapping)
             upload = _understood(visit, upload, path, headings)
-            mapping_path = uploads.mapping(upload.upload_id)
-            mapping = read_mapping(mapping_path) if mapping_path.exists() else None
-            diagnosis = diagnose(path, mapping, merge=visit.seat.settings.merge_rows)
-            shown = preview(path, mapping)
+            merge = bool(visit.seat.settings.merge_rows or upload.choices.get("merge_rows"))
+            diagnosis = diagnose(path, mapping, merge=merge)
+            shown = preview(path, mapping, merge=merge)
+            open_dates = DateOrders(open_source(path, mapping=mapping)).open_consent()
     except UsageError as trouble:
         status, error = (400 if status == 200 else status), error or str(trouble)  # noqa: PLR2004 - well so far
     return visit.page(
@@ -330,6 +343,11 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
         upload=upload,
         error=error,
         headings=headings,
+        sheets=sheets if len(sheets) > 1 else [],
+        sheet=upload.choices.get("sheet") or (diagnosis.sheet if diagnosis else ""),
+        orders=ORDERS,
+        open_dates="" if open_dates is None or error else _OPEN_DATES.format(*open_dates),
+        merging=visit.seat.settings.merge_rows or upload.choices.get("merge_rows"),
         meaning=upload.choices.get("headings") or upload.choices.get("understood") or {},
         known=KNOWN_COLUMNS,
         carried=CARRIED,
@@ -348,12 +366,20 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
     )
 
 
+def _mapping(visit: Visit, upload: Upload) -> Meaning | None:
+    """Return what was chosen for headings, sheet and dates; None where nothing was."""
+    path = visit.seat.uploads.mapping(upload.upload_id)
+    return read_mapping(path) if path.exists() else None
+
+
 def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -> Upload:
     """Note once what each heading is taken for by itself."""
-    if "understood" in upload.choices:
+    if upload.choices.get("understood"):
         return upload
+    sheet = upload.choices.get("sheet")
     try:
-        found = {each.heading: each.known or "" for each in open_source(path).header.columns}
+        source = open_source(path, mapping=Meaning(sheet=sheet))
+        found = {each.heading: each.known or "" for each in source.header.columns}
     except InputError:  # a correction may mend it: what single headings mean is known all the same
         taken: set[str] = set()
         found = {}
@@ -364,32 +390,67 @@ def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -
     return visit.seat.uploads.choose(upload, {"understood": found})
 
 
-def preview(path: Path, mapping: Any, number: int = SHOWN_ROWS) -> dict[str, Any]:  # noqa: ANN401 - a mapping or None
-    """Return the first rows as they are understood: each cell sound, wrong or merely carried."""
+def preview(
+    path: Path,
+    mapping: Meaning | None,
+    number: int = SHOWN_ROWS,
+    *,
+    merge: bool = False,
+    date_order: str = "",
+) -> dict[str, Any]:
+    """Return the first rows as they are understood: each cell sound, wrong or merely carried.
+
+    A cell has its `value` as understood, and as `written`; `dropped` says why nothing is made of
+    what is written.
+    """
     source = open_source(path, mapping=mapping)
     batch = next(source.batches(number))
-    taken = Intake(source.header).take(batch)
+    orders = DateOrders(source, date_order)
+    taken = Intake(source.header, CustomerNumbers() if merge else None, orders).take(batch)
     wrong: dict[tuple[int, str], str] = {}
+    warned: dict[tuple[int, str], str] = {}
     refused = {each.line: each.hint for each in taken.refused}
     for problem in taken.problems:
-        if problem.action in {Action.REFUSED, Action.INVALID}:
-            wrong.setdefault((problem.line, problem.column), problem.hint)
+        of = wrong if problem.action in {Action.REFUSED, Action.INVALID} else warned
+        of.setdefault((problem.line, problem.column), problem.hint)
+    accepted = {row["line"]: row for row in taken.rows.to_pylist()}
+    meant = Counter(column.known for column in source.header.columns)
     rows = []
     for at_row, line in enumerate(batch.lines):
         cells = []
         for at, column in enumerate(source.header.columns):
-            value = batch.columns.column(at)[at_row].as_py()
+            written = batch.columns.column(at)[at_row].as_py() or ""
             names = (column.known or "", column.heading, column.output)
             hint = next((wrong[line, name] for name in names if (line, name) in wrong), "")
+            value, dropped = written, ""
+            if column.known and meant[column.known] == 1 and line in accepted:
+                value = _as_understood(accepted[line][column.known])
+                if written.strip() and not value:
+                    dropped = hint or warned.get((line, column.known)) or _ABSENT
             tone = "wrong" if hint else "ok" if column.known and value else ""
-            cells.append({"value": value or "", "tone": tone, "hint": hint})
+            cells.append(
+                {"value": value, "written": written, "tone": tone, "hint": hint, "dropped": dropped}
+            )
         rows.append({"line": line, "cells": cells, "refused": refused.get(line, "")})
     return {"columns": source.header.columns, "rows": rows}
+
+
+def _as_understood(value: object) -> str:
+    """Return a value of a row in words; times are those of Lagos."""
+    if isinstance(value, datetime):
+        local = value.astimezone(LAGOS)
+        bare = local.time() in {time.min, time.max}
+        return f"{local:%Y-%m-%d}" if bare else f"{local:%Y-%m-%d %H:%M}"
+    return "" if value is None else str(value)
 
 
 def _with_headings(visit: Visit, upload: Upload) -> Upload:
     """Keep what the form says of headings, purpose, checks, policy and cap."""
     chosen = _choices(visit)
+    sheet = visit.text("sheet", 80)
+    if sheet and sheet != (upload.choices.get("sheet") or visit.text("sheet_read", 80)):
+        chosen |= {"sheet": sheet, "headings": {}, "understood": {}, "quote": None}
+        return visit.seat.uploads.choose(upload, chosen)
     order = visit.form.get("heading", [])
     if order:
         allowed = {*KNOWN_COLUMNS, CARRIED, LEFT_OUT}
@@ -397,14 +458,39 @@ def _with_headings(visit: Visit, upload: Upload) -> Upload:
         chosen["headings"] = {
             h: known if known in allowed else CARRIED for h, known in picked.items()
         }
+    if visit.text("date_order", 3) in DATE_ORDERS:
+        chosen["declared"] = visit.text("date_order", 3)
+    elif "date_order" in visit.form:
+        chosen["declared"] = None
+    if "merge_shown" in visit.form:
+        chosen["merge_rows"] = "merge_rows" in visit.form
     chosen["quote"] = None
     return visit.seat.uploads.choose(upload, chosen)
 
 
+def _require_date_order(visit: Visit, upload: Upload) -> None:
+    """Have the order of consent dates chosen where the file leaves it open, and keep it.
+
+    Raises:
+        UsageError: it is open, or the file cannot be read.
+    """
+    with _in_clear(visit, upload) as path:
+        open_ = DateOrders(open_source(path, mapping=_mapping(visit, upload))).open_consent()
+    if open_ is not None:
+        raise InputError(_OPEN_DATES.format(*open_))
+    if upload.choices.get("declared"):
+        batch = visit.seat.uploads.parameters(upload).batch
+        visit.seat.journal.runs.keep_date_order(batch, upload.choices["declared"])
+
+
 def quote(visit: Visit) -> Response:
     """Quote a file as its headings are understood now."""
-    upload = _with_headings(visit, _own(visit))
+    before = _own(visit)
+    upload = _with_headings(visit, before)
+    if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
+        return onward(f"/new/{upload.upload_id}")
     try:
+        _require_date_order(visit, upload)
         document = quote_upload(visit, upload)
     except UsageError as error:
         return _file(visit, upload, 400, error=str(error))
@@ -443,8 +529,11 @@ def screen(visit: Visit) -> Response:
     upload = _own(visit)
     if upload.choices.get("started_at"):
         return onward(f"/new/{upload.upload_id}")
-    upload = _with_headings(visit, upload)
+    before, upload = upload, _with_headings(visit, upload)
+    if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
+        return onward(f"/new/{upload.upload_id}")
     try:
+        _require_date_order(visit, upload)
         begin(visit, upload)
     except UsageError as error:
         return _file(visit, upload, 400, error=str(error))
@@ -465,8 +554,7 @@ def begin(visit: Visit, upload: Upload) -> None:
     except ValidationError as error:
         raise InputError(_mistake(error)) from None
     with _in_clear(visit, upload) as path:
-        mapping_path = seat.uploads.mapping(upload.upload_id)
-        open_source(path, mapping=read_mapping(mapping_path) if mapping_path.exists() else None)
+        open_source(path, mapping=_mapping(visit, upload))
     if not seat.uploads.claim(upload):
         return
     try:

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +39,13 @@ HELD, GONE = "held", "gone"
 CARRIED, LEFT_OUT = "", "-"
 TYPED: Final = "typed"
 """Choice of an upload that was made at the desk: of one customer, a part of a batch."""
-_BY_THE_WAY: Final = ("karma_identities", "karma_stop_at_first", "shadow", "merge_rows")
+_BY_THE_WAY: Final = (
+    "karma_identities",
+    "karma_stop_at_first",
+    "shadow",
+    "merge_rows",
+    "date_order",
+)
 """Choices no form offers: they are those of the run whose rows are screened again."""
 _ID = re.compile(r"[a-p]{32}")
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
@@ -156,14 +162,19 @@ class Uploads:
         headings, understood = merged.get("headings") or {}, merged.get("understood") or {}
         if merged.get("mapping"):
             write_private(self.mapping(upload.upload_id), merged["mapping"].encode())
-        elif any(known != understood.get(heading, "") for heading, known in headings.items()):
-            text = mapping_text(headings, understood)
-            write_private(self.mapping(upload.upload_id), text.encode())
         else:
-            self.mapping(upload.upload_id).unlink(missing_ok=True)
-        found = self.find(upload.upload_id)
-        assert found is not None  # noqa: S101 - nothing removes the row of an upload
-        return found
+            corrected = any(known != understood.get(each, "") for each, known in headings.items())
+            columns = mapping_of(headings, understood) if corrected else Mapping()
+            found = replace(
+                columns, sheet=merged.get("sheet") or None, date_order=merged.get("declared")
+            )
+            if found == Mapping():
+                self.mapping(upload.upload_id).unlink(missing_ok=True)
+            else:
+                write_private(self.mapping(upload.upload_id), mapping_toml(found).encode())
+        kept = self.find(upload.upload_id)
+        assert kept is not None  # noqa: S101 - nothing removes the row of an upload
+        return kept
 
     def claim(self, upload: Upload) -> bool:
         """Tell whether the caller is the one who starts the run of an upload, and note when."""
@@ -271,8 +282,8 @@ def plain_name(name: str) -> str:
     return (batch_name(path) if bare else "file") + path.suffix[:8]
 
 
-def mapping_text(headings: dict[str, str], understood: dict[str, str]) -> str:
-    """Return a mapping file that says what each heading means.
+def mapping_of(headings: dict[str, str], understood: dict[str, str]) -> Mapping:
+    """Return a mapping that says what each heading means.
 
     Args:
         headings: the column each heading was given, `CARRIED` or `LEFT_OUT`.
@@ -286,4 +297,4 @@ def mapping_text(headings: dict[str, str], understood: dict[str, str]) -> str:
         if known:
             wanted.setdefault(known, ())
     dropped = tuple(heading for heading, known in headings.items() if known == LEFT_OUT)
-    return mapping_toml(Mapping(columns=wanted, drop=dropped))
+    return Mapping(columns=wanted, drop=dropped)

@@ -116,6 +116,8 @@ BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_checked_at", INSTANT),
 ]
 """From BVN details that were confirmed before and that the row's consent allows to be shown."""
+UNREADABLE = "consent_unreadable"
+"""Whether a row has consent with a time that cannot be read, so that it does not count."""
 DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
     ("cost", COST),
     ("decision", WORD),
@@ -169,6 +171,7 @@ def enriched_schema(
     fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
     fields += [pa.field(name, kind) for name, kind in TX_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
+    fields.append(pa.field(UNREADABLE, pa.bool_()))
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
     if shadow:
         fields += [pa.field(name, kind) for name, kind in SHADOW_FIELDS]

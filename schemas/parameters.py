@@ -50,7 +50,7 @@ SCREEN_FLOW = "screen_batch"
 _FORM = (
     *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
     *("karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),
-    *("mapping", "merge_rows", "output", "yes", "workers"),
+    *("mapping", "merge_rows", "date_order", "output", "yes", "workers"),
 )
 """The order of the form: what is asked of every run first, what is seldom touched last."""
 
@@ -214,6 +214,12 @@ class ScreenBatch(_Screening):
         description="Id of an earlier run to resume, such as 20260301-220000-a1b2c3: only "
         "what is missing is asked. Leave Input file empty then.",
         pattern=r"^[A-Za-z0-9-]*$",
+    )
+    date_order: Literal["", "dmy", "mdy", "ymd"] = Field(
+        "",
+        title="Order of dates",
+        description="Of dates in numbers that the file leaves open: dmy is day first, mdy month "
+        "first. Empty: as was answered last for this batch name.",
     )
     output: Annotated[
         str, Option(help="Where results go: a folder, or a URL such as s3://bucket/path.")

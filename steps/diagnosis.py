@@ -20,6 +20,7 @@ from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.consent import consent_column
 from nightscreen.steps.planning.eligibility import slots_of, why_not
 from nightscreen.steps.values.customer_ids import CustomerNumbers
+from nightscreen.steps.values.date_orders import DateOrders
 from nightscreen.steps.values.merge_rows import merge_rows, status_name
 from nightscreen.steps.values.validators import trimmed
 from nightscreen.storage.headings import looks_like_value
@@ -96,25 +97,29 @@ class FileDiagnosis:
     problems: list[ProblemView] = field(default_factory=list)
 
 
-def diagnose(path: Path, mapping: Mapping | None = None, *, merge: bool = False) -> FileDiagnosis:
+def diagnose(
+    path: Path, mapping: Mapping | None = None, *, merge: bool = False, date_order: str = ""
+) -> FileDiagnosis:
     """Read a whole file and say how it is understood.
 
     Args:
         path: the file.
         mapping: what its headings mean.
         merge: the rows of one customer are one customer.
+        date_order: the order that a person named for dates that the file leaves open.
 
     Raises:
         UsageError: the file cannot be used.
     """
     source = open_source(path, mapping=mapping)
+    orders = DateOrders(source, date_order)
     customers = CustomerNumbers() if merge or (mapping is not None and mapping.merge_rows) else None
     if customers is not None:
-        counting = Intake(source.header, customers)
+        counting = Intake(source.header, customers, orders)
         for batch in source.batches():
             counting.take(batch)
         customers.settle()
-    intake = Intake(source.header, customers)
+    intake = Intake(source.header, customers, orders)
     tally = _Tally(source, customers)
     for batch in source.batches():
         tally.add(batch, intake.take(batch))

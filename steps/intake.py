@@ -45,8 +45,14 @@ from nightscreen.steps.values.customer_ids import (
     judge_customer_id,
     suspects,
 )
+from nightscreen.steps.values.date_orders import DATE_COLUMNS, in_numbers
 from nightscreen.steps.values.images import judge_image_urls
-from nightscreen.steps.values.instants import Edge, judge_dates, judge_instants
+from nightscreen.steps.values.instants import (
+    Edge,
+    judge_dates,
+    judge_instants,
+    withdrawal_finding,
+)
 from nightscreen.steps.values.phones import judge_phones
 from nightscreen.steps.values.tenors import judge_tenors
 from nightscreen.steps.values.validators import Finding, Notes, trimmed
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.schemas.rows import Header, SourceBatch
+    from nightscreen.steps.values.date_orders import DateOrders
 
 NO_IDENTIFIER = Finding(
     "no_identifier",
@@ -79,11 +86,19 @@ class Intake:
         header: the file's columns as understood, with defaults and the declared date order.
         customers: where the rows of one id are one customer: repeats are no fault then, and a row
             without an identifier of its own goes with its customer's others.
+        orders: knows the order of each column's dates; without it, only what is declared counts.
     """
 
-    def __init__(self, header: Header, customers: CustomerNumbers | None = None) -> None:
+    def __init__(
+        self,
+        header: Header,
+        customers: CustomerNumbers | None = None,
+        orders: DateOrders | None = None,
+    ) -> None:
         self._header = header
         self._customers = customers
+        self._orders = orders
+        self._orders_noted: set[str] = set()
         self._seen = SeenIds()
         self._extra = [column.output for column in header.columns if column.known is None]
         self._schema = row_schema(self._extra)
@@ -95,7 +110,7 @@ class Intake:
         """
         notes = Notes.blank(batch.lines)
         columns = known_text(batch.columns, self._header)
-        _judge_columns(columns, self._header.date_order, notes)
+        _judge_columns(columns, self._date_orders(columns, notes), notes)
         refusals = self._refusals(columns, notes)
         for row, (column, finding) in refusals.items():
             notes.add(row, column, finding)
@@ -111,6 +126,19 @@ class Intake:
             problems=sorted(notes.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
         )
+
+    def _date_orders(self, columns: dict[str, Column], notes: Notes) -> dict[str, str | None]:
+        """Return the order of each column's dates; the file is read for it only where needed."""
+        found: dict[str, str | None] = dict.fromkeys(DATE_COLUMNS, self._header.date_order)
+        if self._orders is None:
+            return found
+        for name in DATE_COLUMNS:
+            if in_numbers(columns[name]):
+                found[name] = self._orders.of(name)
+                note = None if name in self._orders_noted else self._orders.note(name)
+                self._orders_noted.add(name)
+                notes.problems += [] if note is None else [note]
+        return found
 
     def _refusals(self, columns: dict[str, Column], notes: Notes) -> dict[int, tuple[str, Finding]]:
         """Return which rows are refused whole, and why; the first reason that applies."""
@@ -205,7 +233,9 @@ def _merged(name: str, texts: list[Column], rows: int) -> Column:
     return joined(texts, " ") if name in _JOINED else first_present(texts)
 
 
-def _judge_columns(columns: dict[str, Column], order: str | None, notes: Notes) -> None:
+def _judge_columns(
+    columns: dict[str, Column], orders: Mapping[str, str | None], notes: Notes
+) -> None:
     """Replace each column of text by its judged form, in place."""
     columns["bvn"] = judge_bvns(columns["bvn"], notes)
     columns["bank_code"], banks = judge_banks(
@@ -219,14 +249,17 @@ def _judge_columns(columns: dict[str, Column], order: str | None, notes: Notes) 
     for name in ("exposure", "requested_amount", "requested_instalment"):
         columns[name] = judge_amounts(columns[name], notes, name)
     columns["requested_tenor_days"] = judge_tenors(columns["requested_tenor_days"], notes)
-    columns["date_of_birth"] = judge_dates(columns["date_of_birth"], order, notes)
-    edges = {
-        "consented_at": Edge.START,
-        "consent_expires_at": Edge.END,
-        "consent_withdrawn_at": Edge.START,
+    born = judge_dates(columns["date_of_birth"], orders["date_of_birth"], notes)
+    columns["date_of_birth"] = born
+    times = {
+        "consented_at": (Edge.START, None),
+        "consent_expires_at": (Edge.END, None),
+        "consent_withdrawn_at": (Edge.START, withdrawal_finding),
     }
-    for name, edge in edges.items():
-        columns[name] = judge_instants(columns[name], name, edge, order, notes)
+    for name, (edge, finding) in times.items():
+        columns[name] = judge_instants(
+            columns[name], name, edge, orders[name], notes, finding=finding
+        )
 
 
 def _identifiable(columns: dict[str, Column], notes: Notes) -> Mask:

@@ -56,6 +56,7 @@ from nightscreen.steps.run import (
     require_service,
 )
 from nightscreen.steps.values.customer_ids import CustomerNumbers
+from nightscreen.steps.values.date_orders import DateOrders
 from nightscreen.steps.values.merge_rows import merge_rows, status_name
 from nightscreen.storage.clock import Clock, system_clock, to_instant
 from nightscreen.storage.frame import Frame
@@ -100,6 +101,7 @@ class ScreeningRun(Run):
         merging: the rows of one customer id are one customer, and a chunk's rows are customers;
             `input_chunks` chunks of the input's own rows lie beside them.
         rows_read: rows of the file; `rows_quarantined` of them were refused.
+        date_orders: the order in which the dates in numbers of each column were read.
         plan: what the rows need.
         needed: the needed lookups, sealed.
         ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
@@ -129,6 +131,7 @@ class ScreeningRun(Run):
     customers: int = 0
     rows_read: int = 0
     rows_quarantined: int = 0
+    date_orders: dict[str, str] = field(default_factory=dict)
     plan: Plan | None = None
     needed: NeededPieces = field(init=False)
     ranked: LookupRanking = field(default_factory=lambda: LookupRanking.joined(()))
@@ -183,7 +186,7 @@ def _open(
     mapping_file = resolved.parameters.mapping
     mapping = read_mapping(Path(mapping_file)) if mapping_file else None
     if earlier is None:
-        resolved = _filled_in(resolved, settings, mapping)
+        resolved = _filled_in(resolved, settings, mapping, journal)
     parameters, wanted = resolved.parameters, resolved.wanted
     now = journal.clock()
     policy, approval = _policy_in_force(
@@ -228,11 +231,14 @@ def _open(
     )
 
 
-def _filled_in(resolved: Resolved, settings: Settings, mapping: Mapping | None) -> Resolved:
-    """Return what a new run is asked, with what settings and mapping file say of it."""
+def _filled_in(
+    resolved: Resolved, settings: Settings, mapping: Mapping | None, journal: Journal
+) -> Resolved:
+    """Return what a new run is asked, with what settings, mapping and earlier answers say of it."""
     parameters = resolved.parameters
     merging = parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
-    parameters = parameters.model_copy(update={"merge_rows": merging})
+    order = parameters.date_order or journal.runs.date_order(resolved.batch)
+    parameters = parameters.model_copy(update={"merge_rows": merging, "date_order": order})
     if not parameters.shadow and settings.shadow is not None:
         parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
     return replace(resolved, parameters=parameters)
@@ -274,8 +280,9 @@ def _policy_in_force(
 def read_input(run: ScreeningRun) -> None:
     """Read the input into sealed chunks of rows; write quarantine and problems."""
     source = open_source(run.input, mapping=run.mapping)
-    customers = _numbered(run, source) if run.merging else None
-    intake = Intake(source.header, customers)
+    orders = DateOrders(source, run.parameters.date_order)
+    customers = _numbered(run, source, orders) if run.merging else None
+    intake = Intake(source.header, customers, orders)
     merging = None if customers is None else RowsToMerge(run.workspace, customers)
     quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
     problems = ProblemsWriter(run.folder.path / PROBLEMS)
@@ -302,16 +309,17 @@ def read_input(run: ScreeningRun) -> None:
                 found += len(problems_of)
                 run.workspace.put(f"rows-{run.chunks:05d}", merged)
                 run.chunks += 1
+    run.date_orders = orders.used()
     run.folder.rows[QUARANTINE] = run.rows_quarantined
     run.folder.rows[PROBLEMS] = found
     if run.rows_read == 0:
         raise InputError(f"{run.input_name} holds no rows below its header")
 
 
-def _numbered(run: ScreeningRun, source: TableSource) -> CustomerNumbers:
+def _numbered(run: ScreeningRun, source: TableSource, orders: DateOrders) -> CustomerNumbers:
     """Read the input once to number its customers, before their rows are taken in."""
     customers = CustomerNumbers()
-    counting = Intake(source.header, customers)
+    counting = Intake(source.header, customers, orders)
     for batch in source.batches(CHUNK_ROWS):
         counting.take(batch)
     run.customers = customers.settle()

@@ -135,14 +135,27 @@ def open_source(
     return source
 
 
-def headings_of(path: Path) -> list[str]:
+def sheets_of(path: Path) -> list[str]:
+    """Return the sheets of a workbook to choose from; none of another file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if not _start(path).startswith(ZIP_MAGIC):
+        return []
+    from nightscreen.storage.workbook_source import visible_sheets  # noqa: PLC0415 - see _table
+
+    return visible_sheets(path)
+
+
+def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
     """Return a file's headings, even if their meaning is not known yet.
 
     Raises:
         InputError: it cannot be read as a table.
     """
     try:
-        return unique_headings(path, _table(path, _start(path), None).headings)
+        return unique_headings(path, _table(path, _start(path), mapping).headings)
     except OSError as error:
         raise _unreadable(path, error) from None
 

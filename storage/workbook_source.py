@@ -97,6 +97,21 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
     )
 
 
+def visible_sheets(path: Path) -> list[str]:
+    """Return the names of a workbook's sheets that are not hidden.
+
+    Raises:
+        InputError: it is no workbook, or is damaged.
+    """
+    _require_workbook(path)
+    with _open(path) as workbook:
+        return _visible(workbook)
+
+
+def _visible(workbook: Workbook) -> list[str]:
+    return [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+
+
 def _require_workbook(path: Path) -> None:
     """Refuse other archives, which have the same first bytes as a workbook."""
     try:
@@ -179,7 +194,7 @@ def _choose(
             raise InputError(f'{mapping.path}: sheet: no sheet "{wanted}" in {path}{hint}')
         name = titles[wanted.casefold()]
         return _first_rows(workbook, name), [], name
-    visible = [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+    visible = _visible(workbook)
     first = {name: _first_rows(workbook, name) for name in visible}
     filled = [name for name in visible if any(any(row) for row in first[name])]
     if not filled:

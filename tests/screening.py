@@ -11,7 +11,7 @@ import csv
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -39,6 +39,16 @@ def days_ago(number: int) -> str:
     """Return an instant of a day in the past, as a file has it: nine in the morning in Lagos."""
     day = datetime.now(LAGOS).date() - timedelta(days=number)
     return f"{day.isoformat()}T09:00:00"
+
+
+def consented_on() -> tuple[date, date]:
+    """Return two days of consent that counts today, whichever of both is day and month.
+
+    The first is written 03/04 or 11/12, the second, on the 13th of a month, has one reading.
+    """
+    today = datetime.now(LAGOS).date()
+    month, year = (3, today.year) if today.month > 10 else (11, today.year - 1)
+    return date(year, month + 1, month), date(year, month + 1, 13)
 
 
 CONSENT = {"consent_reference": "CNS-1", "consented_at": days_ago(60)}

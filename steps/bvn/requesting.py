@@ -33,6 +33,7 @@ from nightscreen.steps.intake import Intake
 from nightscreen.steps.planning.consent import consent_column, consent_ends
 from nightscreen.steps.run import known_prices, open_api_run
 from nightscreen.steps.screening_run import PROBLEMS
+from nightscreen.steps.values.date_orders import DateOrders
 from nightscreen.storage.clock import system_clock, to_instant
 from nightscreen.storage.journal.bvn_consents import BvnConsents
 from nightscreen.storage.mapping import read_mapping
@@ -136,7 +137,9 @@ def read_input(run: Run, asking: BvnRequests) -> None:
     given = asking.parameters
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
     source = open_source(asking.input, mapping=mapping)
-    intake = Intake(source.header)
+    intake = Intake(
+        source.header, orders=DateOrders(source, run.journal.runs.date_order(run.batch))
+    )
     quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
     with quarantine:
         for batch in source.batches():

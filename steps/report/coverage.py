@@ -109,17 +109,24 @@ class Coverage:
 
     Attributes:
         at: instant that age is counted from, microseconds.
-        cells: weight by cause, due, open and class of age.
+        cells: weight by cause, due, open, whether a check has no identifier to ask by, and class
+            of age.
     """
 
     at: int = 0
-    cells: dict[tuple[int, bool, bool, int], ExposureTotal] = field(default_factory=dict)
+    cells: dict[tuple[int, bool, bool, bool, int], ExposureTotal] = field(default_factory=dict)
 
     def take(self, table: pa.Table) -> None:
         """Enter a chunk of enriched rows."""
         statuses = [table[f"{check.value}_status"].combine_chunks() for check in Check]
-        cause, due, open_ = _standing(statuses, table.num_rows)
-        keys = {"cause": cause, "due": due, "open": open_, "age": self._ages(table)}
+        cause, due, open_, lacks = _standing(statuses, table.num_rows)
+        keys = {
+            "cause": cause,
+            "due": due,
+            "open": open_,
+            "lacks": lacks,
+            "age": self._ages(table),
+        }
         exposure = table["exposure"] if "exposure" in table.column_names else None
         for key, weight in weigh(keys, exposure, table.num_rows):
             self.cells.setdefault(key, ExposureTotal()).add(weight)
@@ -139,14 +146,16 @@ class Coverage:
         cause: int | None = None,
         due: bool | None = None,
         open_: bool | None = None,
+        whole: bool | None = None,
         age: int | None = None,
     ) -> ExposureTotal:
         return together(
             weight
-            for (why, is_due, is_open, how_old), weight in self.cells.items()
+            for (why, is_due, is_open, lacks, how_old), weight in self.cells.items()
             if (cause is None or why == cause)
             and (due is None or is_due is due)
             and (open_ is None or is_open is open_)
+            and (whole is None or (is_due and not lacks) is whole)
             and (age is None or how_old == age)
         )
 
@@ -169,18 +178,16 @@ class Coverage:
         }
 
     def nothing_to_ask(self) -> dict[str, Any]:
-        """Return rows of which no check could be asked for want of an identifier."""
-        return self._sum(cause=_NO_CAUSE, due=False).report()
+        """Return rows that lack the identifier of a check and are not counted for another cause."""
+        return self._sum(cause=_NO_CAUSE, whole=False).report()
 
     def fresh(self) -> dict[str, Any]:
-        """Return the rows that are fully screened, on evidence within its age limits.
+        """Return the rows with an answer of every check, on evidence within its age limits.
 
         `exposure_pct` is their share of the known exposure, `rows_pct` that of the rows; None if
         there is nothing to share.
         """
-        fresh = together(
-            weight for (cause, due, *_), weight in self.cells.items() if cause == _NO_CAUSE and due
-        )
+        fresh = self._sum(cause=_NO_CAUSE, whole=True)
         total = self._sum()
         return {
             **fresh.report(),
@@ -217,10 +224,13 @@ def share_pct(part: int, whole: int) -> float | None:
 
 def _standing(
     statuses: list[pa.Array], rows: int
-) -> tuple[NDArray[np.int8], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return each row's cause (-1: none), whether answers were due, whether any is still open."""
+) -> tuple[NDArray[np.int8], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return what stands against each row: cause (-1: none), due, open, and lacking an identifier.
+
+    Due: an answer is needed and may be had; open: one of them is still to come.
+    """
     cause = np.full(rows, len(CAUSES), dtype=np.int8)
-    due, open_ = np.zeros(rows, bool), np.zeros(rows, bool)
+    due, open_, lacks = (np.zeros(rows, bool) for _ in range(3))
     answered = {word for words in ANSWERED.values() for word in words}
     for status in statuses:
         words = status.dictionary.to_pylist()
@@ -229,5 +239,7 @@ def _standing(
         waits = np.array([word in OPEN for word in words], bool)
         cause = np.minimum(cause, np.array(place, np.int8)[codes])
         open_ |= waits[codes]
+        lacks |= np.array([word == NoAnswer.INELIGIBLE.value for word in words], bool)[codes]
         due |= (waits | np.array([word in answered for word in words], bool))[codes]
-    return np.where(cause == len(CAUSES), _NO_CAUSE, cause).astype(np.int8), due, open_
+    cause = np.where(cause == len(CAUSES), _NO_CAUSE, cause).astype(np.int8)
+    return cause, due, open_, lacks

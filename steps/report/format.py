@@ -48,7 +48,7 @@ _OF_BORROWERS = {"decline": "No new money", "approve": "Nothing against"}
 BASES = {
     "with_history": "With a history",
     "no_history": "No history found",
-    "no_consent": "No consent",
+    "no_consent": "No valid consent",
     "not_asked": "Not asked for",
     "not_answered": "No answer yet",
 }

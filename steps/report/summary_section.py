@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.checks import CONSENT_GATED
 from nightscreen.schemas.stops import WHY
 from nightscreen.steps.report.components import Tile
 from nightscreen.steps.report.decided import WITH_HISTORY
@@ -31,6 +32,7 @@ from nightscreen.steps.report.format import (
     share,
     some,
 )
+from nightscreen.steps.values.instants import CONSENT_UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,10 +74,25 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
         return RunVerdict(f"Test mode: not one row was screened; {end}", more, "bad", loud=True)
     word, answered = _word(report), _answered(report)
     more = [_stop(report)] if report["state"] != "completed" else []
+    unread = unread_consents(report)
+    if unread:
+        more.append(
+            f"{some(unread, 'consent date')} could not be read (consent_unreadable in "
+            "problems.csv): those customers have consent on record, but nothing that needs it was "
+            "asked or shown. Correct them, or choose their order at the desk or a terminal."
+        )
     more += _blind_approvals(report)
-    whole = word == "Complete" and report["publishable"]
+    whole = word == "Complete" and report["publishable"] and not unread
     tone = "good" if whole else "bad" if word == "Nothing answered" else "warn"
     return RunVerdict(f"{word}: {answered}; {end}", more, tone)
+
+
+def unread_consents(report: Mapping[str, Any]) -> int:
+    """Return how many consent dates could not be read, if a check of the run needs consent."""
+    if not any(check.value in report["checks"] for check in CONSENT_GATED):
+        return 0
+    found = (report.get("findings") or {}).get("values", [])
+    return sum(each["count"] for each in found if each["code"] == CONSENT_UNREADABLE)
 
 
 def publishable(report: Mapping[str, Any]) -> str:
@@ -309,7 +326,7 @@ def _not_screened(report: Mapping[str, Any]) -> Tile | None:
     notes += [f"{CAUSES[word]}: {weight_words(cause_weight)}" for word, cause_weight in causes]
     nothing = report["exposure"].get("nothing_to_ask") or {"rows": 0}
     if nothing["rows"]:
-        notes.append(f"No identifier to ask by, not counted: {weight_words(nothing)}")
+        notes.append(f"No identifier for a check, not counted: {weight_words(nothing)}")
     quarantined = report["rows"]["quarantined"]
     if quarantined:
         notes.append(f"Not counted: {some(quarantined, 'row')} in quarantine")

@@ -11,6 +11,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
+from nightscreen.schemas.enriched import UNREADABLE
 from nightscreen.schemas.settings import FreshnessOverrides
 from nightscreen.storage.headings import is_output_name
 from nightscreen.storage.quarantine import escape_formula
@@ -50,18 +51,25 @@ def parameters_again(run: RunRecord, check: Check, cap: str) -> dict[str, Any]:
 def rows_as_part(rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Return rows as a file that counts as a part of its batch, as a fixed quarantine does.
 
-    Whoever is not in it is not gone. Columns of the output are left out.
+    Whoever is not in it is not gone. Columns of the output are left out. Consent that could not be
+    read stays so.
     """
+    rows = [
+        {**row, "consent_withdrawn_at": "unreadable"} if row.get(UNREADABLE) else row
+        for row in rows
+    ]
     names = [
         name
-        for name in rows[0]
-        if not is_output_name(name) and any(row[name] not in (None, "") for row in rows)
+        for name in dict.fromkeys(name for row in rows for name in row)
+        if not is_output_name(name) and any(row.get(name) not in (None, "") for row in rows)
     ]
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([*map(escape_formula, names), *QUARANTINE_COLUMNS])
     for line, row in enumerate(rows, start=2):
-        writer.writerow([*(escape_formula(_cell(row[name])) for name in names), line, "", "", ""])
+        writer.writerow(
+            [*(escape_formula(_cell(row.get(name))) for name in names), line, "", "", ""]
+        )
     return text.getvalue().encode()
 
 

@@ -21,13 +21,14 @@ from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Sourc
 from nightscreen.schemas.enriched import (
     CHECK_FIELDS,
     SIGNALS,
+    UNREADABLE,
     WORD,
     enriched_schema,
     input_columns,
     naira_of_micro,
 )
 from nightscreen.schemas.plan import AnswerRefs, CheckIdentity, SkipReason
-from nightscreen.schemas.rows import INSTANT, NAIRA, SourceColumn
+from nightscreen.schemas.rows import INSTANT, NAIRA, Flaw, SourceColumn
 from nightscreen.steps.planning.eligibility import flat, slots_of
 from nightscreen.steps.planning.row_plan import ANSWERS_STAMP
 from nightscreen.steps.results.cached_bvn_details import nothing_held
@@ -225,6 +226,8 @@ class Chunk:
         found.update(self._bvn_columns())
         found.update(self._cash_flow_columns())
         found.update({name: self._signals[name] for name in SIGNALS})
+        flaws = flat(self._rows["flaws"]).to_numpy(zero_copy_only=False)
+        found[UNREADABLE] = pa.array((flaws & int(Flaw.CONSENT)) != 0)
         found["cost"] = naira_of_micro(self._cost)
         zeros = np.zeros(self._size, np.int32)
         found["decision"] = _words(zeros, ("undecided",))

@@ -1,7 +1,7 @@
-"""Dates and times as files have them: ISO always, another order only where it was declared.
+"""Dates and times as files have them: ISO always, another order only where it is known.
 
 A time without a zone is Africa/Lagos, which has kept UTC+1 all year since 1919. Nothing here
-reads a clock, and a date's order is never guessed: 03/04/1990 means nothing until it is declared.
+reads a clock, and a date's order is never guessed: `date_orders` knows it or does not.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from nightscreen.steps.values.validators import Finding, Notes, Validated, judge
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+CONSENT_UNREADABLE = "consent_unreadable"
+"""The code of consent that is there and does not count, as one of its times cannot be read."""
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 _LAGOS_US = 3_600_000_000
 _DAY_US = 24 * _LAGOS_US
@@ -126,7 +128,7 @@ def read_moment(text: str, order: str | None) -> Moment | InstantProblem:
 
     Args:
         text: the cell, trimmed.
-        order: `dmy`, `mdy` or `ymd` for dates that are not ISO, or None where undeclared.
+        order: `dmy`, `mdy` or `ymd` for dates that are not ISO, or None where it is open.
     """
     if len(text) > _LONGEST:
         return InstantProblem.UNREADABLE
@@ -275,6 +277,11 @@ def _date_finding(trouble: InstantProblem) -> Finding:
 
 
 def _instant_finding(trouble: InstantProblem) -> Finding:
-    code, hint = trouble.value
-    hint = f"{hint} The consent does not count until its times can be read."
-    return Finding(code, hint, Action.INVALID, Flaw.CONSENT)
+    hint = f"{trouble.value[1]} The consent does not count until its times can be read."
+    return Finding(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)
+
+
+def withdrawal_finding(trouble: InstantProblem) -> Finding:
+    """Return the finding of a withdrawal whose time cannot be read: it counts all the same."""
+    hint = f"{trouble.value[1]} The consent counts as withdrawn."
+    return Finding(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)

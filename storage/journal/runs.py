@@ -14,6 +14,7 @@ from sqlalchemy import BigInteger, Integer, bindparam, delete, exists, func, ins
 
 from nightscreen.schemas.calls import CallState
 from nightscreen.storage.journal.engine import outlasting, reading, writing
+from nightscreen.storage.journal.keyring import put_meta, read_meta
 from nightscreen.storage.journal.statements import fetched
 from nightscreen.storage.journal.tables import UNSETTLED, calls, runs, tallies
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 RUNNING = "running"
 KILLED = "killed"
 _RECENT = 5000
+_DATE_ORDER = "date_order {}"
+"""Name in `meta` of what was answered for a batch name."""
 
 
 @dataclass(frozen=True)
@@ -373,6 +376,16 @@ class Runs:
             return {check: float(mean) / 1_000_000 for check, mean in connection.execute(query)}
 
     @outlasting
+    def date_order(self, batch: str) -> str:
+        """Return the order of dates that was answered last for a batch name; empty if none was."""
+        with reading(self._engine) as connection:
+            return read_meta(connection).get(_DATE_ORDER.format(batch), "")
+
+    def keep_date_order(self, batch: str, order: str) -> None:
+        """Keep the order of dates that a person named for a batch name."""
+        with writing(self._engine) as connection:
+            put_meta(connection, _DATE_ORDER.format(batch), order)
+
     def last_balance(self) -> int | None:
         """Return the newest balance the service told, in micro-naira."""
         query = (

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
-from nightscreen.desk.uploads import Uploads, mapping_text, plain_name
+from nightscreen.desk.uploads import Uploads, mapping_of, plain_name
 from nightscreen.schemas.errors import UsageError
 from nightscreen.steps.privacy.purging import due, purge
+from nightscreen.storage.mapping import mapping_toml
 from nightscreen.storage.sealed_file import is_sealed, unsealed
 from nightscreen.storage.tables import open_source
 from tests.desk.office import TOKEN, Browser, Office
@@ -238,10 +239,12 @@ def test_one_applicant_is_screened_at_once(office: Office) -> None:
 
 def test_mapping_says_what_was_chosen_for_each_heading() -> None:
     """Columns that were taken for something and are not any more are said to be nothing."""
-    text = mapping_text(
+    mapping = mapping_of(
         {"Ref": "customer_id", "BVN No": "", "Remark": "-"}, {"Ref": "", "BVN No": "bvn"}
     )
-    assert text == 'drop = ["Remark"]\n\n[columns]\ncustomer_id = ["Ref"]\nbvn = []\n'
+    assert (
+        mapping_toml(mapping) == 'drop = ["Remark"]\n\n[columns]\ncustomer_id = ["Ref"]\nbvn = []\n'
+    )
 
 
 def test_uploads_know_their_folder(office: Office) -> None:

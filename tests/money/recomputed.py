@@ -215,7 +215,10 @@ def coverage(folder: Folder, judged_at: str) -> dict[str, Any]:
         f"({waiting}) as waits, case {cases} end as cause, {days} as age from e"
     )
     total = weight(folder.all(f"select {WEIGHT} from e")[0])
-    fresh = weight(folder.all(f"select {WEIGHT} from s where due and cause is null")[0])
+    lacks = any_in("'ineligible'")
+    fresh = weight(
+        folder.all(f"select {WEIGHT} from s where due and cause is null and not ({lacks})")[0]
+    )
     causes = {
         row[0]: weight(row[1:])
         for row in folder.all(f"select cause, {WEIGHT} from s where cause is not null group by 1")
@@ -239,7 +242,7 @@ def coverage(folder: Folder, judged_at: str) -> dict[str, Any]:
             f"where {check}_status in ({open_words}) group by 1"
         )
     ]
-    nothing = folder.all(f"select {WEIGHT} from s where cause is null and not due")[0]
+    nothing = folder.all(f"select {WEIGHT} from s where cause is null and (not due or {lacks})")[0]
     return {
         "coverage": {
             "due_rows": folder.one("select count(*) from s where due"),

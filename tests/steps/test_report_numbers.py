@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.steps.report.coverage import CAUSES, OPEN, Coverage, share_pct
 from nightscreen.steps.report.findings import findings_of
 from nightscreen.steps.report.news import News
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NOW = 1_790_000_000_000_000
 STATUSES = ("off", "ineligible", "clear", *CAUSES)
-ANSWERED = ("clear", "verified")
+ANSWERED = ("clear", "verified", "found")
 
 
 def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
@@ -62,15 +62,16 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
         {"karma": "clear", "ecosystem": "refused", "exposure": Decimal(20)},
         {"karma": "clear", "ecosystem": "ineligible", "exposure": Decimal(3)},
         {"karma": "ineligible", "ecosystem": "ineligible", "exposure": None},
+        {"karma": "clear", "ecosystem": "found", "exposure": Decimal(5)},
     ]
     coverage = covered(enriched(rows))
     open_ = coverage.not_screened()
     assert (open_["rows"], open_["exposure"]) == (2, "120.00")
     assert open_["causes"]["pending"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
     assert open_["causes"]["refused"]["exposure"] == "20.00"
-    assert (coverage.due_rows, coverage.answered_rows) == (3, 2)
-    assert coverage.fresh()["exposure_pct"] == 2.44
-    assert coverage.nothing_to_ask() == {"rows": 1, "exposure": "0.00", "unknown_rows": 1}
+    assert (coverage.due_rows, coverage.answered_rows) == (4, 3)
+    assert (coverage.fresh()["rows"], coverage.fresh()["exposure"]) == (1, "5.00")
+    assert coverage.nothing_to_ask() == {"rows": 2, "exposure": "3.00", "unknown_rows": 1}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -100,6 +101,21 @@ def test_every_row_and_kobo_is_in_one_place(rows: list[dict[str, Any]], cut: int
     assert sum(each["rows"] for each in coverage.ages()) == len(rows)
     waiting = [row for row in rows if {row["karma"], row["ecosystem"]} & OPEN]
     assert coverage.due_rows - coverage.answered_rows == len(waiting)
+
+
+def test_who_lacks_the_identifier_of_a_check_is_not_screened_afresh(tmp_path: Path) -> None:
+    """Customers without a BVN have one answer of three: report and enriched rows agree on it."""
+    rows = [customer(number, exposure="1000.50", **CONSENT) for number in range(1, 7)]
+    for row in rows[:3]:
+        row |= {"bvn": "", "exposure": "200000"}
+    night = World(tmp_path).screen(rows)
+    statuses = [f"{check}_status" for check in night.report["checks"]]
+    whole = [row for row in night.rows if not any(row[name] in set(NoAnswer) for name in statuses)]
+    exposure = sum(row["exposure"] for row in whole)
+    fresh = night.report["freshness"]["fresh"]
+    assert (fresh["rows"], fresh["exposure"]) == (len(whole), str(exposure)) == (3, "3001.50")
+    lacking = night.report["exposure"]["nothing_to_ask"]
+    assert (lacking["rows"], lacking["exposure"]) == (3, "600000.00")
 
 
 def test_age_is_that_of_the_oldest_answer() -> None:
