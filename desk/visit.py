@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import secrets
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.desk.accounts import User
+    from nightscreen.desk.accounts import Source, User
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.desk.seat import Seat
     from nightscreen.storage.journal.runs import RunRecord
 
 COOKIE: Final = "nightscreen-desk"
 FORM_COOKIE: Final = "nightscreen-desk-form"
+DEVICE_COOKIE: Final = "nightscreen-desk-device"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
@@ -82,6 +84,17 @@ class Visit:
     def name(self) -> str:
         """Return the name that the audit bears."""
         return "" if self.user is None else self.user.name
+
+    @property
+    def device(self) -> str:
+        """Return the word by which this browser is known from earlier sign-ins; may be empty."""
+        return self.request.cookies.get(self.seat.cookie(DEVICE_COOKIE), "")
+
+    def source(self, name: str) -> Source:
+        """Return where somebody tries to sign in from under a name."""
+        client = self.request.client
+        address = "" if client is None else neighbourhood(client.host)
+        return self.seat.accounts.source(name, self.device, address)
 
     def may(self, what: str) -> bool:
         """Tell whether the user may do or see something."""
@@ -282,11 +295,37 @@ def remember(response: Response, visit: Visit) -> None:
         set_cookie(visit.seat, response, FORM_COOKIE, visit.session)
 
 
-def set_cookie(seat: Seat, response: Response, name: str, value: str) -> None:
-    """Have a browser keep a word until it is closed; no script and no other site can use it."""
+def set_cookie(
+    seat: Seat, response: Response, name: str, value: str, seconds: int | None = None
+) -> None:
+    """Have a browser keep a word; no script and no other site can use it.
+
+    Args:
+        seconds: how long; None is until the browser is closed.
+    """
     response.set_cookie(
-        seat.cookie(name), value, path="/", secure=seat.is_secure, httponly=True, samesite="lax"
+        seat.cookie(name),
+        value,
+        max_age=seconds,
+        path="/",
+        secure=seat.is_secure,
+        httponly=True,
+        samesite="lax",
     )
+
+
+def neighbourhood(address: str) -> str:
+    """Return an address, or of an IPv6 one the /64 network, as one line has all of its addresses.
+
+    What is no address is returned as it came.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or found.packed[:8].hex())
 
 
 def local_address(address: str) -> str:
