@@ -298,10 +298,9 @@ def remember(response: Response, visit: Visit) -> None:
 def set_cookie(
     seat: Seat, response: Response, name: str, value: str, seconds: int | None = None
 ) -> None:
-    """Have a browser keep a word; no script and no other site can use it.
+    """Have a browser keep a word so many seconds, or until it is closed.
 
-    Args:
-        seconds: how long; None is until the browser is closed.
+    No script and no other site can use it.
     """
     response.set_cookie(
         seat.cookie(name),

@@ -59,25 +59,26 @@ class ImpatientProtocol(H11Protocol):
     Attributes:
         within_s: for a request without a body, or for the head of one.
         body_within_s: for a body from there on, where files are taken; else `within_s` is for all.
+        waits_since: when it began to wait, on the loop's clock; later for what it brings.
     """
 
     _deadline: asyncio.TimerHandle | None = None
     within_s = _REQUEST_WITHIN_S
     body_within_s: float | None = None
     _in_body = False
-    _waits_since = 0.0
+    waits_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        self._waits_since = self.loop.time()
+        self.waits_since = self.loop.time()
         self._wait()
         self._make_room()
 
     def data_received(self, data: bytes) -> None:
         """Wait on until the request is whole."""
         super().data_received(data)
-        self._waits_since += len(data) / _LEAST_BYTES_A_S
+        self.waits_since += len(data) / _LEAST_BYTES_A_S
         begins = self.conn.their_state is h11.SEND_BODY and not self._in_body
         self._in_body = self.conn.their_state is h11.SEND_BODY
         if begins and self.body_within_s is not None:
@@ -89,7 +90,7 @@ class ImpatientProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request; this one's time counts no more."""
-        self._waits_since = self.loop.time()
+        self.waits_since = self.loop.time()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -109,10 +110,11 @@ class ImpatientProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._deadline = None
-        if self._is_waiting():
+        if self.is_waiting:
             self.transport.close()
 
-    def _is_waiting(self) -> bool:
+    @property
+    def is_waiting(self) -> bool:
         """Tell whether no whole request is there that is being answered."""
         answered = self.cycle is None or self.cycle.response_complete
         return answered or self.conn.their_state is h11.SEND_BODY
@@ -122,16 +124,18 @@ class ImpatientProtocol(H11Protocol):
             each
             for each in self.connections
             if isinstance(each, ImpatientProtocol)
-            and each._is_waiting()
+            and each.is_waiting
             and not each.transport.is_closing()
         ]
         if len(waiting) <= _MOST_WAITING:
             return
-        number = Counter(each._address() for each in waiting)
-        last = max(waiting, key=lambda each: (number[each._address()], -each._waits_since))
+        number = Counter(each.address for each in waiting)
+        last = max(waiting, key=lambda each: (number[each.address], -each.waits_since))
         last.transport.abort()
 
-    def _address(self) -> str:
+    @property
+    def address(self) -> str:
+        """Return where the connection comes from; empty where that is not known."""
         return self.client[0] if self.client else ""
 
 

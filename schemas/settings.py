@@ -107,7 +107,7 @@ def _proxies(text: str) -> str:
             ipaddress.ip_network(each)
         except ValueError:
             raise ValueError(
-                f"{each} is no address or network of a proxy; write such as 127.0.0.1 or 10.0.0.0/24"
+                f"{each} is no address or network; write such as 127.0.0.1 or 10.0.0.0/24"
             ) from None
     return ",".join(named)
 
