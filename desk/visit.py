@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import secrets
 from dataclasses import dataclass, field
+from decimal import Decimal
 from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
@@ -36,6 +38,7 @@ COOKIE: Final = "nightscreen-desk"
 FORM_COOKIE: Final = "nightscreen-desk-form"
 DEVICE_COOKIE: Final = "nightscreen-desk-device"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
+_NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
 NAVIGATION: Final = (
@@ -218,6 +221,12 @@ def plain_naira(text: str) -> str:
     return text.replace(",", "").replace("₦", "").strip()
 
 
+def naira_typed(text: str) -> Decimal | None:
+    """Return an amount of naira as it was typed; None where it is none, or empty."""
+    plain = plain_naira(text)
+    return Decimal(plain) if _NAIRA.fullmatch(plain) else None
+
+
 def page(
     seat: Seat, view: Callable[[Visit], Response], *, need: str = "", signed_in: bool = True
 ) -> Callable[[Request], Awaitable[Response]]:
@@ -352,6 +361,16 @@ def require_own(visit: Visit, token: str) -> None:
         )
 
 
+def require_typed(*texts: str) -> None:
+    """Refuse what nobody can type, and no table can hold.
+
+    Raises:
+        DeskError: 400.
+    """
+    if any("\0" in text for text in texts):
+        raise DeskError(400, "The form holds a character without a sign (NUL). Take it out.")
+
+
 async def read_form(request: Request) -> dict[str, list[str]]:
     """Return the fields of a form with every value given.
 
@@ -365,6 +384,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
     except ValueError:
         raise DeskError(400, "The form could not be read. Load the page again.") from None
     for name, value in pairs:
+        require_typed(name, value)
         found.setdefault(name, []).append(value)
     return found
 
