@@ -563,7 +563,7 @@ class Settings(BaseSettings):
         "try is one call at first.",
     )
     inbox: Path = Field(
-        Path("data/inbox"), description="Folder whose files `nightscreen inbox` screens."
+        Path("inbox"), description="Folder whose files `nightscreen inbox` screens."
     )
     inbox_settle_s: float = Field(
         5, ge=0, le=3600, description="Seconds a file there must stay as it is before it is taken."
