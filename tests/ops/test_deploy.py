@@ -80,7 +80,7 @@ def test_what_the_image_copies_is_there() -> None:
 
 def locked(file: str) -> dict[str, str]:
     """Return each package of a lock with its version; each has the digests of its files."""
-    found = {}
+    found: dict[str, str] = {}
     text = (ROOT / file).read_text("utf-8").replace(" \\\n", " ")
     for line in text.splitlines()[1:]:
         entry = re.fullmatch(r"(\S+)==(\S+)((?: +--hash=sha256:[0-9a-f]{64})+)", line)
