@@ -156,8 +156,9 @@ class Visit:
         return given[-1].strip()[:most]
 
     def asked(self, name: str) -> list[str]:
-        """Return every value of a parameter of the address."""
-        return [value for value in self.request.query_params.getlist(name) if value]
+        """Return every value of a parameter of the address, without NUL, which no table holds."""
+        given = self.request.query_params.getlist(name)
+        return [value for each in given if (value := each.replace("\0", ""))]
 
     def asked_first(self, name: str) -> str:
         """Return the first value of a parameter of the address; empty where there is none."""

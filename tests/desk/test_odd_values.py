@@ -110,7 +110,8 @@ def test_no_part_of_an_address_ends_in_a_fault(office: Office) -> None:
     for page in pages:
         answer = browser.get(page)
         assert answer.status_code < 500, page[:80]
-        assert ("%00" in page) == (answer.status_code == 400) or "%00" not in page, page
+        in_path = "%00" in page.partition("?")[0]
+        assert answer.status_code == 400 or not in_path, page
 
 
 def test_fields_beside_a_file_are_held_to_the_same(office: Office) -> None:

@@ -121,7 +121,7 @@ async def test_long_addresses_and_bodies_are_refused(town: Town, visitor: Visito
 
 
 @pytest.mark.parametrize(
-    "path", ["/%00", "/consent/a%00", f"{CALLBACK}?code=a&state=%00", "/otp/a%00", "/?%00=1"]
+    "path", ["/%00", "/consent/a%00", f"{CALLBACK}?code=a&state=%00", "/otp/a%00"]
 )
 async def test_nul_in_an_address_is_refused(town: Town, path: str) -> None:
     """No table of PostgreSQL can hold it; a page says so, and there is no fault."""
