@@ -6,10 +6,13 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 FREEZE := build/lock/bin/python -m pip list --format=freeze --exclude nightscreen --exclude pip
+BUILDS = $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+# The digests are those of every file of a version, whatever the platform and the Python.
+HASHED := build/lock/bin/uv pip compile --quiet --no-config --no-deps --generate-hashes --no-header --no-annotate --python build/lock/bin/python
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
-CODE := deploy schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
+CODE := schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
 
 .PHONY: help setup demo test test-all test-sample check types lint docs bench package lock audit clean
 
@@ -21,13 +24,13 @@ setup: $(STAMP) ## make the virtual environment, with all that checks and tests 
 $(RUNTIME): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --no-deps -r requirements.lock
+	$(PIP) --no-deps --require-hashes -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 # Most of these modules are never imported: those that are, are compiled then.
 $(STAMP): $(RUNTIME) requirements-dev.lock
-	$(PIP) --no-deps --no-compile -r requirements-dev.lock
+	$(PIP) --no-deps --no-compile --require-hashes -r requirements-dev.lock
 	@touch $@
 
 demo: $(RUNTIME) ## screen 10,000 made-up customers twice against the embedded simulator
@@ -79,16 +82,18 @@ package: $(STAMP) ## build wheel and sdist, and run the demo from the wheel in a
 
 lock: ## write requirements.lock (what a run needs) and requirements-dev.lock (all) anew
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --upgrade 'setuptools>=77' -e .
-	{ echo '# Written by make lock: what a run needs, pinned.'; $(FREEZE); } > requirements.lock
-	build/lock/bin/python deploy/lock_hashes.py
-	build/lock/bin/python -m pip install --quiet --upgrade -c requirements.lock -e '.[dev]'
-	{ echo '# Written by make lock: what checks and tests need beside a run, pinned.'; $(FREEZE); } > requirements-dev.lock
+	build/lock/bin/python -m pip install --quiet --upgrade $(BUILDS) -e .
+	$(FREEZE) > build/lock/run.txt
+	build/lock/bin/python -m pip install --quiet --upgrade -c build/lock/run.txt -e '.[dev]'
+	$(FREEZE) > build/lock/all.txt
+	build/lock/bin/python -m pip install --quiet uv
+	{ echo '# Written by make lock: what a run needs, each file by its digest.'; $(HASHED) build/lock/run.txt; } > requirements.lock
+	{ echo '# Written by make lock: what checks and tests need too, each file by its digest.'; $(HASHED) build/lock/all.txt; } > requirements-dev.lock
 
 audit: ## look what is known against the locked packages, where the network allows it
 	@$(PYTHON) -m venv build/audit
 	@build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit \
-	  && { build/audit/bin/pip-audit --require-hashes --disable-pip -r requirements-hashed.lock; found=$$?; \
+	  && { build/audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock; found=$$?; \
 	       [ $$found -le 1 ] || echo "not audited: the list of what is known cannot be reached"; exit $$((found == 1)); } \
 	  || { [ -x build/audit/bin/pip-audit ] && exit 1 || echo "not audited: pip-audit cannot be installed from here"; }
 

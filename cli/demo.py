@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import typer
+from pydantic import SecretStr
 
 from nightscreen.cli.output import print_json
 from nightscreen.cli.summary import naira, print_summary
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
 SEED = 1
 DAMAGE_PCT = 2.0
@@ -28,6 +29,7 @@ MARKER = "made-by-nightscreen-demo"
 _MADE = ("home", "out", "customers.csv")
 _CAPS = {"BANK_ACCOUNT": "40", "KARMA": "40", "ECOSYSTEM": "40"}
 _OURS = "NIGHTSCREEN_"
+_LIMITS_IN_WORDS = frozenset({"desk_second_factor"})
 
 
 def demonstrate(rows: int, output: Path, *, keep: bool, json_output: bool) -> int:
@@ -92,8 +94,43 @@ def _quiet(_text: str) -> None:
     """Say nothing, where stdout belongs to one JSON document."""
 
 
-def point_at(url: str, api_key: str, folder: Path) -> None:
-    """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
+def limits_set() -> dict[str, str]:
+    """Return what the environment and `.env` set that holds in a demo too.
+
+    That is every number, time and choice; places, files and secrets are the demo's own.
+    """
+    from dotenv import dotenv_values
+
+    from nightscreen.cli.env_settings import DOTENV
+
+    given = {**dotenv_values(DOTENV, encoding="utf-8"), **os.environ}
+    return {
+        name.upper(): value
+        for name, value in given.items()
+        if name.upper().startswith(_OURS) and value is not None and not _is_place(name)
+    }
+
+
+def _is_place(name: str) -> bool:
+    from nightscreen.schemas.settings import Settings
+
+    field = name.upper().removeprefix(_OURS).partition("__")[0].lower()
+    if field not in Settings.model_fields or field in _LIMITS_IN_WORDS:
+        return False
+    kind = Settings.model_fields[field].annotation
+    return bool({str, Path, SecretStr}.intersection({kind, *get_args(kind)}))
+
+
+def point_at(url: str, api_key: str, folder: Path, limits: Mapping[str, str] | None = None) -> None:
+    """Set this process to the simulator and a HOME of the demo's own, whatever was set before.
+
+    Args:
+        url: of the simulator.
+        api_key: its key.
+        folder: of the demo.
+        limits: settings that hold all the same.
+    """
+    limits = limits or {}
     for name in [variable for variable in os.environ if variable.upper().startswith(_OURS)]:
         del os.environ[name]
     from nightscreen.schemas.settings import Settings
@@ -102,8 +139,10 @@ def point_at(url: str, api_key: str, folder: Path) -> None:
     os.environ[f"{_OURS}BASE_URL"] = url
     os.environ[f"{_OURS}API_KEY"] = api_key
     os.environ[f"{_OURS}HOME"] = str(folder / "home")
-    for check, cap in _CAPS.items():
-        os.environ[f"{_OURS}MAX_IN_FLIGHT__{check}"] = cap
+    if f"{_OURS}MAX_IN_FLIGHT" not in limits:
+        for check, cap in _CAPS.items():
+            os.environ[f"{_OURS}MAX_IN_FLIGHT__{check}"] = cap
+    os.environ.update(limits)
 
 
 async def _two_nights(file: Path, out: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:

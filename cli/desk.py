@@ -105,7 +105,14 @@ def desk(
             first = "" if token is None else f"\nfirst user: {password_link(settings, token, at)}"
             return f"desk listening on {origin_of(settings.desk_url) or at}{first}"
 
-        serve_app(build, host=host, port=port, announce=announce, protocol=UploadProtocol)
+        serve_app(
+            build,
+            host=host,
+            port=port,
+            announce=announce,
+            protocol=UploadProtocol,
+            proxies=settings.desk_proxies,
+        )
 
 
 class EngineStarter:

@@ -26,7 +26,7 @@ import typer
 from nightscreen.schemas.errors import NightscreenError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import FrameType
 
     from nightscreen.schemas.settings import Settings
@@ -250,28 +250,35 @@ def _settings(*, demo: bool) -> Settings:
 
 
 def _start_demo(output: Path, stack: ExitStack) -> None:
-    """Start the simulator, and set this process and all it starts to it and to made-up people."""
-    from nightscreen.cli.demo import DAMAGE_PCT, SEED, point_at, prepare_folder
+    """Start the simulator, and set this process and all it starts to it and to made-up people.
+
+    The caller's limits hold here too, also for commands typed in the demo's folder.
+    """
+    from nightscreen.cli.demo import DAMAGE_PCT, SEED, limits_set, point_at, prepare_folder
     from nightscreen.sandbox.batch import make_batch
     from nightscreen.sandbox.process import SandboxProcess
     from nightscreen.storage.files import write_private
 
+    limits = limits_set()
     folder = prepare_folder(output.absolute(), keep=False)
     file = folder / "customers.csv"
     make_batch(file, rows=_DEMO_ROWS, seed=SEED, damage_pct=DAMAGE_PCT)
     sandbox = stack.enter_context(SandboxProcess(balance="5000000"))
-    point_at(sandbox.url, sandbox.api_key, folder)
+    point_at(sandbox.url, sandbox.api_key, folder, limits)
     os.environ["NIGHTSCREEN_INBOX"] = str(folder / "inbox")
     os.environ["NIGHTSCREEN_OUTPUT"] = str(folder / "out")
     (folder / "inbox").mkdir(mode=0o700, exist_ok=True)
-    write_private(folder / ".env", _demo_settings(sandbox.url, sandbox.api_key).encode())
+    write_private(folder / ".env", _demo_settings(sandbox.url, sandbox.api_key, limits).encode())
     os.chdir(folder)  # relative paths of deployments are the demo's
     _say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
 
 
-def _demo_settings(url: str, api_key: str) -> str:
+def _demo_settings(url: str, api_key: str, limits: Mapping[str, str]) -> str:
     """Return a `.env` under which commands typed in the demo's folder join in."""
-    return f"NIGHTSCREEN_BASE_URL={url}\nNIGHTSCREEN_API_KEY={api_key}\nNIGHTSCREEN_HOME=home\n"
+    places = {"NIGHTSCREEN_BASE_URL": url, "NIGHTSCREEN_API_KEY": api_key}
+    lines = {**places, "NIGHTSCREEN_HOME": "home", **limits}
+    quoted = (value.replace("\\", "\\\\").replace("'", "\\'") for value in lines.values())
+    return "".join(f"{name}='{value}'\n" for name, value in zip(lines, quoted, strict=True))
 
 
 def _engine(services: Services, settings: Settings, port: int) -> str | None:

@@ -43,11 +43,18 @@ HALF_S = 15 * 60
 SHORTEST_PASSWORD = 8
 LONGEST_PASSWORD = 1024
 LONGEST_NAME = 60
-FAILURES = 5
-FAILURES_IN_ALL = 60
 FAILURES_S = 15 * 60
-"""So many wrong passwords of one name, or of all names, within this time; then nobody gets in by
-that way until it has passed."""
+"""Within this time wrong passwords are counted."""
+FAILURES = 5
+"""So many under one name from one known device, or from one address, are too many there."""
+FAILURES_OF_NAME = 10
+"""So many under one name, from whatever unknown devices, are too many from any of them."""
+FAILURES_OF_ADDRESS = 100
+"""So many from one address, under whatever names, are too many from unknown devices there."""
+DEVICE_S = 180 * 24 * 3600
+"""A device is known for so long after a sign-in."""
+_STRANGERS_AT_ONCE = 3
+"""Of the few threads that make pages, sign-ins from unknown devices hold no more than these."""
 _TOKEN_BYTES = 32
 
 
@@ -96,7 +103,12 @@ CREATE TABLE IF NOT EXISTS links (
 CREATE TABLE IF NOT EXISTS sessions (
   digest TEXT PRIMARY KEY, name TEXT NOT NULL COLLATE NOCASE, began_at INTEGER NOT NULL,
   seen_at INTEGER NOT NULL, half INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS failures (name TEXT NOT NULL, at INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (
+  name TEXT NOT NULL, at INTEGER NOT NULL, source TEXT NOT NULL DEFAULT '',
+  known INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS devices (
+  digest TEXT NOT NULL, name TEXT NOT NULL COLLATE NOCASE, at INTEGER NOT NULL,
+  PRIMARY KEY (digest, name));
 CREATE TABLE IF NOT EXISTS uploads (
   id TEXT PRIMARY KEY, user TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL,
   digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
@@ -112,6 +124,8 @@ _ADDED: Final = (
     ("users", "alone_at", "INTEGER"),
     ("users", "alone_by", "TEXT NOT NULL DEFAULT ''"),
     ("sessions", "half", "INTEGER NOT NULL DEFAULT 0"),
+    ("failures", "source", "TEXT NOT NULL DEFAULT ''"),
+    ("failures", "known", "INTEGER NOT NULL DEFAULT 0"),
 )
 """Columns that files of earlier versions lack."""
 _VERSION: Final = 1
@@ -175,6 +189,23 @@ class User:
         return self.asleep_until == UNTIL_CONFIRMED
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where somebody tries to sign in from.
+
+    Attributes:
+        key: the device or the address, as a digest.
+        known: the name has signed in from this device before; what others try does not count.
+    """
+
+    key: str
+    known: bool
+
+
+AT_THE_HOST: Final = Source("host", known=True)
+"""A command typed on the desk's own machine."""
+
+
 class Accounts:
     """Reads and writes users, links and sessions.
 
@@ -190,6 +221,7 @@ class Accounts:
         self._hasher = PasswordHasher()
         self._one_at_a_time = threading.Semaphore(2)
         """Each hash takes 64 MiB: many sign-ins at once wait for one another."""
+        self._strangers = threading.Semaphore(_STRANGERS_AT_ONCE)
         self._nobody = ""
         self.path.touch(mode=0o600)
         self.path.chmod(0o600)
@@ -355,6 +387,7 @@ class Accounts:
                 "UPDATE users SET password = NULL, second_new = NULL WHERE name = ?", (user.name,)
             )
             connection.execute("DELETE FROM sessions WHERE name = ?", (user.name,))
+            connection.execute("DELETE FROM devices WHERE name = ?", (user.name,))
         self._put_to_sleep(user, by, is_reset=True)
         return self.link(user.name)
 
@@ -533,12 +566,51 @@ class Accounts:
 
     # --- signing in ---
 
-    def is_throttled(self, name: str) -> bool:
-        """Tell whether too many wrong passwords came of late, for this name or in all."""
-        with self.transaction() as connection:
-            return _is_throttled(connection, _digest(name.casefold()), self.clock())
+    def source(self, name: str, device: str, address: str) -> Source:
+        """Return where somebody tries to sign in from: a device known for the name, or an address.
 
-    def check(self, name: str, password: str) -> User | None:
+        Args:
+            name: as it was typed.
+            device: the word that the browser was given at an earlier sign-in; may be empty.
+            address: of the browser.
+        """
+        digest, since = _digest(device), self.clock() - DEVICE_S * MICROS
+        known = self.rows(
+            "SELECT 1 FROM devices WHERE digest = ? AND name = ? AND at > ?", digest, name, since
+        )
+        return Source(digest, known=True) if known else Source(_digest(address), known=False)
+
+    def remember_device(self, name: str, device: str) -> str:
+        """Make a browser's device known for a user; return the word that the browser is to keep.
+
+        A word that was not made here is never taken over: somebody else may know it.
+        """
+        now = self.clock()
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM devices WHERE at <= ?", (now - DEVICE_S * MICROS,))
+            ours = "SELECT 1 FROM devices WHERE digest = ?"
+            if connection.execute(ours, (_digest(device),)).fetchone() is None:
+                device = secrets.token_urlsafe(_TOKEN_BYTES)
+            row = (_digest(device), name, now)
+            connection.execute("INSERT OR REPLACE INTO devices VALUES (?, ?, ?)", row)
+        return device
+
+    @contextmanager
+    def room_for(self, source: Source) -> Iterator[bool]:
+        """Tell whether a password from a source may be looked at now; hold its place meanwhile."""
+        is_room = source.known or self._strangers.acquire(blocking=False)
+        try:
+            yield is_room
+        finally:
+            if is_room and not source.known:
+                self._strangers.release()
+
+    def is_throttled(self, name: str, source: Source = AT_THE_HOST) -> bool:
+        """Tell whether too many wrong passwords came of late for another one to be looked at."""
+        with self.transaction() as connection:
+            return _is_throttled(connection, _digest(name.casefold()), source, self.clock())
+
+    def check(self, name: str, password: str, source: Source = AT_THE_HOST) -> User | None:
         """Return the user of a name and password; None counts as a failure.
 
         An unknown name takes as long as a known one. A try counts as a failure until it is known to
@@ -547,7 +619,7 @@ class Accounts:
         rows = self.rows("SELECT * FROM users WHERE name = ?", name[:LONGEST_NAME])
         stored = rows[0]["password"] if rows else None
         with self._one_at_a_time:
-            attempt = self.begin_attempt(name)
+            attempt = self.begin_attempt(name, source)
             if attempt is None:
                 return None
             if not self._nobody:
@@ -561,14 +633,17 @@ class Accounts:
             self.forgive_attempt(attempt)
         return self._user(rows[0])
 
-    def begin_attempt(self, name: str) -> int | None:
+    def begin_attempt(self, name: str, source: Source = AT_THE_HOST) -> int | None:
         """Count an attempt under a name as a failure until it is forgiven; None where held up."""
         key, now = _digest(name.casefold()), self.clock()
         with self.transaction() as connection:
             connection.execute("DELETE FROM failures WHERE at <= ?", (now - FAILURES_S * MICROS,))
-            if _is_throttled(connection, key, now):
+            if _is_throttled(connection, key, source, now):
                 return None
-            made = connection.execute("INSERT INTO failures VALUES (?, ?)", (key, now))
+            row = (key, now, source.key, source.known)
+            made = connection.execute(
+                "INSERT INTO failures (name, at, source, known) VALUES (?, ?, ?, ?)", row
+            )
             return made.lastrowid
 
     def forgive_attempt(self, attempt: int) -> None:
@@ -663,12 +738,19 @@ _LINK_ENDED = (
 )
 
 
-def _is_throttled(connection: sqlite3.Connection, key: str, now: int) -> bool:
+def _is_throttled(connection: sqlite3.Connection, key: str, source: Source, now: int) -> bool:
     row = connection.execute(
-        "SELECT count(*) AS every, coalesce(sum(name = ?), 0) AS own FROM failures WHERE at > ?",
-        (key, now - FAILURES_S * MICROS),
+        "SELECT total(name = :name AND source = :source) AS both, total(name = :name) AS name,"
+        " total(source = :source) AS source FROM failures WHERE known = :known AND at > :since",
+        {
+            "name": key,
+            "source": source.key,
+            "known": source.known,
+            "since": now - FAILURES_S * MICROS,
+        },
     ).fetchone()
-    return bool(row["own"] >= FAILURES or row["every"] >= FAILURES_IN_ALL)
+    elsewhere = row["name"] >= FAILURES_OF_NAME or row["source"] >= FAILURES_OF_ADDRESS
+    return bool(row["both"] >= FAILURES or (elsewhere and not source.known))
 
 
 def _is_raised(before: User, after: User) -> bool:

@@ -63,6 +63,7 @@ class _Refusals:
 
 
 _TROUBLE = {
+    "nul": ("This address cannot be read", "It holds a character without a sign (NUL)."),
     "too_long": ("This address is too long", "It cannot be one of the desk's."),
     "other_host": (
         "This page is not here",

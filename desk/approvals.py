@@ -6,12 +6,12 @@ The decision is the journal's record; an approved run is resumed under its cap.
 from __future__ import annotations
 
 from bisect import bisect_right
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.pages import html, onward
 from nightscreen.desk.runs import resume_approved
-from nightscreen.desk.visit import DeskError, plain_naira
+from nightscreen.desk.visit import DeskError, naira_typed, plain_naira
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, naira_text, to_micro
@@ -136,14 +136,10 @@ def _amount(text: str, most: int) -> int:
     Raises:
         InputError: it cannot be read, or is more than may be approved.
     """
-    plain = plain_naira(text)
-    if not plain:
+    if not plain_naira(text):
         return most
-    try:
-        naira = Decimal(plain)
-    except InvalidOperation:
-        raise InputError("Most to spend: write naira such as 50000.") from None
-    if not naira.is_finite() or naira <= 0 or naira != round(naira, 6):
+    naira = naira_typed(text)
+    if not naira:
         raise InputError("Most to spend: write naira such as 50000.")
     if naira > from_micro(most):
         raise InputError("Most to spend may be lowered, not raised above what was asked for.")

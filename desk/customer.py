@@ -7,7 +7,7 @@ gate holds for every view: where consent has ended a card says so and shows noth
 from __future__ import annotations
 
 from datetime import timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from nightscreen.desk.my_work import USUAL_WAIT_DAYS
 from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, onward, words
 from nightscreen.desk.run_rows import branch_of, columns_of_care
-from nightscreen.desk.visit import DeskError
+from nightscreen.desk.visit import DeskError, naira_typed
 from nightscreen.portal.config import origin_of
 from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
 from nightscreen.schemas.contests import ContestState
@@ -420,7 +420,11 @@ def ask_again(visit: Visit) -> Response:
         return _page(visit, person, run, row, others, status=400, error=text)
     seat, confirmed = visit.seat, visit.text("do") == "ask"
     cap = seat.settings.contest.ask_again_cap
-    chosen = parameters_again(run, Check(check), visit.text("price", 20) or str(cap))
+    seen = naira_typed(visit.text("price", 20))
+    if seen is None and visit.text("price"):
+        text = "Look at the price again."
+        return _page(visit, person, run, row, others, status=400, error=text)
+    chosen = parameters_again(run, Check(check), f"{cap if seen is None else seen:f}")
     upload_id = keep_rows(visit, "one-customer.csv", [row], chosen)
     upload = seat.uploads.find(upload_id)
     assert upload is not None  # noqa: S101 - kept in the line above
@@ -437,14 +441,13 @@ def ask_again(visit: Visit) -> Response:
                 f"It may cost {naira(most)}, more than asking again may cost: {naira(cap)} "
                 "(NIGHTSCREEN_CONTEST__ASK_AGAIN_CAP)."
             )
-        if not confirmed or Decimal(visit.text("price", 20) or 0) != Decimal(most):
+        if not confirmed or seen != Decimal(most):
             price = {"price": most, "expected": quoted["quoted"]["expected"], "check": check}
             return _page(visit, person, run, row, others, again={**can, **price})
         begin(visit, upload)
         started = True
-    except (UsageError, InvalidOperation) as error:
-        text = str(error) if isinstance(error, UsageError) else "Look at the price again."
-        return _page(visit, person, run, row, others, status=400, error=text)
+    except UsageError as error:
+        return _page(visit, person, run, row, others, status=400, error=str(error))
     finally:
         if not started:
             seat.uploads.remove(upload)

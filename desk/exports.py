@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nightscreen.desk.visit import Visit
 
 _BLOCK: Final = 2000
+_FIRST_YEAR: Final = 2000
+"""No run is older."""
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 
@@ -99,7 +101,12 @@ def day_of(visit: Visit, name: str) -> str:
         DeskError: it is no day.
     """
     text = visit.asked_first(name).strip()
+    if not text:
+        return ""
     try:
-        return text and date.fromisoformat(text).isoformat()
+        day = date.fromisoformat(text)
     except ValueError:
-        raise DeskError(400, "Write a day such as 2026-03-01.") from None
+        day = date.max
+    if not _FIRST_YEAR <= day.year < date.max.year:  # the day after it is reckoned with
+        raise DeskError(400, "Write a day such as 2026-03-01.")
+    return day.isoformat()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import threading
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 1_200
 """Cells of one page: each is a field of its form."""
 MOST_ROWS: Final = 25
+_NUMBER: Final = re.compile(r"[0-9]{1,6}")
 FIXES, PLACES, WAITS = "fixes", "places", "waits"
 """Choices of an upload: the run whose quarantine it fixes, the places of its rows there, and
 whether somebody else must confirm them."""
@@ -269,7 +271,9 @@ def _edits(visit: Visit, draft: Upload | None) -> dict[int, list[str]]:
 
 def _typed(visit: Visit, sheet: _Sheet) -> dict[int, list[str]]:
     """Return the rows of the form as they were typed, by place."""
-    places = sorted({int(each) for each in visit.form.get("row", []) if each.isdecimal()})
+    places = sorted(
+        {_number(each) for each in visit.form.get("row", []) if _NUMBER.fullmatch(each)}
+    )
     if not places:
         return {}
     shown = sheet.rows(places[0], min(places[-1] - places[0] + 1, MOST_ROWS))
@@ -473,4 +477,4 @@ def waiting(visit: Visit) -> list[Upload]:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 7 else 0  # noqa: PLR2004 - no file has more
+    return int(text) if _NUMBER.fullmatch(text) else 0

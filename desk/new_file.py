@@ -26,6 +26,7 @@ from nightscreen.desk.visit import (
     recognise,
     refusal,
     require_own,
+    require_typed,
     to_sign_in,
 )
 from nightscreen.portal.log import note
@@ -168,6 +169,7 @@ async def _receive(visit: Visit, stack: ExitStack) -> str:
         async for piece in visit.request.stream():
             parser.write(piece)
             for name, filename, data in parts.take():
+                require_typed(name, filename or data.decode("utf-8", "replace"))
                 if filename is None:
                     form.setdefault(name, []).append(data.decode("utf-8", "replace"))
                 elif filename and writer is None:

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from nightscreen.desk.accounts import DEVICE_S
 from nightscreen.desk.pages import onward
-from nightscreen.desk.visit import COOKIE, DeskError, local_address, set_cookie
+from nightscreen.desk.visit import COOKIE, DEVICE_COOKIE, DeskError, local_address, set_cookie
 from nightscreen.storage.clock import MICROS
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from nightscreen.desk.accounts import Accounts, User
+    from nightscreen.desk.accounts import Accounts, Source, User
     from nightscreen.desk.visit import Visit
     from nightscreen.storage.journal import Journal
 
@@ -63,24 +64,24 @@ class SecondFactor:
             self.accounts.set_second(user.name, new=sealed)
         return b32encode(kept).decode()
 
-    def confirm(self, user: User, code: str) -> bool:
+    def confirm(self, user: User, code: str, source: Source) -> bool:
         """Take the offered secret for the user's own, where a code of it counts."""
         secret = self._secret(user, "second_new")
-        if secret is None or not self._counts(user, secret, code):
+        if secret is None or not self._counts(user, secret, code, source):
             return False
         sealed = self.journal.sealer.seal(secret, _context(user.name))
         self.accounts.set_second(user.name, own=sealed)
         return True
 
-    def check(self, user: User, code: str) -> bool:
+    def check(self, user: User, code: str, source: Source) -> bool:
         """Tell whether a code counts; it counts once."""
         secret = self._secret(user, "second")
-        return secret is not None and self._counts(user, secret, code)
+        return secret is not None and self._counts(user, secret, code, source)
 
-    def _counts(self, user: User, secret: bytes, code: str) -> bool:
+    def _counts(self, user: User, secret: bytes, code: str, source: Source) -> bool:
         code = "".join(code.split())
         now = self.accounts.clock() // MICROS // STEP_S
-        attempt = self.accounts.begin_attempt(throttled_as(user.name))
+        attempt = self.accounts.begin_attempt(throttled_as(user.name), source)
         if attempt is None:
             return False
         given = code.encode("utf-8", "replace")
@@ -132,11 +133,12 @@ def second_factor(visit: Visit) -> Response:
     audit = visit.seat.audit
     if user.has_second and does == "set up":
         raise DeskError(409, "Your second factor is set up already. Remove it first.")
-    if visit.seat.accounts.is_throttled(throttled_as(user.name)):
+    source = visit.source(user.name)
+    if visit.seat.accounts.is_throttled(throttled_as(user.name), source):
         audit.write(user.name, "second factor throttled")
         return _page(visit, user, 429, error=_SLOW)
     sets_up = not user.has_second
-    if not (factor.confirm if sets_up else factor.check)(user, code):
+    if not (factor.confirm if sets_up else factor.check)(user, code, source):
         audit.write(user.name, "second factor failed")
         return _page(visit, user, 401, error=_WRONG)
     if sets_up:
@@ -159,6 +161,8 @@ def let_in(visit: Visit, user: User, to: str) -> Response:
     visit.seat.audit.write(user.name, "signed in")
     response = onward(to)
     set_cookie(visit.seat, response, COOKIE, accounts.sign_in(user))
+    device = accounts.remember_device(user.name, visit.device)
+    set_cookie(visit.seat, response, DEVICE_COOKIE, device, DEVICE_S)
     return response
 
 

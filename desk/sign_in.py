@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from nightscreen.desk.visit import Visit
 
 _WRONG = "Name and password do not belong together. Nothing else is known of them here."
-_SLOW = "Too many wrong passwords came of late. Wait a quarter of an hour, then try again."
+_SLOW = (
+    "Too many wrong passwords came of late. Wait a quarter of an hour, then try again, or sign in "
+    "from a browser that you have signed in from before."
+)
+_BUSY = "Many people sign in at this moment. Try again in a few seconds."
 
 
 def sign_in(visit: Visit) -> Response:
@@ -26,11 +30,15 @@ def sign_in(visit: Visit) -> Response:
             return onward("/")
         return _form(visit)
     accounts, name = visit.seat.accounts, visit.text("name", 200)
-    if accounts.is_throttled(name):
+    source = visit.source(name)
+    if accounts.is_throttled(name, source):
         visit.seat.audit.write("", "sign-in throttled")
         return _form(visit, 429, error=_SLOW)
     given = visit.form.get("password") or [""]
-    user = accounts.check(name, given[-1])
+    with accounts.room_for(source) as is_room:
+        if not is_room:
+            return _form(visit, 429, error=_BUSY)
+        user = accounts.check(name, given[-1], source)
     if user is None:
         visit.seat.audit.write("", "sign-in failed")
         return _form(visit, 401, error=_WRONG)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import secrets
 from dataclasses import dataclass, field
+from decimal import Decimal
+from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -26,14 +29,16 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.desk.accounts import User
+    from nightscreen.desk.accounts import Source, User
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.desk.seat import Seat
     from nightscreen.storage.journal.runs import RunRecord
 
 COOKIE: Final = "nightscreen-desk"
 FORM_COOKIE: Final = "nightscreen-desk-form"
+DEVICE_COOKIE: Final = "nightscreen-desk-device"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
+_NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
 NAVIGATION: Final = (
@@ -82,6 +87,17 @@ class Visit:
     def name(self) -> str:
         """Return the name that the audit bears."""
         return "" if self.user is None else self.user.name
+
+    @property
+    def device(self) -> str:
+        """Return the word by which this browser is known from earlier sign-ins; may be empty."""
+        return self.request.cookies.get(self.seat.cookie(DEVICE_COOKIE), "")
+
+    def source(self, name: str) -> Source:
+        """Return where somebody tries to sign in from under a name."""
+        client = self.request.client
+        address = "" if client is None else neighbourhood(client.host)
+        return self.seat.accounts.source(name, self.device, address)
 
     def may(self, what: str) -> bool:
         """Tell whether the user may do or see something."""
@@ -140,8 +156,9 @@ class Visit:
         return given[-1].strip()[:most]
 
     def asked(self, name: str) -> list[str]:
-        """Return every value of a parameter of the address."""
-        return [value for value in self.request.query_params.getlist(name) if value]
+        """Return every value of a parameter of the address, without NUL, which no table holds."""
+        given = self.request.query_params.getlist(name)
+        return [value for each in given if (value := each.replace("\0", ""))]
 
     def asked_first(self, name: str) -> str:
         """Return the first value of a parameter of the address; empty where there is none."""
@@ -203,6 +220,12 @@ _NEEDS = {
 def plain_naira(text: str) -> str:
     """Return an amount as it was typed, without separators of thousands and the sign of naira."""
     return text.replace(",", "").replace("₦", "").strip()
+
+
+def naira_typed(text: str) -> Decimal | None:
+    """Return an amount of naira as it was typed; None where it is none, or empty."""
+    plain = plain_naira(text)
+    return Decimal(plain) if _NAIRA.fullmatch(plain) else None
 
 
 def page(
@@ -282,11 +305,36 @@ def remember(response: Response, visit: Visit) -> None:
         set_cookie(visit.seat, response, FORM_COOKIE, visit.session)
 
 
-def set_cookie(seat: Seat, response: Response, name: str, value: str) -> None:
-    """Have a browser keep a word until it is closed; no script and no other site can use it."""
+def set_cookie(
+    seat: Seat, response: Response, name: str, value: str, seconds: int | None = None
+) -> None:
+    """Have a browser keep a word so many seconds, or until it is closed.
+
+    No script and no other site can use it.
+    """
     response.set_cookie(
-        seat.cookie(name), value, path="/", secure=seat.is_secure, httponly=True, samesite="lax"
+        seat.cookie(name),
+        value,
+        max_age=seconds,
+        path="/",
+        secure=seat.is_secure,
+        httponly=True,
+        samesite="lax",
     )
+
+
+def neighbourhood(address: str) -> str:
+    """Return an address, or of an IPv6 one the /64 network, as one line has all of its addresses.
+
+    What is no address is returned as it came.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or found.packed[:8].hex())
 
 
 def local_address(address: str) -> str:
@@ -314,6 +362,16 @@ def require_own(visit: Visit, token: str) -> None:
         )
 
 
+def require_typed(*texts: str) -> None:
+    """Refuse what nobody can type, and no table can hold.
+
+    Raises:
+        DeskError: 400.
+    """
+    if any("\0" in text for text in texts):
+        raise DeskError(400, "The form holds a character without a sign (NUL). Take it out.")
+
+
 async def read_form(request: Request) -> dict[str, list[str]]:
     """Return the fields of a form with every value given.
 
@@ -327,6 +385,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
     except ValueError:
         raise DeskError(400, "The form could not be read. Load the page again.") from None
     for name, value in pairs:
+        require_typed(name, value)
         found.setdefault(name, []).append(value)
     return found
 

@@ -23,6 +23,8 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.schedules import Schedule
 from prefect.types.entrypoint import EntrypointType
 
+from nightscreen.schemas.settings import read_settings
+
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
 
@@ -62,6 +64,19 @@ def _made(given: dict[str, Any]) -> RunnerDeployment:
     return made
 
 
+def two_folders(text: str, inbox: Path) -> str:
+    """Return a line that says where `nightly` reads, unless that is the inbox."""
+    given = (each for each in yaml.safe_load(text)["deployments"] if each["name"] == "nightly")
+    for each in given:
+        folder = Path(each["parameters"]["parameters"].get("input") or inbox / "*").parent
+        if folder.absolute() != inbox.absolute():
+            return (
+                f"nightly reads {folder.absolute()}, and the inbox is {inbox.absolute()}: to have "
+                f"one folder, set NIGHTSCREEN_INBOX={folder} or change its input in {FILE}\n"
+            )
+    return ""
+
+
 def _schedule(given: dict[str, Any]) -> Schedule:
     CronSchedule(cron=given["cron"], timezone=given["timezone"])  # says what is wrong with them
     return Schedule(
@@ -79,6 +94,7 @@ def main() -> None:
         own.read_text("utf-8") if own.exists() else files("nightscreen").joinpath(FILE).read_text()
     )
     found = deployments(text)
+    sys.stdout.write(two_folders(text, read_settings().inbox))
     names = ", ".join(each.full_name for each in found)
     sys.stdout.write(f"serving {names}\n")
     sys.stdout.flush()

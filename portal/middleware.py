@@ -123,6 +123,8 @@ class Guard:
         """Return why a request is not let through, and the status that says so."""
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
             return ("too_long", 414)
+        if "\0" in scope["path"]:  # no table can hold it
+            return ("nul", 400)
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if scope["path"] != HEALTH and not self._is_ours(hosts):
             return ("other_host", 421)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+from collections import Counter
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 200
+_MOST_WAITING = 100
+"""Connections without a whole request; the other half of `_AT_ONCE` is for those with one."""
+_LEAST_BYTES_A_S = 4096
+"""What brings so much counts as if it had begun just now; the slowest of mobile lines does."""
 _END_WITHIN_S = 45
 """A little more than an exchange under way may take."""
 
@@ -47,24 +52,33 @@ class ImpatientProtocol(H11Protocol):
     Without a limit, a client that opens connections and waits would hold all of `_AT_ONCE` for
     ever.
 
+    Where many such connections are open, another one takes the place of one of the address that
+    has the most, of the one that has waited the longest for the least: nobody else is kept out,
+    however many renew themselves or send a byte at a time.
+
     Attributes:
         within_s: for a request without a body, or for the head of one.
         body_within_s: for a body from there on, where files are taken; else `within_s` is for all.
+        waits_since: when it began to wait, on the loop's clock; later for what it brings.
     """
 
     _deadline: asyncio.TimerHandle | None = None
     within_s = _REQUEST_WITHIN_S
     body_within_s: float | None = None
     _in_body = False
+    waits_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        self.waits_since = self.loop.time()
         self._wait()
+        self._make_room()
 
     def data_received(self, data: bytes) -> None:
         """Wait on until the request is whole."""
         super().data_received(data)
+        self.waits_since += len(data) / _LEAST_BYTES_A_S
         begins = self.conn.their_state is h11.SEND_BODY and not self._in_body
         self._in_body = self.conn.their_state is h11.SEND_BODY
         if begins and self.body_within_s is not None:
@@ -73,6 +87,11 @@ class ImpatientProtocol(H11Protocol):
             self._wait()
         else:
             self._wait_no_more()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; this one's time counts no more."""
+        self.waits_since = self.loop.time()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
@@ -91,9 +110,33 @@ class ImpatientProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._deadline = None
-        answered = self.cycle is None or self.cycle.response_complete
-        if answered or self.conn.their_state is h11.SEND_BODY:
+        if self.is_waiting:
             self.transport.close()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether no whole request is there that is being answered."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return answered or self.conn.their_state is h11.SEND_BODY
+
+    def _make_room(self) -> None:
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, ImpatientProtocol)
+            and each.is_waiting
+            and not each.transport.is_closing()
+        ]
+        if len(waiting) <= _MOST_WAITING:
+            return
+        number = Counter(each.address for each in waiting)
+        last = max(waiting, key=lambda each: (number[each.address], -each.waits_since))
+        last.transport.abort()
+
+    @property
+    def address(self) -> str:
+        """Return where the connection comes from; empty where that is not known."""
+        return self.client[0] if self.client else ""
 
 
 class UploadProtocol(ImpatientProtocol):
@@ -146,6 +189,7 @@ def serve_app(
     port: int,
     announce: Callable[[str], str],
     protocol: type[ImpatientProtocol] = ImpatientProtocol,
+    proxies: str = "",
 ) -> None:
     """Serve an application until SIGINT or SIGTERM; answers under way are given first.
 
@@ -155,6 +199,7 @@ def serve_app(
         port: 0 takes a free one.
         announce: makes the lines to print once it listens, of its address.
         protocol: how long connections have.
+        proxies: whose X-Forwarded-For says where a request comes from.
 
     Raises:
         UsageError: the port cannot be had.
@@ -180,7 +225,8 @@ def serve_app(
             log_level="critical",
             access_log=False,
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=proxies,
             limit_concurrency=_AT_ONCE,
             timeout_graceful_shutdown=_END_WITHIN_S,
         )

@@ -106,6 +106,7 @@ async def read_form(request: Request) -> dict[str, str]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         return {}
     try:
-        return dict(parse_qsl(body.decode("ascii"), max_num_fields=_MOST_FIELDS))
+        form = dict(parse_qsl(body.decode("ascii"), max_num_fields=_MOST_FIELDS))
     except ValueError:
         return {}
+    return {} if any("\0" in text for text in (*form, *form.values())) else form

@@ -100,9 +100,22 @@ def _proxy_address(given: SecretStr) -> SecretStr:
     return SecretStr(text)
 
 
+def _proxies(text: str) -> str:
+    named = [each for part in text.split(",") if (each := part.strip())]
+    for each in named:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError:
+            raise ValueError(
+                f"{each} is no address or network; write such as 127.0.0.1 or 10.0.0.0/24"
+            ) from None
+    return ",".join(named)
+
+
 ServiceAddress = Annotated[str, AfterValidator(_service_address)]
 ExactAddress = Annotated[str, AfterValidator(_exact_address)]
 PortalAddress = Annotated[str, AfterValidator(_portal_address)]
+Proxies = Annotated[str, AfterValidator(_proxies)]
 ProxyAddress = Annotated[SecretStr, AfterValidator(_proxy_address)]
 Age = Annotated[timedelta, BeforeValidator(_days_or_duration)]
 Naira = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
@@ -410,6 +423,11 @@ class Settings(BaseSettings):
         "",
         description="Where a proxy serves the desk by https; default: this machine alone.",
     )
+    desk_proxies: Proxies = Field(
+        "",
+        description="Addresses or networks of the proxies in front of the desk, divided by commas: "
+        "their X-Forwarded-For says where a sign-in comes from. Default: nobody's does.",
+    )
     desk_second_factor: str = Field(
         "",
         pattern=rf"^(all|{_ROLES}(,{_ROLES})*)?$",
@@ -539,7 +557,7 @@ class Settings(BaseSettings):
         "try is one call at first.",
     )
     inbox: Path = Field(
-        Path("data/inbox"), description="Folder whose files `nightscreen inbox` screens."
+        Path("inbox"), description="Folder whose files `nightscreen inbox` screens."
     )
     inbox_settle_s: float = Field(
         5, ge=0, le=3600, description="Seconds a file there must stay as it is before it is taken."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DESK_FILE: Final = "desk.sqlite3"
 UPLOADS: Final = "desk"
 """Folder of HOME for sealed uploads."""
-_SIGNED_IN = ("sessions", "links", "failures")
+_SIGNED_IN = ("sessions", "links", "failures", "devices")
 
 
 def copy_desk(source: Path, target: Path) -> None:

@@ -30,7 +30,8 @@ def newest_input(parameters: ScreenBatch) -> ScreenBatch:
     if not found:
         raise InputError(
             f"no file matches {parameters.input}, seen from {Path.cwd()}: has tonight's extract "
-            "arrived, and does the pattern fit its name?"
+            "arrived, does the pattern fit its name, or did the watch of the inbox screen it "
+            "already (nightscreen runs list)?"
         )
     newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
     if contains_identifier(newest.name):

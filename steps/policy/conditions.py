@@ -23,6 +23,7 @@ from nightscreen.steps.policy.columns import (
 from nightscreen.steps.policy.engine import bounded
 from nightscreen.steps.policy.sql import (
     PATHS,
+    TYPES,
     Condition,
     SyntaxFinding,
     children,
@@ -218,7 +219,8 @@ def _wrong_constants(
         parts = list(children(node))
         kind = None
         if node.get("class") == "CAST":
-            kind = str(node["type_expr"]["type_name"])
+            named_type = str(node["type_expr"]["type_name"])
+            kind = named_type if named_type.upper() in TYPES else None  # any other is refused
         elif node.get("class") in {"COMPARISON", "BETWEEN"} or node.get("type") in _EQUALS:
             named = [part["column_names"][0] for part in parts if part["class"] == "COLUMN_REF"]
             kind = _sql_type(types.get(named[0])) if named else None

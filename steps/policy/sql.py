@@ -40,7 +40,7 @@ _OPERATORS = frozenset(
         "ARRAY_EXTRACT",
     }
 )
-_TYPES = frozenset(
+TYPES = frozenset(
     {
         "BOOLEAN",
         "BOOL",
@@ -359,7 +359,7 @@ class _Walk:
         name = str(kind.get("type_name", "")).upper()
         plain = not kind.get("catalog") and not kind.get("schema")
         sizes = [child.get("class") == "CONSTANT" for child in kind.get("children", [])]
-        if name not in _TYPES or not plain or not all(sizes):
+        if name not in TYPES or not plain or not all(sizes):
             self._wrong(node, f"a cast to {name or 'that type'} is not allowed in a condition")
         self.go(node["child"], depth=depth + 1, bound=bound)
 

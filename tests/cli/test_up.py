@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -19,6 +20,7 @@ import pytest
 
 from nightscreen.cli import guardian, up
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.settings import read_settings
 from nightscreen.storage.local_engine import announcing, running_engine
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 
@@ -132,6 +134,81 @@ def test_the_demo_leaves_the_mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setitem(Settings.model_config, "env_file", ".env")
     point_at("http://127.0.0.1:9", "key", tmp_path)
     assert os.environ[guardian.MARK] == "mine"
+
+
+def test_limits_of_the_caller_hold_in_a_demo(tmp_path: Path) -> None:
+    """From the environment and `.env`, for what is started and what is typed; places do not."""
+    (tmp_path / ".env").write_text(
+        "NIGHTSCREEN_OVERRIDE_ABOVE=2000\nNIGHTSCREEN_MAX_PER_DAY__KARMA=7\n"
+        "NIGHTSCREEN_JOURNAL_URL=postgresql+psycopg://real\nNIGHTSCREEN_API_KEY=real\n"
+    )
+    env = surroundings(
+        tmp_path,
+        NIGHTSCREEN_APPROVAL_ABOVE="1000",
+        NIGHTSCREEN_MAX_IN_FLIGHT='{"karma": 3}',
+        NIGHTSCREEN_DESK_SECOND_FACTOR="approver",
+        NIGHTSCREEN_OUTPUT="real",
+    )
+    script = textwrap.dedent(
+        """
+        from contextlib import ExitStack
+        from pathlib import Path
+        from nightscreen.cli import up
+        with ExitStack() as stack:
+            up._start_demo(Path("demo"), stack)
+            print(up._settings(demo=True).model_dump_json())
+        """
+    )
+    reading = (
+        "from nightscreen.schemas.settings import read_settings;"
+        "print(read_settings().model_dump_json())"
+    )
+    found = []
+    for code, folder, given in (
+        (script, tmp_path, env),
+        (reading, tmp_path / "demo", surroundings(tmp_path)),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, env=given, capture_output=True, check=True
+        )
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    for settings in found:
+        assert (settings["approval_above"], settings["override_above"]) == ("1000", "2000")
+        assert (settings["max_per_day"]["karma"], settings["max_in_flight"]["karma"]) == (7, 3)
+        assert settings["desk_second_factor"] == "approver"
+        assert settings["base_url"].startswith("http://127.0.0.1:")
+        assert settings["journal_url"] == ""
+        assert settings["output"] != "real"
+
+
+def test_a_demo_with_a_limit_that_is_none_does_not_start(tmp_path: Path) -> None:
+    """One line names it."""
+    wrong = {"NIGHTSCREEN_APPROVAL_ABOVE": "a lot"}
+    ended = nightscreen("up", "--demo", cwd=tmp_path, env=surroundings(tmp_path, **wrong))
+    assert ended.status == 2
+    assert "NIGHTSCREEN_APPROVAL_ABOVE" in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+
+
+@pytest.mark.engine
+def test_the_watched_folder_is_the_one_that_nightly_reads(tmp_path: Path) -> None:
+    """Nothing is set; where somebody set another one, a line says so."""
+    from nightscreen.flows.served import deployments, two_folders  # noqa: PLC0415 - loads the engine
+
+    text = files("nightscreen").joinpath("prefect.yaml").read_text("utf-8")
+    inbox = read_settings(_env_file=None).inbox
+    found = {each.full_name: each for each in deployments(text)}
+    nightly = Path(found["screen-batch/nightly"].parameters["parameters"]["input"])
+    assert nightly.parent.absolute() == inbox.absolute()
+    by_hand = {
+        Path(each.parameters["parameters"].get("input", "none")).parent
+        for name, each in found.items()
+        if name != "screen-batch/nightly" and each.parameters
+    }
+    assert inbox not in by_hand  # the watch would take what is meant for a form
+    assert two_folders(text, inbox) == ""
+    assert two_folders(text, inbox.absolute()) == ""
+    assert "NIGHTSCREEN_INBOX=inbox" in two_folders(text, tmp_path)
 
 
 def test_a_home_has_one_up_and_others_find_its_server(tmp_path: Path) -> None:

@@ -109,12 +109,15 @@ class Browser:
     office: Office
     cookies: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    address: str = "127.0.0.1"
 
     def ask(self, method: str, path: str, **more: Any) -> httpx.Response:  # noqa: ANN401 - as httpx
         """Send one request and keep the cookies that come back."""
 
         async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(self.office.app, raise_app_exceptions=False)
+            transport = httpx.ASGITransport(
+                self.office.app, raise_app_exceptions=False, client=(self.address, 1)
+            )
             async with httpx.AsyncClient(
                 transport=transport, base_url=ORIGIN, headers=self.headers
             ) as client:

@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 import socket
 import subprocess
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import uvicorn
 
+from nightscreen.desk.accounts import Accounts
 from nightscreen.portal.middleware import BODY_S
 from nightscreen.portal.server import UploadProtocol
 from tests.cli.command import COMMAND, nightscreen, surroundings
+from tests.desk.office import TOKEN
+from tests.portal.crowds import CROWDS, crowd
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from starlette.types import Receive, Scope, Send
 
 
-def test_desk_prints_the_first_link_and_users_are_added_by_command(tmp_path: Path) -> None:
-    """The link on stdout opens the form; a user added meanwhile stands in list and audit."""
-    env = surroundings(tmp_path, NIGHTSCREEN_HOME=str(tmp_path / "home"))
-    with (tmp_path / "log").open("wb") as log:
+@contextmanager
+def serving(folder: Path, env: dict[str, str], *, is_new: bool = True) -> Iterator[tuple[str, str]]:
+    """Run a desk; give its address, and of a new one the link that makes the first user."""
+    with (folder / "log").open("wb") as log:
         child = subprocess.Popen(
             [COMMAND, "desk", "--port", "0"],
-            cwd=tmp_path,
+            cwd=folder,
             env=env,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -35,8 +41,74 @@ def test_desk_prints_the_first_link_and_users_are_added_by_command(tmp_path: Pat
     try:
         assert child.stdout is not None
         says = child.stdout.readline().decode().strip()
-        assert says.startswith("desk listening on http://127.0.0.1:"), says
-        first = child.stdout.readline().decode().strip().removeprefix("first user: ")
+        assert says.startswith("desk listening on "), says
+        line = child.stdout.readline().decode().strip() if is_new else ""
+        link = line.removeprefix("first user: ")
+        yield says.removeprefix("desk listening on "), link
+    finally:
+        child.terminate()
+        status = child.wait(60)
+        if child.stdout is not None:
+            child.stdout.close()
+    assert status == 0
+
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+def slowly() -> Iterator[bytes]:
+    """Give a body that is not as slow as a drip."""
+    for _ in range(20):
+        time.sleep(0.05)
+        yield b"x" * 8192
+
+
+def test_others_are_served_beside_connections_that_bring_no_whole_request(tmp_path: Path) -> None:
+    """However many are held half open or drip, a page is given to whoever asks for it."""
+    env = surroundings(tmp_path, NIGHTSCREEN_HOME=str(tmp_path / "home"))
+    with serving(tmp_path, env) as (address, _), httpx.Client(trust_env=False) as asking:
+        for what, number, begins, drip in CROWDS:
+            with crowd(int(address.rpartition(":")[2]), number, begins, drip):
+                close = {"connection": "close"}
+                pages = [asking.get(f"{address}/sign-in", headers=close) for _ in range(20)]
+                form = asking.post(f"{address}/sign-in", content=slowly(), headers=FORM)
+            assert form.status_code == 403, what  # it came whole, and bears no token
+            assert {page.status_code for page in pages} == {200}, what
+
+
+def signing_in(address: str, name: str, password: str, said: str = "") -> int:
+    """Try to sign in with a new browser, as a proxy says from where; return what was answered."""
+    headers = {"x-forwarded-for": said} if said else {}
+    with httpx.Client(base_url=address, headers=headers, trust_env=False) as browser:
+        token = TOKEN.search(browser.get("/sign-in").text)
+        assert token
+        fields = {"token": token[1], "name": name, "password": password}
+        return browser.post("/sign-in", data=fields).status_code
+
+
+@pytest.mark.parametrize(("proxies", "elsewhere"), [("127.0.0.1", 303), ("", 429)])
+def test_where_a_sign_in_comes_from_is_believed_of_configured_proxies_alone(
+    tmp_path: Path, proxies: str, elsewhere: int
+) -> None:
+    """Five wrong ones hold up an address; another one that anybody may claim is none."""
+    home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_DESK_PROXIES": proxies}
+    Accounts(tmp_path / "home").use_link(
+        Accounts(tmp_path / "home").link(), "ada", "palm wine at noon"
+    )
+    with serving(tmp_path, surroundings(tmp_path, **home), is_new=False) as (address, _):
+        for number in range(5):
+            said = f"203.0.113.{number}, 192.0.2.1"  # whoever is at 192.0.2.1 wrote the first
+            assert signing_in(address, "ada", "wrong one", said) == 401
+        right = ("ada", "palm wine at noon")
+        assert signing_in(address, *right, "203.0.113.9, 192.0.2.1") == 429
+        assert signing_in(address, *right, "192.0.2.2") == elsewhere
+
+
+def test_desk_prints_the_first_link_and_users_are_added_by_command(tmp_path: Path) -> None:
+    """The link on stdout opens the form; a user added meanwhile stands in list and audit."""
+    env = surroundings(tmp_path, NIGHTSCREEN_HOME=str(tmp_path / "home"))
+    with serving(tmp_path, env) as (address, first):
+        assert address.startswith("http://127.0.0.1:")
         assert httpx.get(first).status_code == 200
         answer = httpx.get(first.partition("/first")[0] + "/")
         assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in")
@@ -47,12 +119,6 @@ def test_desk_prints_the_first_link_and_users_are_added_by_command(tmp_path: Pat
         assert "/first?token=" in added.document["link"]
         audit = nightscreen("desk", "audit", "--json", cwd=tmp_path, env=env)
         assert [each["action"] for each in audit.document["entries"]] == ["user added"]
-    finally:
-        child.terminate()
-        status = child.wait(20)
-        if child.stdout is not None:
-            child.stdout.close()
-    assert status == 0
 
 
 async def test_slow_upload_is_taken_and_a_drip_without_end_is_cut_off() -> None:

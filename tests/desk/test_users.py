@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.schemas.errors import UsageError
-from tests.desk.office import ORIGIN, PASSWORD, TOKEN, Office
+from tests.desk.office import ORIGIN, PASSWORD, TOKEN, Browser, Office
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,106 @@ def test_many_wrong_passwords_are_held_up_and_let_in_later(office: Office) -> No
     assert browser.post("/sign-in", name="bem", password=PASSWORD).status_code == 303
     office.clock.forward(minutes=16)
     assert office.browser().post("/sign-in", name="ada", password=PASSWORD).status_code == 303
+
+
+def wrong(browser: Browser, *names: str) -> list[int]:
+    """Sign in with a wrong password under each name; return what was answered."""
+    browser.cookies.pop("nightscreen-desk", None)
+    page = TOKEN.search(browser.get("/sign-in").text)
+    assert page
+    fields = {"token": page[1], "password": "wrong one"}
+    return [
+        browser.ask("POST", "/sign-in", data={**fields, "name": name}).status_code for name in names
+    ]
+
+
+def right(browser: Browser, name: str) -> int:
+    """Sign in again with the right password; return what was answered."""
+    browser.cookies.pop("nightscreen-desk", None)
+    return browser.post("/sign-in", name=name, password=PASSWORD).status_code
+
+
+def test_wrong_passwords_under_any_names_keep_nobody_else_out(office: Office) -> None:
+    """Sixty from one address do not matter elsewhere, nor there to who was never wrong."""
+    for name in ("ada", "bem", "efe"):
+        office.browser("analyst", name=name)
+    known = office.browser()
+    assert right(known, "ada") == 303
+    stranger = office.browser()
+    assert set(wrong(stranger, *(f"user {n}" for n in range(60)))) == {401}
+    assert right(office.browser(), "bem") == 303
+    assert 429 in wrong(stranger, *(f"user {n}" for n in range(60, 120)))
+    assert right(office.browser(), "efe") == 429
+    assert right(known, "ada") == 303
+    elsewhere = office.browser()
+    elsewhere.address = "192.0.2.7"
+    assert right(elsewhere, "efe") == 303
+
+
+def test_guesses_from_many_addresses_are_few_and_keep_no_known_device_out(office: Office) -> None:
+    """Ten under one name, wherever they come from; the name's own browsers go on."""
+    office.browser("analyst", name="ada")
+    known = office.browser()
+    assert right(known, "ada") == 303
+    answers = []
+    for number in range(10):
+        stranger = office.browser()
+        stranger.address = f"192.0.2.{number}"
+        answers += wrong(stranger, "ada", "ada")
+    assert answers.count(401) == 10
+    assert answers.count(429) == 10
+    fresh = office.browser()
+    fresh.address = "198.51.100.1"
+    assert right(fresh, "ada") == 429
+    assert right(known, "ada") == 303
+    assert wrong(known, *["ada"] * 6) == [401] * 5 + [429]
+
+
+def test_an_ipv6_line_is_one_address(office: Office) -> None:
+    """Whoever has a network of addresses has no more tries for it."""
+    office.browser("analyst", name="ada")
+    answers = []
+    for number in range(6):
+        stranger = office.browser()
+        stranger.address = f"2001:db8::{number}:1"
+        answers += wrong(stranger, "ada")
+    assert answers == [401] * 5 + [429]
+
+
+def test_a_device_is_known_for_who_signed_in_from_it(office: Office) -> None:
+    """Its word is of no use for another name, nor one that was set by somebody else."""
+    for name in ("ada", "bem"):
+        office.browser("analyst", name=name)
+    planted = office.browser()
+    planted.cookies["nightscreen-desk-device"] = "word of somebody else"
+    assert right(planted, "ada") == 303
+    assert planted.cookies["nightscreen-desk-device"] != "word of somebody else"
+    for number in range(2):
+        stranger = office.browser()
+        stranger.address = f"192.0.2.{number}"
+        wrong(stranger, *["bem"] * 5)
+    assert right(planted, "bem") == 429
+    assert right(planted, "ada") == 303
+    office.clock.forward(minutes=16)
+    assert right(planted, "bem") == 303
+    assert office.seat.accounts.source("ada", planted.cookies["nightscreen-desk-device"], "").known
+    office.seat.accounts.reset("ada")
+    source = office.seat.accounts.source("ada", planted.cookies["nightscreen-desk-device"], "")
+    assert not source.known
+
+
+def test_sign_ins_of_strangers_leave_room_for_known_devices(office: Office) -> None:
+    """However many wait for their password to be looked at at once."""
+    office.browser("analyst", name="ada")
+    known, accounts = office.browser(), office.seat.accounts
+    assert right(known, "ada") == 303
+    with ExitStack() as stack:
+        stranger = accounts.source("eve", "", "192.0.2.7")
+        rooms = [stack.enter_context(accounts.room_for(stranger)) for _ in range(10)]
+        assert 0 < rooms.count(True) < 5
+        assert right(office.browser(), "ada") == 429
+        assert right(known, "ada") == 303
+    assert right(office.browser(), "ada") == 303
 
 
 def test_sessions_end_by_idling_and_after_a_working_day(office: Office) -> None:

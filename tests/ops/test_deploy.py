@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from importlib.metadata import distribution
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -75,12 +76,36 @@ def test_what_the_image_copies_is_there() -> None:
         assert all((ROOT / each).exists() for each in sources.split())
     assert re.search(r"^USER nightscreen$", text, re.MULTILINE)
     assert "HEALTHCHECK" in text
-    lock = (ROOT / "requirements-hashed.lock").read_text("utf-8").splitlines()[1:]
-    assert all(re.fullmatch(r"\S+==\S+ --hash=sha256:[0-9a-f]{64}", line) for line in lock)
-    plain = (ROOT / "requirements.lock").read_text("utf-8").splitlines()[1:]
-    assert {each.split("==")[0].lower().replace("_", "-") for each in plain} == {
-        each.split("==")[0] for each in lock
-    }
+
+
+def locked(file: str) -> dict[str, str]:
+    """Return each package of a lock with its version; each has the digests of its files."""
+    found: dict[str, str] = {}
+    text = (ROOT / file).read_text("utf-8").replace(" \\\n", " ")
+    for line in text.splitlines()[1:]:
+        entry = re.fullmatch(r"(\S+)==(\S+)((?: +--hash=sha256:[0-9a-f]{64})+)", line)
+        assert entry, line
+        found[canonicalize_name(entry[1])] = entry[2]
+    return found
+
+
+def test_everything_installed_or_built_with_is_pinned() -> None:
+    """Each file by its digest, setuptools by one version everywhere, the base image by its own."""
+    run, everything = locked("requirements.lock"), locked("requirements-dev.lock")
+    assert run.items() <= everything.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert project["build-system"]["requires"] == [f"setuptools=={run['setuptools']}"]
+    image = (DEPLOY / "Dockerfile").read_text("utf-8")
+    pinned = r"^ARG BASE=python:3\.11\.\d+-slim-\w+(@sha256:[0-9a-f]{64})?$"
+    assert re.search(pinned, image, re.MULTILINE)
+    assert set(re.findall(r"^FROM (\S+)", image, re.MULTILINE)) == {"${BASE}"}
+    installs = [
+        words
+        for text in (image, (ROOT / "Makefile").read_text("utf-8").split("\nlock:")[0])
+        for words in re.findall(r"(?:pip install|\$\(PIP\)) [^\n]*-r [^\n]*", text)
+    ]
+    assert len(installs) == 3
+    assert all("--require-hashes" in words for words in installs)
 
 
 def test_secrets_come_from_files(tmp_path: Path) -> None:
@@ -130,8 +155,7 @@ def test_the_compose_file_keeps_to_the_schema_of_such_files() -> None:
 @pytest.mark.parametrize("python", ["3.11.0", "3.12.0", "3.13.0", "3.14.0"])
 def test_what_is_locked_needs_nothing_else_under_any_python(python: str) -> None:
     """A lock is written with one version of Python; under another its packages may need more."""
-    lock = (ROOT / "requirements.lock").read_text("utf-8").splitlines()[1:]
-    locked = {canonicalize_name(line.split("==")[0]) for line in lock}
+    names = locked("requirements.lock").keys()
     under = {
         "python_full_version": python,
         "python_version": python.rpartition(".")[0],
@@ -140,9 +164,9 @@ def test_what_is_locked_needs_nothing_else_under_any_python(python: str) -> None
     }
     lacking = {
         f"{needed.name} of {name}"
-        for name in locked
+        for name in names
         for needed in map(Requirement, distribution(name).requires or ())
-        if canonicalize_name(needed.name) not in locked
+        if canonicalize_name(needed.name) not in names
         and (needed.marker is None or needed.marker.evaluate(under))
     }
     assert lacking == set()

@@ -13,7 +13,7 @@ from nightscreen.portal.middleware import LONGEST_ADDRESS, LONGEST_BODY
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.storage.journal.engine import writing
 from nightscreen.storage.journal.grant_tables import consent_states
-from tests.portal.visiting import MARK, PORTAL, Town, Visitor, settings_in
+from tests.portal.visiting import CALLBACK, MARK, PORTAL, Town, Visitor, settings_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,6 +120,16 @@ async def test_long_addresses_and_bodies_are_refused(town: Town, visitor: Visito
     assert (await visitor.browser.post(f"/consent/{token}", data=body)).status_code == 413
 
 
+@pytest.mark.parametrize(
+    "path", ["/%00", "/consent/a%00", f"{CALLBACK}?code=a&state=%00", "/otp/a%00"]
+)
+async def test_nul_in_an_address_is_refused(town: Town, path: str) -> None:
+    """No table of PostgreSQL can hold it; a page says so, and there is no fault."""
+    answer = await client(town).get(path)
+    assert answer.status_code == 400
+    assert "<h1>" in answer.text
+
+
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
 async def test_other_methods_are_refused(town: Town, method: str) -> None:
     """With a page, since a person may see it."""
@@ -147,6 +157,7 @@ async def test_form_without_its_mark_is_refused(town: Town, visitor: Visitor) ->
         await browser.post(f"/consent/{second}", data={"mark": mark}),
         await other.browser.post(path, data={"mark": mark}),
         await Visitor(town).browser.post(path, data={"mark": mark}),
+        await browser.post(path, data={"mark": mark, "other": "\0"}),
         await browser.post(path, json={"mark": mark}),
         await browser.post(path, content=b"\xff\xfe=1", headers=form),
         await browser.post(path, content="&".join(["a=1"] * 50), headers=form),

@@ -25,7 +25,8 @@ from nightscreen.portal.server import ImpatientProtocol, is_open_to_others
 from nightscreen.steps.consents.links import ConsentLinks
 from nightscreen.storage.journal import open_journal
 from nightscreen.storage.vault import Vault
-from tests.cli.command import COMMAND, surroundings
+from tests.cli.command import COMMAND, SERVICE, surroundings
+from tests.portal.crowds import CROWDS, crowd
 from tests.portal.visiting import MARK, settings_in
 from tests.services import free_port
 
@@ -200,6 +201,20 @@ async def test_a_connection_that_brings_no_whole_request_is_closed() -> None:
         writer.close()
         server.should_exit = True
         await serving
+
+
+def test_others_are_served_beside_connections_that_bring_no_whole_request(tmp_path: Path) -> None:
+    """However many are held half open or drip, a page is given to whoever asks for it."""
+    origin = f"http://127.0.0.1:{free_port()}"
+    home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_PORTAL_URL": origin}
+    env = surroundings(tmp_path, **SERVICE, **home)
+    with running(env, tmp_path) as child, httpx.Client(trust_env=False) as asking:
+        assert listens(child) == origin
+        for what, number, begins, drip in CROWDS:
+            with crowd(int(origin.rpartition(":")[2]), number, begins, drip):
+                close = {"connection": "close"}
+                pages = [asking.get(f"{origin}/", headers=close) for _ in range(20)]
+            assert {page.status_code for page in pages} == {200}, what
 
 
 @pytest.mark.long

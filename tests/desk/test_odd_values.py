@@ -1,0 +1,127 @@
+"""Values that nobody types by mistake: each is refused in a sentence, or taken as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from nightscreen.desk.accounts import Role
+from tests.desk.furnished import WAITING, wait_for_approval
+from tests.desk.office import TOKEN
+from tests.screening import World
+
+if TYPE_CHECKING:
+    from tests.desk.office import Browser, Office
+
+ODD = ("\0", "C\0", "1e999", "nan", "inf", "-1", "9" * 30, "9" * 5000, "9999-12-31", "junk", "²")
+STOPPED = "20260301-230000-a1b2c3"
+
+
+@pytest.fixture
+def office(bank: Office) -> Office:
+    """A desk with two nights, a run that waits for approval, and one that was stopped."""
+    wait_for_approval(bank, "somebody else")
+    path = World(bank.folder).write([{"customer_id": "C1"}], "stopped.csv")
+    parameters = {"input": str(path), "batch": "stopped", "output": str(bank.seat.output)}
+    bank.journal.runs.begin(
+        STOPPED,
+        flow="screen_batch",
+        batch="stopped",
+        purpose="portfolio",
+        input_digest="sha256:0",
+        folder=str(bank.seat.output / STOPPED),
+        cap_micro=None,
+        parameters=parameters,
+    )
+    bank.journal.runs.finish(STOPPED, state="stopped", stop_reason="budget", report={})
+    return bank
+
+
+def everybody(office: Office) -> Browser:
+    """Return the browser of somebody who may do everything."""
+    browser = office.browser(*Role, name="ada")
+    assert browser.get("/users").status_code == 200
+    return browser
+
+
+def completed(office: Office) -> str:
+    """Return a run that has rows."""
+    return next(r.run_id for r in office.journal.runs.newest(limit=10) if r.state == "completed")
+
+
+def test_no_field_of_a_form_ends_in_a_fault(office: Office) -> None:
+    """Amounts, numbers, days and names, with what no number, day or name is."""
+    browser, run = everybody(office), completed(office)
+    row = {"run": run, "batch": "portfolio", "customer_id": "C1"}
+    forms: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+        "/new/applicant": (
+            {"customer_id": "C900", "bvn": "22212345678", "check": "karma", "do": "quote"},
+            ("customer_id", "bvn", "date_of_birth", "exposure", "consented_at", "max_spend"),
+        ),
+        f"/approvals/{WAITING}": ({"do": "approve", "max_spend": "none"}, ("max_spend", "seen")),
+        f"/runs/{STOPPED}/resume": ({}, ("max_spend",)),
+        f"/runs/{run}/fix": ({"row": "0", "c0.0": "", "do": "keep"}, ("row", "max_spend")),
+        "/decisions": ({**row, "do": "wait", "waits_for": "customer"}, ("until", "customer_id")),
+        "/contests": ({"customer_id": "C1", "said": "No.", "batch": "portfolio"}, ("about",)),
+        "/policy/try": ({"version": "2"}, ("threshold-past_due_naira", "run")),
+        "/customers/C1/again": ({"run": run, "check": "karma", "do": "ask"}, ("price", "check")),
+        "/customers/C1/review": ({**row, "decision": "approve", "note": "No."}, ("reason",)),
+        "/customers/C1/told": ({"run": run}, ("how",)),
+        "/users": ({"do": "add", "role": "analyst"}, ("name", "branches")),
+        "/sign-in": ({"name": "eve"}, ("password", "to")),
+        "/second-factor": ({}, ("code",)),
+    }
+    token = TOKEN.search(browser.get("/second-factor").text)
+    assert token
+    for address, (fields, names) in forms.items():
+        for name in names:
+            for odd in ODD:
+                sent = {**fields, "token": token[1], name: odd}
+                answer = browser.ask("POST", address, data=sent)
+                assert answer.status_code < 500, (address, name, odd[:10])
+                assert answer.status_code == 400 or "\0" not in odd, (address, name)
+
+
+def test_no_part_of_an_address_ends_in_a_fault(office: Office) -> None:
+    """Neither what stands in the path nor what is asked for after it."""
+    browser, run = everybody(office), completed(office)
+    asked = {
+        f"/approvals/{WAITING}/amount": ("max_spend",),
+        "/runs": ("page",),
+        f"/runs/{run}": ("resumed", "stands"),
+        f"/runs/{run}/fix": ("page",),
+        f"/runs/{run}/decisions": ("page", "search", "sort", "decision", "branch"),
+        f"/runs/{run}/decisions.csv": ("search", "decision"),
+        "/decisions": ("page", "search", "sort", "whose"),
+        "/customers/C1": ("run", "said"),
+        "/money": ("search", "since", "until"),
+        "/money.csv": ("since", "until"),
+        "/audit": ("user", "action", "customer_id", "search", "since", "until", "before"),
+        "/audit.csv": ("since", "until", "before"),
+        "/first": ("token",),
+    }
+    pages = [
+        f"{page}?{urlencode({n: o})}" for page, names in asked.items() for n in names for o in ODD
+    ]
+    paths = ("/runs/{}", "/new/{}", "/customers/{}", "/approvals/{}/amount", "/static/{}")
+    pages += [path.format(quote(odd, safe="")) for path in paths for odd in ODD if len(odd) < 99]
+    for page in pages:
+        answer = browser.get(page)
+        assert answer.status_code < 500, page[:80]
+        in_path = "%00" in page.partition("?")[0]
+        assert answer.status_code == 400 or not in_path, page
+
+
+def test_fields_beside_a_file_are_held_to_the_same(office: Office) -> None:
+    """NUL is refused at once, and what is no amount is named on the page of the file."""
+    browser = everybody(office)
+    token = TOKEN.search(browser.get("/new").text)
+    assert token
+    files = {"file": ("customers.csv", b"customer_id,bvn\nC1,22212345678\n")}
+    for odd, status in (("\0", 400), ("1e999", 303)):
+        data = {"token": token[1], "max_spend": odd}
+        answer = browser.ask("POST", "/new", data=data, files=files)
+        assert answer.status_code == status
+    assert "write naira such as" in browser.post(f"{answer.headers['location']}/quote", "/new").text
