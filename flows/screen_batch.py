@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
@@ -28,6 +27,7 @@ from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.open_run import OpenScreening, calling, ended, make_calls, opened
+from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.workers import parts_called, require_worker_available
 
 if TYPE_CHECKING:
