@@ -45,19 +45,25 @@ class OwnFlow(Flow[P, R]):
         **options: Any,  # noqa: ANN401 - Prefect's own
     ) -> None:
         @functools.wraps(fn)
-        async def body(*args: P.args, **kwargs: P.kwargs) -> Any:
+        async def body(*args: P.args, **kwargs: P.kwargs) -> object:
             await _refuse_open_engine(name)
             return await fn(*args, **kwargs)
 
         super().__init__(body, name=name, **options)  # type: ignore[arg-type]
 
-    async def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    async def __call__(  # type: ignore[override]
+        self,
+        *args: Any,  # noqa: ANN401 - Prefect's own
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> Any:  # noqa: ANN401 - as above
         """Run the flow, on a temporary server of ours where none is configured."""
         async with _server_at_hand():
             return await super().__call__(*args, **kwargs)
 
 
-def flow(**options: Any) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], OwnFlow[P, Any]]:
+def flow(
+    **options: Any,  # noqa: ANN401 - Prefect's own
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], OwnFlow[P, Any]]:
     """Make a flow of ours; the options are those of `prefect.flow`."""
 
     def make(fn: Callable[P, Coroutine[Any, Any, R]]) -> OwnFlow[P, Any]:

@@ -1,5 +1,7 @@
-"""The engine's door: no Prefect server of ours takes orders, or lets anything be read, without its
-login; no work is taken from a server of others that has none; no login goes where it should not."""
+"""The engine's door: without its login no Prefect server of ours does, makes or tells anything.
+
+No work is taken from a server of others that has none; no login goes where it should not.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ import base64
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import textwrap
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 NOBODY = 65534
 """The uid of a user who owns nothing."""
+MORNING = "/deployments/name/morning-summary/morning"
 ORDER = {"parameters": {"parameters": {"yes": True}}, "job_variables": {}}
 """What would start a run that spends."""
 
@@ -68,21 +70,26 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         env.pop("PREFECT_API_URL", None)
         up = (COMMAND, "up", "--port", "0", "--desk-port", "0")
         with started(*up, folder=folder, env=env) as (process, mark, log):
-            said = ("Everything runs", "desk listening on", "serving screen-batch", "portal |")
+            said = (
+                "Everything runs",
+                "desk listening on",
+                "serving screen-batch",
+                "portal listening",
+            )
             until(
                 lambda: (
-                    process.poll() is not None
-                    or all(words in log.read_text().replace("  ", "") for words in said)
+                    process.poll() is not None or all(words in log.read_text() for words in said)
                 )
             )
             assert process.poll() is None, log.read_text()
             found = running_engine(folder / "home")
             assert found is not None
+            until(lambda: asked(found.url, "GET", MORNING, found.login)[0] == 200)
             yield Running(folder / "home", found.url, found.login, mark, log, env, folder)
 
 
 def asked(
-    url: str, method: str, path: str, login: str | None = None, body: Any = None
+    url: str, method: str, path: str, login: str | None = None, body: object = None
 ) -> tuple[int, Any]:
     """Ask an engine by bare HTTP; return status and document."""
     parts = urlsplit(url)
@@ -104,10 +111,7 @@ def asked(
 
 def orders(running: Running) -> list[tuple[str, str, Any]]:
     """Return what lists, makes, starts, changes and reads."""
-    status, deployment = asked(
-        running.url, "GET", "/deployments/name/morning-summary/morning", running.login
-    )
-    assert status == 200, "the login is right"
+    deployment = asked(running.url, "GET", MORNING, running.login)[1]
     own = deployment["id"]
     return [
         ("POST", "/deployments/filter", {}),
@@ -147,11 +151,15 @@ def listened(url: str, path: str, login: str) -> bool:
     """Return whether a websocket of the engine lets somebody in."""
     from websockets.exceptions import WebSocketException  # noqa: PLC0415 - only here
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
+    from websockets.typing import Subprotocol  # noqa: PLC0415 - as above
 
-    with suppress(WebSocketException, OSError):
-        with connect(url.replace("http", "ws") + path, subprotocols=["prefect"]) as socket_:  # type: ignore[list-item]
-            socket_.send(json.dumps({"type": "auth", "token": login}))
-            return bool(json.loads(socket_.recv(30)).get("type") == "auth_success")
+    address = url.replace("http", "ws") + path
+    with (
+        suppress(WebSocketException, OSError),
+        connect(address, subprotocols=[Subprotocol("prefect")], proxy=None) as socket,
+    ):
+        socket.send(json.dumps({"type": "auth", "token": login}))
+        return bool(json.loads(socket.recv(30)).get("type") == "auth_success")
     return False
 
 
@@ -181,8 +189,10 @@ def test_another_user_of_the_machine_gets_nothing(running: Running) -> None:
     )
     pids = sorted(bearing(running.mark))
     ended = subprocess.run(
-        [sys.executable, "-S", "-c", script, str(running.home), curl]
-        + [f"{running.url}/deployments/filter", *map(str, pids)],
+        [
+            *(sys.executable, "-S", "-c", script, str(running.home), curl),
+            *(f"{running.url}/deployments/filter", *map(str, pids)),
+        ],
         capture_output=True,
         text=True,
         user=NOBODY,
@@ -241,9 +251,7 @@ def test_the_simulator_gets_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.engine
 def test_with_the_login_work_is_taken_and_done(running: Running) -> None:
     """A deployment that is started by its login runs to its end; the doctor finds nothing amiss."""
-    _, deployment = asked(
-        running.url, "GET", "/deployments/name/morning-summary/morning", running.login
-    )
+    deployment = asked(running.url, "GET", MORNING, running.login)[1]
     path = f"/deployments/{deployment['id']}/create_flow_run"
     status, run = asked(running.url, "POST", path, running.login, {})
     assert status == 201
@@ -278,7 +286,7 @@ def strange() -> Iterator[tuple[str, list[str]]]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_GET
+        do_POST = do_GET  # noqa: N815 - the name is the library's
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -338,9 +346,10 @@ def test_the_doctor_finds_a_door_that_is_open(
     """Whatever its health says; and says so no more where a person allows it."""
     env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL=strange[0])
 
-    def login() -> Any:
+    def login() -> dict[str, str]:
         ended = nightscreen("doctor", "--json", cwd=tmp_path, env=env)
-        return next(each for each in ended.document["findings"] if each["name"] == "login")
+        found: list[dict[str, str]] = ended.document["findings"]
+        return next(each for each in found if each["name"] == "login")
 
     assert login()["standing"] == "wrong"
     env["NIGHTSCREEN_OPEN_ENGINE"] = "yes"
@@ -453,8 +462,8 @@ def test_a_page_of_another_origin_gets_nothing(running: Running, tmp_path: Path)
     (tmp_path / "index.html").write_text("<h1>theirs</h1>")
 
     class Quiet(SimpleHTTPRequestHandler):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given, directory=str(tmp_path))
+        def translate_path(self, path: str) -> str:
+            return str(tmp_path / "index.html")
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
