@@ -18,7 +18,6 @@ from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_URL,
     PREFECT_SERVER_EPHEMERAL_ENABLED,
-    PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
     temporary_settings,
 )
 
@@ -30,6 +29,8 @@ from nightscreen.tasks.temporary_server import at_hand
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+PATIENCE_S = 120.0
+"""As long as a command waits: a busy machine starts a server slowly."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -95,8 +96,7 @@ async def _server_at_hand() -> AsyncIterator[None]:
         and PREFECT_SERVER_EPHEMERAL_ENABLED.value()
         and FlowRunContext.get() is None
     ):
-        patience_s = PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value()
-        served = await asyncio.to_thread(at_hand, read_settings().home, patience_s)
+        served = await asyncio.to_thread(at_hand, read_settings().home, PATIENCE_S)
     if served is None:
         yield
         return

@@ -58,6 +58,13 @@ class _Server:
         return f"http://127.0.0.1:{self.port}/api"
 
 
+_CALLED = {
+    "PREFECT_API_URL": "",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+}
+"""What a server is told where no command has: it is wanted, and nothing is reported to anybody."""
 _servers: list[_Server] = []
 _one_at_a_time = threading.Lock()
 
@@ -179,7 +186,7 @@ def at_hand(home: Path, timeout_s: float) -> tuple[str, str] | None:
     """
     with _one_at_a_time:
         if not _servers:
-            begin(home, PREFECT_API_URL="", PREFECT_SERVER_EPHEMERAL_ENABLED="true")
+            begin(home, **_CALLED)
         served = let_serve()
         if served is not None:
             wait(timeout_s)
