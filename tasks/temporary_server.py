@@ -21,11 +21,15 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.storage.files import make_private_folder
 from nightscreen.storage.memory_tuning import collect_less_often
 from nightscreen.tasks.engine_login import UMASK, new_login, server_environment
+
+if TYPE_CHECKING:
+    import uvicorn
 
 _GO = "go"
 _HERE, _ELSEWHERE = "here", "elsewhere"
@@ -227,8 +231,15 @@ def _serve(listening: socket.socket) -> None:
     app = create_app(ephemeral=True, final=True)
     if sys.stdin.readline().strip() == _GO:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
         server.run([listening])
         sys.exit(0 if server.started else _NOT_STARTED)
+
+
+def _end_with_stdin(server: uvicorn.Server) -> None:
+    """End the server once the process that began it is gone, however it ended."""
+    sys.stdin.read()
+    server.should_exit = True
 
 
 if __name__ == "__main__":
