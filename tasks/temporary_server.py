@@ -190,7 +190,7 @@ def at_hand(home: Path, timeout_s: float) -> tuple[str, str] | None:
     """
     with _one_at_a_time:
         if not _servers:
-            begin(home, **_CALLED)
+            begin(home, 0, **_CALLED)
         served = let_serve()
         if served is not None:
             wait(timeout_s)
