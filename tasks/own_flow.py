@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -50,6 +51,9 @@ class OwnFlow(Flow[P, R]):
             await _refuse_open_engine(name)
             return await fn(*args, **kwargs)
 
+        # what stands there is looked up where the flow is, not here
+        body.__signature__ = inspect.signature(fn, eval_str=True)  # type: ignore[attr-defined]
+        body.__annotations__ = inspect.get_annotations(fn, eval_str=True)
         super().__init__(body, name=name, **options)  # type: ignore[arg-type]
 
     async def __call__(  # type: ignore[override]
