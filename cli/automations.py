@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import typer
 
@@ -17,10 +16,9 @@ def install_automations(block: str, summary_block: str, *, json_output: bool) ->
     Raises:
         UsageError: no server is set, it cannot be reached, or a block is not there.
     """
-    from nightscreen.cli.screen import ENGINE_DEFAULTS
+    from nightscreen.cli.screen import set_engine_defaults
 
-    for name, value in ENGINE_DEFAULTS.items():
-        os.environ.setdefault(name, value)
+    set_engine_defaults()
     import httpx
     from prefect.settings import PREFECT_API_URL
 

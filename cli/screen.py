@@ -18,6 +18,7 @@ from nightscreen.cli.output import print_json
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks import temporary_server
+from nightscreen.tasks.engine_login import client_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -100,35 +101,37 @@ def require_engine() -> None:
 def set_engine_defaults() -> None:
     """Set what the engine reads at import, where the environment does not.
 
-    The server that `nightscreen up` runs for this HOME is used where none is named.
+    The server that `nightscreen up` runs for this HOME is used where none is named; its login is
+    for its own address alone.
     """
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
-    if "PREFECT_API_URL" not in os.environ:
-        from nightscreen.schemas.settings import read_settings
-        from nightscreen.storage.local_engine import running_engine
+    from nightscreen.schemas.settings import read_settings
+    from nightscreen.storage.local_engine import running_engine
 
-        with suppress(
-            SettingsError
-        ):  # code that needs the settings reports what is wrong with them
-            url = running_engine(read_settings().home)
-            if url is not None:
-                os.environ["PREFECT_API_URL"] = url
+    with suppress(SettingsError):  # code that needs the settings reports what is wrong with them
+        running = running_engine(read_settings().home)
+        if running is None or os.environ.get("PREFECT_API_URL", running.url) != running.url:
+            return
+        os.environ["PREFECT_API_URL"] = running.url
+        if running.login:
+            os.environ.update(client_environment(*running))
 
 
 def begin_engine() -> None:
     """Have a temporary server load beside this process, where no server is known.
 
     What it finds in Prefect's own settings is heard in `prepare_engine`. Where Prefect is loaded
-    here already, it starts one of its own once a flow needs it.
+    here already, the flow starts one.
     """
     set_engine_defaults()
     known = os.environ.get("PREFECT_API_URL") or "prefect" in sys.modules
     if known or temporary_server.is_begun():
         return
     from nightscreen.cli import guardian
+    from nightscreen.schemas.settings import read_settings
 
-    temporary_server.begin(guardian.begin())
+    temporary_server.begin(read_settings().home, guardian.begin())
 
 
 def prepare_engine() -> None:
@@ -137,14 +140,14 @@ def prepare_engine() -> None:
     That server ends with this process, however it ends.
 
     Raises:
-        SettingsError: the server that is named cannot be reached.
+        SettingsError: the server that is named cannot be reached, or refuses us.
         NightscreenError: the temporary one does not start.
     """
     from nightscreen.tasks.logs import say_on_stderr
 
     begin_engine()
-    if url := temporary_server.let_serve():
-        os.environ["PREFECT_API_URL"] = url  # before Prefect is loaded, which reads it
+    if served := temporary_server.let_serve():
+        os.environ.update(client_environment(*served))  # before Prefect is loaded, which reads it
         say_on_stderr(_STARTING)
         from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
 
@@ -154,15 +157,10 @@ def prepare_engine() -> None:
         return
     from prefect.settings import PREFECT_API_URL
 
-    if url := PREFECT_API_URL.value():
-        from prefect.client.orchestration import get_client
+    if PREFECT_API_URL.value():
+        from nightscreen.tasks.prefect_health import require_engine
 
-        with get_client(sync_client=True) as client:
-            if client.api_healthcheck() is not None:
-                raise SettingsError(
-                    f"the Prefect server {url} cannot be reached: start it with prefect server "
-                    "start, or correct PREFECT_API_URL; nothing was asked"
-                )
+        require_engine()
     else:
         from nightscreen.cli import guardian
 

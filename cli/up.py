@@ -24,6 +24,16 @@ from urllib.request import urlopen
 import typer
 
 from nightscreen.schemas.errors import NightscreenError, UsageError
+from nightscreen.storage.files import make_private_folder
+from nightscreen.storage.local_engine import LOGIN_FILE, RunningEngine, announcing
+from nightscreen.tasks.engine_login import (
+    LOGIN,
+    UMASK,
+    client_environment,
+    new_login,
+    server_environment,
+    without_login,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +83,6 @@ def up(
 ) -> None:
     """Start everything on this machine, until Ctrl-C."""
     from nightscreen.cli import guardian
-    from nightscreen.storage.local_engine import announcing
 
     stop = threading.Event()
 
@@ -90,13 +99,12 @@ def up(
         tell = stack.enter_context(announcing(settings.home))
         services = Services(group, stop)
         stack.callback(services.end)
-        url = _engine(services, settings, port)
-        if url is None:
+        engine = _engine(services, settings, port)
+        if engine is None:
             return
-        os.environ["PREFECT_API_URL"] = url
-        tell(url)
-        _start_others(services, settings, desk_port)
-        _say(f"Everything runs; Prefect's pages are at {url.removesuffix('/api')}. Ctrl-C ends it.")
+        tell(engine.url, engine.login)
+        _start_others(services, settings, engine, desk_port)
+        _say(f"Everything runs; {_where_pages_are(settings, engine)}. Ctrl-C ends it.")
         if demo:
             _say(f"Try: cd {Path.cwd()} && cp customers.csv inbox/tonight.csv")
         services.watch()
@@ -115,12 +123,15 @@ class Service:
 
     Attributes:
         needed: everything ends where it does.
+        environment: what it is given beside the present one; a login of an engine only here.
+        umask: of the files it makes; -1 is the present one.
     """
 
     name: str
     command: Sequence[str]
     needed: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    umask: int = -1
     process: subprocess.Popen[str] | None = None
     starts: int = 0
     started_at: float = 0.0
@@ -152,7 +163,8 @@ class Services:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **service.environment},
+            env={**without_login(os.environ), "PYTHONUNBUFFERED": "1", **service.environment},
+            umask=service.umask,
             process_group=self._group,
             text=True,
             errors="replace",
@@ -281,11 +293,12 @@ def _demo_settings(url: str, api_key: str, limits: Mapping[str, str]) -> str:
     return "".join(f"{name}='{value}'\n" for name, value in zip(lines, quoted, strict=True))
 
 
-def _engine(services: Services, settings: Settings, port: int) -> str | None:
-    """Start the Prefect server unless one is configured; return its address, None when stopped.
+def _engine(services: Services, settings: Settings, port: int) -> RunningEngine | None:
+    """Start the Prefect server unless one is configured; return which, None when stopped.
 
     Raises:
         UsageError: the port cannot be had, or the server does not start.
+        SettingsError: the one that is configured is away, refuses us, or answers anybody.
     """
     from nightscreen.cli.screen import ENGINE_DEFAULTS
 
@@ -293,34 +306,43 @@ def _engine(services: Services, settings: Settings, port: int) -> str | None:
         os.environ.setdefault(name, value)
     configured = os.environ.get("PREFECT_API_URL")
     if configured:
+        from nightscreen.tasks.prefect_health import require_engine
+
+        require_engine(takes_work=True, open_engine=settings.open_engine)
         _say(f"The Prefect server at {configured} is used.")
-        return configured
-    folder = (settings.home / "prefect").absolute()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return RunningEngine(configured, "")
+    folder = make_private_folder((settings.home / "prefect").absolute())
     os.environ["PREFECT_HOME"] = str(folder)
     port = _free_port(port)
-    url = f"http://127.0.0.1:{port}/api"
+    engine = RunningEngine(f"http://127.0.0.1:{port}/api", new_login())
     command = [sys.executable, "-m", "prefect", "server", "start"]
     server = Service(
         "engine",
         [*command, "--host", "127.0.0.1", "--port", str(port)],
         needed=True,
-        environment={
-            "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
-            "PREFECT_SERVER_UI_API_URL": url,
-        },
+        environment=server_environment(folder, port, engine.login, settings.engine_pages),
+        umask=UMASK,
     )
-    _say(f"Starting the Prefect server at {url.removesuffix('/api')} ...")
+    _say(f"Starting the Prefect server at {engine.url.removesuffix('/api')} ...")
     services.start(server)
     until = time.monotonic() + _READY_WITHIN_S
     while not services.stop.wait(_LOOK_S):
-        if _answers(url):
-            return url
+        if _answers(engine.url):
+            return engine
         if server.process is not None and server.process.poll() is not None:
             raise UsageError("the Prefect server did not start; its lines above say why")
         if time.monotonic() > until:
             raise UsageError(f"the Prefect server does not answer after {_READY_WITHIN_S:.0f} s")
     return None
+
+
+def _where_pages_are(settings: Settings, engine: RunningEngine) -> str:
+    """Return where Prefect's pages are, and the login they ask for; never the login itself."""
+    if not engine.login:
+        return f"Prefect's pages are at {engine.url.removesuffix('/api')}"
+    pages = settings.engine_pages.split(",")[0] or engine.url.removesuffix("/api")
+    file = (settings.home / LOGIN_FILE).absolute()
+    return f"Prefect's pages are at {pages}, their login is in {file}"
 
 
 def _free_port(port: int) -> int:
@@ -341,11 +363,19 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _start_others(services: Services, settings: Settings, desk_port: int) -> None:
-    """Start what takes work, and the pages."""
+def _start_others(
+    services: Services, settings: Settings, engine: RunningEngine, desk_port: int
+) -> None:
+    """Start what takes work, and the pages; the portal has no business with the engine."""
     own = [sys.executable, "-m", "nightscreen.cli"]
-    services.start(Service(FLOWS, [sys.executable, "-m", "nightscreen.flows.served"]))
-    services.start(Service("inbox", [*own, "inbox"]))
+    if engine.login:
+        ours = client_environment(engine.url, engine.login)
+    else:
+        ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
+    served = [sys.executable, "-m", "nightscreen.flows.served"]
+    services.start(Service(FLOWS, served, environment=ours))
+    services.start(Service("inbox", [*own, "inbox"], environment=ours))
     if settings.redirect_uri or settings.portal_url:
         services.start(Service("portal", [*own, "portal"]))
-    services.start(Service("desk", [*own, "desk", "--port", str(desk_port)]))
+    desk = [*own, "desk", "--port", str(desk_port)]
+    services.start(Service("desk", desk, environment=ours))

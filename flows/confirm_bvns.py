@@ -6,7 +6,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from prefect import flow
 from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
@@ -16,6 +15,7 @@ from nightscreen.steps.bvn.requesting import ask_again, open_request
 from nightscreen.tasks import bvn_consent as stations
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, make_calls, named, opened
+from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.run_in_engine import OpenApiRun
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from prefect import flow
 from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.privacy.housekeeping import back_up_dated, purge_due_now
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.own_flow import flow
 
 
 class BackUp(BaseModel):

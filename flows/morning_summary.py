@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from prefect import flow
-
 from nightscreen.tasks.daily_summary import tell_the_night
 from nightscreen.tasks.error_boundary import sanitize_errors
+from nightscreen.tasks.own_flow import flow
 
 
 @flow(name="morning-summary", flow_run_name="morning-summary", persist_result=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow
 from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.offers import OfferLoans
@@ -14,6 +13,7 @@ from nightscreen.steps.loans.offering import make_again, open_offering
 from nightscreen.tasks import loans
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
+from nightscreen.tasks.own_flow import flow
 
 if TYPE_CHECKING:
     from nightscreen.tasks.run_in_engine import OpenApiRun

@@ -6,7 +6,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow
 from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.pulls import PullAccounts, PullTransactions
@@ -14,6 +13,7 @@ from nightscreen.steps.transactions.report import close_pull
 from nightscreen.steps.transactions.sync import begin_pull, open_pull_run, pull_again
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
+from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.transactions_sync import pull_customers, report_pull
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
@@ -19,6 +18,7 @@ from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts
 from nightscreen.tasks.open_run import ended
+from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.screening_runner import EngineRunner
 from nightscreen.tasks.workers import require_worker_available
 

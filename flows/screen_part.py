@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from prefect import flow
-
 from nightscreen.steps.calling.worker import ask_shards
 from nightscreen.steps.calling.worker_stats import numbers_of
 from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.error_boundary import sanitize_errors
+from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.workers import part_opened
 
 if TYPE_CHECKING:

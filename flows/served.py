@@ -21,9 +21,12 @@ from prefect.client.schemas.objects import (
 )
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.schedules import Schedule
+from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 
+from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.settings import read_settings
+from nightscreen.tasks.prefect_health import require_engine
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -88,7 +91,13 @@ def _schedule(given: dict[str, Any]) -> Schedule:
 
 
 def main() -> None:
-    """Serve until stopped."""
+    """Serve until stopped.
+
+    Raises:
+        SettingsError: the server is away, refuses us, or answers anybody.
+    """
+    if PREFECT_API_URL.value():
+        require_engine(takes_work=True, open_engine=read_settings().open_engine)
     own = Path(FILE)
     text = (
         own.read_text("utf-8") if own.exists() else files("nightscreen").joinpath(FILE).read_text()
@@ -102,4 +111,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except NightscreenError as error:
+        sys.stderr.write(f"nightscreen: {error}\n")
+        sys.exit(error.exit_status)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from prefect import flow
 from prefect.client.schemas.objects import State
 
 from nightscreen.schemas.offers import TrackLoans
@@ -14,6 +13,7 @@ from nightscreen.steps.loans.tracking_report import close_tracking
 from nightscreen.tasks import loans
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
+from nightscreen.tasks.own_flow import flow
 
 WORD = "loans"
 """Names the flow's runs and their progress."""

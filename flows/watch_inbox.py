@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow, get_run_logger, tags
+from prefect import get_run_logger, tags
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment
@@ -26,6 +26,7 @@ from nightscreen.tasks.inbox_watch import (
     put_away,
 )
 from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.own_flow import flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,7 @@ async def _screen(watch: InboxWatch, due: PendingFile) -> None:
     """Screen one file as a run of its own, and put it away."""
     try:
         with tags("inbox"):
-            report: dict[str, Any] = await screen_batch(due.parameters)  # type: ignore[assignment]
+            report: dict[str, Any] = await screen_batch(due.parameters)
     except InputError as error:
         await put_aside(watch, due, error)
     else:

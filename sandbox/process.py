@@ -7,6 +7,7 @@ library only. The program under test makes the calls to the service itself.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -91,6 +92,8 @@ class SandboxProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # it has no business with an engine: no login of one reaches it
+            env={name: each for name, each in os.environ.items() if not name.startswith("PREFECT")},
         )
         line = self._child.stdout.readline() if self._child.stdout else ""
         if not line.startswith(_LINE):

@@ -87,6 +87,11 @@ def _portal_address(url: str) -> str:
     return url
 
 
+def _origins(text: str) -> str:
+    """Accept addresses by the same rule, divided by commas."""
+    return ",".join(_portal_address(each.strip()) for each in text.split(",") if each.strip())
+
+
 def _proxy_address(given: SecretStr) -> SecretStr:
     """Accept nothing, `environment`, or an HTTP proxy; the value may hold a password."""
     text = given.get_secret_value().strip()
@@ -117,6 +122,7 @@ ExactAddress = Annotated[str, AfterValidator(_exact_address)]
 PortalAddress = Annotated[str, AfterValidator(_portal_address)]
 Proxies = Annotated[str, AfterValidator(_proxies)]
 ProxyAddress = Annotated[SecretStr, AfterValidator(_proxy_address)]
+Origins = Annotated[str, AfterValidator(_origins)]
 Age = Annotated[timedelta, BeforeValidator(_days_or_duration)]
 Naira = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
 Cap = Annotated[int, Field(ge=1, le=1024)]
@@ -462,6 +468,16 @@ class Settings(BaseSettings):
         "agent's, a branch's.",
     )
     home: Path = Field(Path(".nightscreen"), description="Where state is kept (mode 0700).")
+    engine_pages: Origins = Field(
+        "",
+        description="Where a proxy serves the pages of the Prefect server that nightscreen up "
+        "starts: origins divided by commas, the first for its API; default: this machine alone.",
+    )
+    open_engine: bool = Field(
+        default=False,
+        description="yes takes work from a Prefect server without authentication: whoever reaches "
+        "it can then run programs as nightscreen.",
+    )
     journal_url: str = Field("", description="SQLAlchemy URL of the journal; SQLite under HOME.")
     data_key: SecretStr = Field(
         SecretStr(""), description="32 bytes base64; made once under HOME for a new journal."

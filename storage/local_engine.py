@@ -1,6 +1,7 @@
 """Which Prefect server runs for a HOME on this machine: `nightscreen up` writes it, others read it.
 
-A lock that dies with its process says whether the note is true. Nothing is started here.
+A lock that dies with its process says whether the note is true. The server's login is in a private
+file beside it. Nothing is started here.
 """
 
 from __future__ import annotations
@@ -9,21 +10,32 @@ import fcntl
 import json
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.schemas.errors import UsageError
-from nightscreen.storage.files import make_private_folder
+from nightscreen.storage.files import make_private_folder, write_passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 NOTE = "up.json"
+LOGIN_FILE = "engine.login"
+"""As Prefect's own settings and its pages take it, user and password divided by a colon."""
+
+
+class RunningEngine(NamedTuple):
+    """A server of ours: its address, and the login that is for this address alone."""
+
+    url: str
+    login: str
 
 
 @contextmanager
-def announcing(home: Path) -> Iterator[Callable[[str], None]]:
-    """Hold a HOME's place for one `up`, and yield the function that saves its server's address.
+def announcing(home: Path) -> Iterator[Callable[[str, str], None]]:
+    """Hold a HOME's place for one `up`; yield what saves its server's address and login.
+
+    The login is empty where the server is not ours.
 
     Raises:
         UsageError: another process holds it.
@@ -39,21 +51,24 @@ def announcing(home: Path) -> Iterator[Callable[[str], None]]:
                 "end it first, or set NIGHTSCREEN_HOME to another folder"
             ) from None
 
-        def save_address(url: str) -> None:
+        def save(url: str, login: str) -> None:
+            (home / LOGIN_FILE).unlink(missing_ok=True)
+            if login:
+                write_passing(home / LOGIN_FILE, login.encode())
             file.seek(0)
             file.truncate()
             file.write(json.dumps({"pid": os.getpid(), "prefect_api_url": url}))
             file.flush()
 
-        save_address("")
+        save("", "")
         try:
-            yield save_address
+            yield save
         finally:
-            save_address("")
+            save("", "")
 
 
-def running_engine(home: Path) -> str | None:
-    """Return the address of the server that an `up` of this HOME runs now; None: none does."""
+def running_engine(home: Path) -> RunningEngine | None:
+    """Return the server that an `up` of this HOME uses now; None: none does."""
     try:
         file = (home / NOTE).open("r+", encoding="utf-8")
     except OSError:
@@ -62,7 +77,9 @@ def running_engine(home: Path) -> str | None:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None  # nobody holds it: the note is of one that is gone
     with suppress(OSError):
-        return _held((home / NOTE).read_text("utf-8"), "prefect_api_url") or None
+        if url := _held((home / NOTE).read_text("utf-8"), "prefect_api_url"):
+            login = home / LOGIN_FILE
+            return RunningEngine(url, login.read_text("utf-8") if login.exists() else "")
     return None
 
 

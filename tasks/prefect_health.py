@@ -1,6 +1,8 @@
 """What can be seen of the engine from outside a run: its server, the work pool, workers, late runs.
 
-For the doctor. Nothing is started or changed; whatever is wrong is reported in words.
+For the doctor, and before work is taken from a server. Nothing is started or changed; whatever is
+wrong is reported in words. `/health` answers anybody: whether a server has a login, and whether it
+is ours, is asked of a route that wants one.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from prefect import get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import (
     DeploymentFilter,
     DeploymentFilterTags,
@@ -20,8 +23,10 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import StateType, WorkerStatus
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.settings import PREFECT_API_URL
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_CUSTOM_HEADERS, temporary_settings
 
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import read_settings
 from nightscreen.steps.ops.health_checks import OK, SCHEDULE, WARNING, WRONG, HealthFinding
 from nightscreen.steps.ops.suggestions import Remedy
 
@@ -43,6 +48,67 @@ _AT_ONCE = 8
 removed under it, by which it would answer some as if nothing had happened."""
 
 
+_REFUSALS = (401, 403)
+
+
+def answers_anybody(url: str) -> bool:
+    """Return whether a server answers a route that wants a login, asked without one."""
+    try:
+        with (
+            temporary_settings({PREFECT_CLIENT_CUSTOM_HEADERS: {}}),  # some hold a login
+            SyncPrefectClient(url, httpx_settings={"timeout": TIMEOUT_S}) as client,
+        ):
+            return bool(client.api_version())
+    except Exception:  # noqa: BLE001 - whatever it did, it did not answer
+        return False
+
+
+def require_engine(*, takes_work: bool = False, open_engine: bool = False) -> None:
+    """Refuse a server that is away or refuses our login, and work from one that has no login.
+
+    Args:
+        takes_work: this process will do what the server says.
+        open_engine: a server without a login is taken all the same.
+
+    Raises:
+        SettingsError: saying what to do.
+    """
+    url = str(PREFECT_API_URL.value())
+    with get_client(sync_client=True) as client:
+        if client.api_healthcheck() is not None:
+            raise SettingsError(
+                f"the Prefect server {url} cannot be reached: start it with prefect server "
+                "start, or correct PREFECT_API_URL; nothing was asked"
+            )
+        try:
+            client.api_version()
+        except PrefectHTTPStatusError as error:
+            if error.response.status_code in _REFUSALS:
+                raise SettingsError(f"{_refuses(url)}: {_LOGIN}; nothing was asked") from None
+    if takes_work and not open_engine and answers_anybody(url):
+        raise SettingsError(f"{_is_open(url)}: {_TO_CLOSE}")
+
+
+def _refuses(url: str) -> str:
+    return f"the Prefect server {url} refuses the login"
+
+
+_LOGIN = "set PREFECT_API_AUTH_STRING to the login of the Prefect server, see docs/deploy.md"
+
+
+def _is_open(url: str) -> str:
+    return (
+        f"the Prefect server {url} answers without a login, so that whoever reaches it can run "
+        "programs here"
+    )
+
+
+_TO_CLOSE = (
+    "start it with PREFECT_SERVER_API_AUTH_STRING and set PREFECT_API_AUTH_STRING here, see "
+    "docs/deploy.md, or set NIGHTSCREEN_OPEN_ENGINE=yes"
+)
+
+
 def look_at_engine() -> tuple[HealthFinding, ...]:
     """Look at the server that runs would use, and at the pools of our deployments."""
     url = PREFECT_API_URL.value()
@@ -50,9 +116,23 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
         says = "PREFECT_API_URL is not set: each run starts a temporary server of its own"
         return (HealthFinding("engine", OK, says),)
     try:
-        return asyncio.run(_look(url))
+        found = asyncio.run(_look(url))
+        return (*found, _door(url)) if found[0].standing == OK else found
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
         return (_unreachable(url, type(error).__name__),)
+
+
+def _door(url: str) -> HealthFinding:
+    """Return whether the server answers anybody, and whether somebody allowed it."""
+    if not answers_anybody(url):
+        return HealthFinding("login", OK, "the Prefect server refuses whoever has none")
+    try:
+        allowed = read_settings().open_engine
+    except SettingsError:  # the doctor reports what is wrong with them
+        allowed = False
+    if allowed:
+        return HealthFinding("login", OK, f"{_is_open(url)}, as NIGHTSCREEN_OPEN_ENGINE allows")
+    return HealthFinding("login", WRONG, _is_open(url), Remedy(_TO_CLOSE, ""))
 
 
 def _unreachable(url: str, why: str) -> HealthFinding:
@@ -82,6 +162,8 @@ async def _look(url: str) -> tuple[HealthFinding, ...]:
             async with asyncio.timeout(TIMEOUT_S):
                 deployments, *_ = await asyncio.gather(*asked)
         except PrefectHTTPStatusError as error:
+            if error.response.status_code in _REFUSALS:
+                return (HealthFinding("engine", WRONG, _refuses(url), Remedy(_LOGIN, "")),)
             return (_without_database(url, f"answers with {error.response.status_code}"),)
         except Exception as error:  # noqa: BLE001 - the server lives, so whatever it is lies behind it
             return (_without_database(url, f"does not answer ({type(error).__name__})"),)

@@ -1,11 +1,11 @@
 """A Prefect server for one command, where none is configured.
 
-It loads while the command checks its input. Prefect starts one too, but only once a flow needs it,
-and loads the whole server into the flow's process as well. `begin` starts this module as a process
-that loads Prefect's server and then waits; `let_serve` has it serve, and `wait` waits until it
-answers. Before that it has written nothing, so that a command that refuses its input leaves nothing
-behind. It is stopped with the process that began it. What a server is, and which parts a temporary
-one has, is Prefect's own `create_app`.
+It loads while the command checks its input. `begin` starts this module as a process that loads
+Prefect's server and then waits; `let_serve` has it serve, and `wait` waits until it answers. Before
+that it has written nothing, so that a command that refuses its input leaves nothing behind. It is
+stopped with the process that began it. What a server is, and which parts a temporary one has, is
+Prefect's own `create_app`. `at_hand` does all of it at once, for a flow that is called from Python:
+the server that Prefect itself would start answers anybody.
 """
 
 from __future__ import annotations
@@ -16,18 +16,27 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import NightscreenError
+from nightscreen.storage.files import make_private_folder
 from nightscreen.storage.memory_tuning import collect_less_often
+from nightscreen.tasks.engine_login import UMASK, new_login, server_environment
+
+if TYPE_CHECKING:
+    import uvicorn
 
 _GO = "go"
 _HERE, _ELSEWHERE = "here", "elsewhere"
 _STOP_S = 5.0
 """As long as Prefect gives its own."""
-
+_QUIET = ("-W", "ignore:Failed to create the Prefect home")
+"""It is made later, once the server is to serve."""
 
 _NOT_STARTED, _BEGINNINGS = 3, 3
 """What the process exits with where the application could not start, and how often it is begun.
@@ -44,6 +53,8 @@ class _Server:
     listening: socket.socket
     port: int
     group: int
+    environment: dict[str, str]
+    login: str
     serves: bool = False
 
     @property
@@ -51,29 +62,58 @@ class _Server:
         return f"http://127.0.0.1:{self.port}/api"
 
 
+_CALLED = {
+    "PREFECT_API_URL": "",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+}
+"""What a server is told where no command has: it is wanted, and nothing is reported to anybody."""
 _servers: list[_Server] = []
+_one_at_a_time = threading.Lock()
 
 
-def begin(group: int) -> None:
+def begin(home: Path, group: int = 0, **settings: str) -> None:
     """Start the process that may become the server.
 
     Args:
-        group: process group to put it in, so that a Ctrl-C at the terminal does not reach it.
+        home: HOME, which keeps all that the server writes.
+        group: process group to put it in, so that a Ctrl-C at the terminal does not reach it; 0 is
+            one of its own.
+        settings: Prefect's, which replace those of the environment.
     """
     listening = socket.create_server(("127.0.0.1", 0))
-    port = int(listening.getsockname()[1])
-    _servers.append(_Server(_started(listening, group), listening, port, group))
+    port, login = int(listening.getsockname()[1]), new_login()
+    folder = home.absolute() / "prefect" / "temporary"
+    environment = {
+        **os.environ,
+        "PREFECT_PROFILES_PATH": _profiles(),
+        **settings,
+        **server_environment(folder, port, login),
+    }
+    process = _started(listening, group, environment)
+    _servers.append(_Server(process, listening, port, group, environment, login))
     atexit.register(_stop)
 
 
-def _started(listening: socket.socket, group: int) -> subprocess.Popen[str]:
+def _profiles() -> str:
+    """Return where Prefect's profiles are: what they say counts, whatever folder a server has."""
+    own = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    return os.environ.get("PREFECT_PROFILES_PATH") or str(own / "profiles.toml")
+
+
+def _started(
+    listening: socket.socket, group: int, environment: dict[str, str]
+) -> subprocess.Popen[str]:
     return subprocess.Popen(  # noqa: S603 - this very module
-        [sys.executable, "-P", "-m", __name__, str(listening.fileno())],
+        [sys.executable, "-P", *_QUIET, "-m", __name__, str(listening.fileno())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         pass_fds=[listening.fileno()],
         process_group=group,
+        env=environment,
+        umask=UMASK,
     )
 
 
@@ -82,25 +122,26 @@ def is_begun() -> bool:
     return bool(_servers)
 
 
-def let_serve() -> str:
-    """Have the server serve, and return its address.
+def let_serve() -> tuple[str, str] | None:
+    """Have the server serve, and return its address and its login.
 
-    "" where none was begun, or Prefect's settings name another server or want none.
+    None where none was begun, or Prefect's settings name another server or want none.
     """
     if not _servers:
-        return ""
+        return None
     server = _servers[-1]
     if server.serves:
-        return server.url
+        return server.url, server.login
     orders, answer = server.process.stdin, server.process.stdout
     if orders is None or answer is None or answer.readline().strip() != _HERE:
         _stop()
-        return ""
+        return None
+    make_private_folder(Path(server.environment["PREFECT_HOME"]))
     with suppress(OSError):  # it is gone: whoever waits for it hears so
         orders.write(f"{_GO}\n")
         orders.flush()
     server.serves = True
-    return server.url
+    return server.url, server.login
 
 
 def wait(timeout_s: float) -> None:
@@ -119,7 +160,8 @@ def wait(timeout_s: float) -> None:
             left -= 1
             if ended != _NOT_STARTED or not left:
                 break
-            server.process, server.serves = _started(server.listening, server.group), False
+            server.process = _started(server.listening, server.group, server.environment)
+            server.serves = False
             let_serve()
     raise NightscreenError(
         "the temporary Prefect server did not start; nothing was asked. prefect server start in "
@@ -136,6 +178,23 @@ def _answers(port: int) -> bool:
         connection.close()
         return is_well
     return False
+
+
+def at_hand(home: Path, timeout_s: float) -> tuple[str, str] | None:
+    """Return address and login of a server that serves, begun here where none was.
+
+    Whoever calls knows that Prefect's settings name no other. None where it does not load.
+
+    Raises:
+        NightscreenError: it ended, or does not answer.
+    """
+    with _one_at_a_time:
+        if not _servers:
+            begin(home, 0, **_CALLED)
+        served = let_serve()
+        if served is not None:
+            wait(timeout_s)
+        return served
 
 
 def is_temporary(url: str | None) -> bool:
@@ -172,8 +231,15 @@ def _serve(listening: socket.socket) -> None:
     app = create_app(ephemeral=True, final=True)
     if sys.stdin.readline().strip() == _GO:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
         server.run([listening])
         sys.exit(0 if server.started else _NOT_STARTED)
+
+
+def _end_with_stdin(server: uvicorn.Server) -> None:
+    """End the server once the process that began it is gone, however it ended."""
+    sys.stdin.read()
+    server.should_exit = True
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 240.0
 """A server needs ten seconds of a processor to start; a busy machine gives them slowly."""
+LOGIN = "nightscreen:only-for-tests"
+"""Of every engine server of the tests: as in the product, none answers without one."""
 _NOTHING_IS_KEPT = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
 """The database does not outlive the session, so that nothing need survive the machine's end."""
 
@@ -72,12 +74,17 @@ class EngineServer:
         return f"http://127.0.0.1:{self.port}/api"
 
     @property
+    def client(self) -> dict[str, str]:
+        """Return what a client needs of it."""
+        return {"PREFECT_API_URL": self.url, "PREFECT_API_AUTH_STRING": LOGIN}
+
+    @property
     def env(self) -> dict[str, str]:
         """Return the environment of a process that uses it, with nothing of ours in it."""
         return {
             **_surroundings(),
             "PREFECT_HOME": str(self.folder),
-            "PREFECT_API_URL": self.url,
+            **self.client,
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
             "NO_COLOR": "1",
@@ -140,8 +147,14 @@ def _start_engine(folder: Path) -> dict[str, str]:
     return {"folder": str(folder), "port": str(port)}
 
 
-def start_engine_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Start an engine server that keeps everything in a folder, and wait until it answers."""
+def start_engine_server(folder: Path, port: int, login: str = LOGIN) -> subprocess.Popen[bytes]:
+    """Start an engine server that keeps everything in a folder, and wait until it answers.
+
+    Args:
+        folder: keeps its database, files and logs.
+        port: where it listens.
+        login: empty for one that answers anybody.
+    """
     server_env = EngineServer(folder, port).env
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
     with (folder / "server.log").open("wb") as log:
@@ -150,6 +163,7 @@ def start_engine_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
             cwd=folder,
             env={
                 **server_env,
+                **({"PREFECT_SERVER_API_AUTH_STRING": login} if login else {}),
                 "PREFECT_SERVER_UI_API_URL": server_env["PREFECT_API_URL"],
                 "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
                     "prefect.server.concurrency.lease_storage.filesystem"

@@ -132,7 +132,7 @@ def test_offered_and_followed_by_hand(
     night = lender.screen([borrower(number) for number in (1, 2, 4)])
     env = {
         **surroundings(folder),
-        "PREFECT_API_URL": engine_server.url,
+        **engine_server.client,
         "NIGHTSCREEN_BASE_URL": sandbox.url,
         "NIGHTSCREEN_API_KEY": "sandbox-key",
         "NIGHTSCREEN_HOME": str(folder / "home"),

@@ -118,7 +118,7 @@ def test_commands_with_a_run(engine_server: EngineServer, tmp_path: Path, troubl
         writer.writeheader()
         writer.writerows(rows)
     with answering(example.response["status"], example.answered()) as address:
-        settings = {"PREFECT_API_URL": engine_server.url, **consenting(address)}
+        settings = {**engine_server.client, **consenting(address)}
         env = surroundings(tmp_path, **settings)
         for command in (("screen", "in.csv", "--yes"), ("bvn", "request", "in.csv")):
             ended = nightscreen(*command, "--json", cwd=tmp_path, env=env)

@@ -63,9 +63,7 @@ def _server(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, lis
 def env(tmp_path: Path, engine_server: EngineServer) -> dict[str, str]:
     """Return an environment with a running engine, and a batch in the working directory."""
     make_batch(tmp_path / "batch.csv", rows=ROWS, seed=3, damage_pct=0)
-    return surroundings(
-        tmp_path, NIGHTSCREEN_API_KEY="sandbox-key", PREFECT_API_URL=engine_server.url
-    )
+    return surroundings(tmp_path, NIGHTSCREEN_API_KEY="sandbox-key", **engine_server.client)
 
 
 def _screen(folder: Path, env: dict[str, str], url: str, *arguments: str) -> Ended:

@@ -216,8 +216,9 @@ def test_a_home_has_one_up_and_others_find_its_server(tmp_path: Path) -> None:
     assert running_engine(tmp_path) is None
     with announcing(tmp_path) as tell:
         assert running_engine(tmp_path) is None
-        tell("http://127.0.0.1:4200/api")
-        assert running_engine(tmp_path) == "http://127.0.0.1:4200/api"
+        tell("http://127.0.0.1:4200/api", "nightscreen:x")
+        assert running_engine(tmp_path) == ("http://127.0.0.1:4200/api", "nightscreen:x")
+        assert {file.stat().st_mode & 0o077 for file in tmp_path.iterdir()} == {0}
         with pytest.raises(UsageError, match=f"process {os.getpid()}"), announcing(tmp_path):
             pass
     assert running_engine(tmp_path) is None

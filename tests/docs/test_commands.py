@@ -155,7 +155,7 @@ def session(
     folder = tmp_path_factory.mktemp("session")
     lay_out(folder)
     settings = {
-        "PREFECT_API_URL": engine_server.url,
+        **engine_server.client,
         "NIGHTSCREEN_BASE_URL": sandbox.url,
         "NIGHTSCREEN_API_KEY": sandbox.api_key,
         "NIGHTSCREEN_CONSENT_URL": sandbox.url,

@@ -42,6 +42,14 @@ class Analyst:
         self.page.set_default_timeout(PATIENCE_MS)
         self.page.set_viewport_size({"width": 1300, "height": 1000})
 
+    def sign_in(self, login: str) -> None:
+        """Enter the login that the pages ask for."""
+        self.page.goto(f"{self.ui}/deployments")
+        field = self.page.locator("input[type=password]")
+        field.fill(login)
+        field.press("Enter")
+        field.wait_for(state="hidden")
+
     def picture(self, name: str) -> None:
         """Take a picture of all there is on the page."""
         self._pictures += 1

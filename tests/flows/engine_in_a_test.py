@@ -22,9 +22,14 @@ import httpx
 from prefect.blocks.system import Secret
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_HOME,
+    temporary_settings,
+)
 
-from tests.services import free_port, start_engine_server
+from tests.services import LOGIN, free_port, start_engine_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,12 +67,24 @@ class Engine:
     api: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
-        self.api = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+        user, _, password = LOGIN.partition(":")
+        self.api = httpx.Client(
+            base_url=self.url, timeout=30, trust_env=False, auth=(user, password)
+        )
 
     @property
     def url(self) -> str:
         """Address of the server's API."""
         return f"http://127.0.0.1:{self.port}/api"
+
+    @property
+    def settings(self) -> dict[Any, Any]:
+        """Prefect's settings of a process of the tests that uses it."""
+        return {
+            PREFECT_API_URL: self.url,
+            PREFECT_API_AUTH_STRING: LOGIN,
+            PREFECT_HOME: self.home,
+        }
 
     @property
     def env(self) -> dict[str, str]:
@@ -77,6 +94,7 @@ class Engine:
             **kept,
             "PREFECT_HOME": str(self.home),
             "PREFECT_API_URL": self.url,
+            "PREFECT_API_AUTH_STRING": LOGIN,
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
             "NIGHTSCREEN_INBOX": str(self.home / "inbox"),
@@ -199,7 +217,7 @@ def working_engine(engine: Engine, api_key: str, *, limit: int = 10) -> Iterator
         api_key: the service's key, saved as a block.
         limit: flow runs that the worker takes at once.
     """
-    with temporary_settings({PREFECT_API_URL: engine.url, PREFECT_HOME: engine.home}):
+    with temporary_settings(engine.settings):
         saved = Secret(value=api_key).save(BLOCK, overwrite=True)
         if asyncio.iscoroutine(saved):
             asyncio.run(saved)
@@ -239,7 +257,7 @@ def in_process(engine: Engine, sandbox_url: str, home: Path, api_key: str) -> It
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     try:
-        with temporary_settings({PREFECT_API_URL: engine.url, PREFECT_HOME: engine.home}):
+        with temporary_settings(engine.settings):
             try:
                 yield
             finally:

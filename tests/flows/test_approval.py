@@ -16,6 +16,7 @@ from nightscreen.schemas.parameters import ScreenBatch
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import BLOCK, ROOT, until
+from tests.services import LOGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,13 +34,18 @@ def screen(folder: Path, **options: Any) -> dict[str, Any]:  # noqa: ANN401
     parameters = ScreenBatch(
         input=str(folder / "applicants.csv"), output=str(folder / "out"), **options
     )
-    report: dict[str, Any] = asyncio.run(screen_batch(parameters))  # type: ignore[arg-type]
+    report: dict[str, Any] = asyncio.run(screen_batch(parameters))
     return report
 
 
 def command(engine: Engine, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Type a command of nightscreen."""
-    env = {**os.environ, "PREFECT_API_URL": engine.url, "PREFECT_HOME": str(engine.home)}
+    env = {
+        **os.environ,
+        "PREFECT_API_URL": engine.url,
+        "PREFECT_API_AUTH_STRING": LOGIN,
+        "PREFECT_HOME": str(engine.home),
+    }
     return subprocess.run(
         [COMMAND, *words],
         cwd=ROOT,

@@ -21,6 +21,7 @@ from nightscreen.storage.journal.approvals import Approvals
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
+from tests.services import LOGIN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,6 +131,7 @@ def command(inbox: Path, sandbox: SandboxProcess, engine: Engine) -> subprocess.
         env={
             **os.environ,
             "PREFECT_API_URL": engine.url,
+            "PREFECT_API_AUTH_STRING": LOGIN,
             "PREFECT_HOME": str(engine.home),
             "NIGHTSCREEN_BASE_URL": sandbox.url,
             "NIGHTSCREEN_API_KEY": API_KEY,

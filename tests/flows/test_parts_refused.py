@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from tests.screening import World, customer
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
+    from pathlib import Path
 
     from prefect.client.orchestration import PrefectClient
 
@@ -117,7 +117,7 @@ async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
 async def test_a_temporary_server_is_none_that_workers_see(world: World) -> None:
     """It has an address as any other, and is gone with the command."""
     settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
-    temporary_server.begin(os.getpgrp())
+    temporary_server.begin(world.folder / "home")
     own = temporary_server._servers[-1].url
     try:
         with (
@@ -131,37 +131,40 @@ async def test_a_temporary_server_is_none_that_workers_see(world: World) -> None
 
 
 def test_a_temporary_server_whose_database_another_makes_just_now_is_begun_again(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Two commands at once on a new machine: a migration of one may meet the other's."""
     started, processes = temporary_server._started, list[subprocess.Popen[str]]()
     fails = "import sys; print('here', flush=True); sys.stdin.readline(); sys.exit(3)"
 
-    def fail_once(listening: socket.socket, group: int) -> subprocess.Popen[str]:
+    def fail_once(
+        listening: socket.socket, group: int, environment: dict[str, str]
+    ) -> subprocess.Popen[str]:
         if not processes:
             command = [sys.executable, "-c", fails]
             pipe = subprocess.PIPE
             processes.append(subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe))
         else:
-            processes.append(started(listening, group))
+            processes.append(started(listening, group, environment))
         return processes[-1]
 
     monkeypatch.setattr(temporary_server, "_started", fail_once)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    temporary_server.begin(os.getpgrp())
+    temporary_server.begin(tmp_path)
     try:
-        url = temporary_server.let_serve()
-        assert url == temporary_server.let_serve(), "asked twice it does not wait for ever"
+        served = temporary_server.let_serve()
+        assert served == temporary_server.let_serve(), "asked twice it does not wait for ever"
         temporary_server.wait(100)
         assert len(processes) == 2
-        assert temporary_server.is_temporary(url)
+        assert served is not None
+        assert temporary_server.is_temporary(served[0])
     finally:
         temporary_server._stop()
 
 
-def test_a_temporary_server_that_dies_is_not_waited_for() -> None:
+def test_a_temporary_server_that_dies_is_not_waited_for(tmp_path: Path) -> None:
     """One line says so at once, and how to see why."""
-    temporary_server.begin(os.getpgrp())
+    temporary_server.begin(tmp_path)
     temporary_server._servers[-1].process.kill()
     temporary_server._servers[-1].process.wait()
     try:

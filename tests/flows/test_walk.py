@@ -19,6 +19,7 @@ from tests.browser.chromium import chromium
 from tests.cli.command import COMMAND
 from tests.flows.analyst_in_a_test import Analyst
 from tests.flows.engine_in_a_test import BLOCK, until
+from tests.services import LOGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,9 @@ def browser() -> Iterator[Browser]:
 def analyst(browser: Browser, engine: Engine, tmp_path: Path) -> Iterator[Analyst]:
     """An analyst with a fresh page, whose clock is in Lagos."""
     page = browser.new_page(timezone_id="Africa/Lagos")
-    yield Analyst(page, engine.url.removesuffix("/api"), tmp_path)
+    analyst = Analyst(page, engine.url.removesuffix("/api"), tmp_path)
+    analyst.sign_in(LOGIN)
+    yield analyst
     page.close()
 
 

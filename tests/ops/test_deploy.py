@@ -61,6 +61,21 @@ def test_no_secret_stands_in_the_compose_file() -> None:
     assert all(each.startswith("127.0.0.1:") for each in published["engine"])
 
 
+def test_the_engine_of_the_compose_file_answers_nobody_without_its_login() -> None:
+    """Those who use it have the login, from a file; the portal has neither login nor address."""
+    services = compose()["services"]
+    having = {name for name, each in services.items() if "engine_login" in each.get("secrets", ())}
+    assert having == {"engine", "flows", "inbox", "desk"}
+    engine = services["engine"]["environment"]
+    assert engine["PREFECT_SERVER_API_AUTH_STRING_FILE"] == "/run/secrets/engine_login"
+    assert "*" not in engine["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]
+    for name in ("flows", "inbox", "desk"):
+        given = services[name]["environment"]
+        assert given["PREFECT_API_AUTH_STRING_FILE"] == "/run/secrets/engine_login"
+    assert not any(name.startswith("PREFECT") for name in services["portal"]["environment"])
+    assert services["portal"]["environment"]["NIGHTSCREEN_DATA_KEY_FILE"]
+
+
 def test_every_setting_of_the_compose_file_exists() -> None:
     """A misspelt one would be ignored in silence."""
     known = {*setting_names(), *(f"{name}_FILE" for name in setting_names())}
@@ -111,14 +126,24 @@ def test_everything_installed_or_built_with_is_pinned() -> None:
 def test_secrets_come_from_files(tmp_path: Path) -> None:
     """The command finds the value, and the name of the file is gone."""
     (tmp_path / "key").write_text("a key of\n")
+    files = {
+        f"{name}_FILE": str(tmp_path / "key")
+        for name in (
+            "NIGHTSCREEN_API_KEY",
+            "PREFECT_API_AUTH_STRING",
+            "PREFECT_SERVER_API_AUTH_STRING",
+        )
+    }
     done = subprocess.run(
-        [str(DEPLOY / "entrypoint"), "env"],
-        env={"PATH": "/usr/bin:/bin", "NIGHTSCREEN_API_KEY_FILE": str(tmp_path / "key")},
+        [str(DEPLOY / "entrypoint"), "sh", "-c", "env; umask"],
+        env={"PATH": "/usr/bin:/bin", **files},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "NIGHTSCREEN_API_KEY=a key of\n" in done.stdout
+    for name in files:
+        assert f"{name.removesuffix('_FILE')}=a key of\n" in done.stdout
+    assert done.stdout.endswith("0077\n")
     assert "_FILE" not in done.stdout
 
 

@@ -88,7 +88,7 @@ def test_after_a_night_with_every_fault(place: Place) -> None:
 
 def test_after_a_wrong_key(place: Place, engine_server: EngineServer) -> None:
     """The service refuses; the key that was tried is nowhere."""
-    place.env.update(PREFECT_API_URL=engine_server.url, NIGHTSCREEN_API_KEY=f"{API_KEY}-old")
+    place.env.update(**engine_server.client, NIGHTSCREEN_API_KEY=f"{API_KEY}-old")
     ended = place.screen(*EVERY_KIND, "--json")
     assert (ended.status, json.loads(ended.out)["stop_reason"]) == (3, "auth")
     _search_everything(place, engine_server)
@@ -99,7 +99,7 @@ def test_after_a_file_that_breaks_off(
     tmp_path: Path, sandbox: SandboxProcess, engine_server: EngineServer
 ) -> None:
     """Rows that cannot be read far below the headings end the run, not the silence."""
-    place = make_place(tmp_path, sandbox, fillers=20_000, PREFECT_API_URL=engine_server.url)
+    place = make_place(tmp_path, sandbox, fillers=20_000, **engine_server.client)
     with place.marked.file.open("ab") as file:
         file.write(b"Zqxbroken-Firstname,\xe8\x81\xff\xfe\x00,22999000001\n")
     ended = place.screen("--json")
@@ -110,7 +110,7 @@ def test_after_a_file_that_breaks_off(
 
 def test_after_a_fault_of_our_own(place: Place, engine_server: EngineServer) -> None:
     """An exception whose text holds rows is replaced by its kind and place."""
-    place.env["PREFECT_API_URL"] = engine_server.url
+    place.env.update(engine_server.client)
     ended = place.screen(program=(sys.executable, "-c", BREAK_DOWN))
     assert ended.status == 1
     assert "unexpected ValueError at" in ended.err
@@ -120,7 +120,7 @@ def test_after_a_fault_of_our_own(place: Place, engine_server: EngineServer) -> 
 
 def test_after_a_kill(place: Place, engine_server: EngineServer, sandbox: SandboxProcess) -> None:
     """Rows in hand are sealed, calls under way bear pseudonyms; the run is listed as killed."""
-    place.env["PREFECT_API_URL"] = engine_server.url
+    place.env.update(engine_server.client)
     before = sandbox.totals()["totals"]["requests"]
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 150})
     child = place.start(*EVERY_KIND)

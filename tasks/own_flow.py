@@ -1,0 +1,109 @@
+"""A flow of ours: it uses no Prefect server that answers anybody unless it was told to.
+
+Called from Python where no server is configured, it gets a temporary one with a login; the one that
+Prefect would start has none. A run that was taken from a server without a login does nothing: its
+parameters are anybody's. This holds for runs that Prefect's own worker starts too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from prefect import Flow
+from prefect.context import FlowRunContext
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_SERVER_EPHEMERAL_ENABLED,
+    temporary_settings,
+)
+
+from nightscreen.schemas.settings import read_settings
+from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.prefect_health import require_engine
+from nightscreen.tasks.temporary_server import at_hand
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+PATIENCE_S = 120.0
+"""As long as a command waits: a busy machine starts a server slowly."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OwnFlow(Flow[P, R]):
+    """A flow whose body is an `async def`."""
+
+    def __init__(
+        self,
+        fn: Callable[P, Coroutine[Any, Any, Any]],
+        *,
+        name: str,
+        **options: Any,  # noqa: ANN401 - Prefect's own
+    ) -> None:
+        @functools.wraps(fn)
+        async def body(*args: P.args, **kwargs: P.kwargs) -> object:
+            await _refuse_open_engine(name)
+            return await fn(*args, **kwargs)
+
+        # what stands there is looked up where the flow is, not here
+        body.__signature__ = inspect.signature(fn, eval_str=True)  # type: ignore[attr-defined]
+        body.__annotations__ = inspect.get_annotations(fn, eval_str=True)
+        super().__init__(body, name=name, **options)  # type: ignore[arg-type]
+
+    async def __call__(  # type: ignore[override]
+        self,
+        *args: Any,  # noqa: ANN401 - Prefect's own
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> Any:  # noqa: ANN401 - as above
+        """Run the flow, on a temporary server of ours where none is configured."""
+        async with _server_at_hand():
+            return await super().__call__(*args, **kwargs)
+
+
+def flow(
+    **options: Any,  # noqa: ANN401 - Prefect's own
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], OwnFlow[P, Any]]:
+    """Make a flow of ours; the options are those of `prefect.flow`."""
+
+    def make(fn: Callable[P, Coroutine[Any, Any, R]]) -> OwnFlow[P, Any]:
+        return OwnFlow(fn, **options)
+
+    return make
+
+
+async def _refuse_open_engine(name: str) -> None:
+    """Refuse a run that was taken from a server without a login.
+
+    Raises:
+        SettingsError: nobody allowed it.
+    """
+    context = FlowRunContext.get()
+    run = None if context is None else context.flow_run
+    if run is not None and run.deployment_id is not None:
+        with telling_false_starts(name, ""):
+            allowed = read_settings().open_engine
+            await asyncio.to_thread(require_engine, takes_work=True, open_engine=allowed)
+
+
+@asynccontextmanager
+async def _server_at_hand() -> AsyncIterator[None]:
+    """Have a temporary server while the body runs, where it would have none with a login."""
+    served = None
+    if (
+        not PREFECT_API_URL.value()
+        and PREFECT_SERVER_EPHEMERAL_ENABLED.value()
+        and FlowRunContext.get() is None
+    ):
+        served = await asyncio.to_thread(at_hand, read_settings().home, PATIENCE_S)
+    if served is None:
+        yield
+        return
+    url, login = served
+    with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: login}):
+        yield

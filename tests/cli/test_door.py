@@ -1,0 +1,535 @@
+"""The engine's door: without its login no Prefect server of ours does, makes or tells anything.
+
+No work is taken from a server of others that has none; no login goes where it should not.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.storage.local_engine import running_engine
+from tests.browser.chromium import chromium
+from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
+from tests.cli.test_up import PATIENCE_S, bearing, started, until
+from tests.services import free_port, start_engine_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOBODY = 65534
+"""The uid of a user who owns nothing."""
+MORNING = "/deployments/name/morning-summary/morning"
+ORDER = {"parameters": {"parameters": {"yes": True}}, "job_variables": {}}
+"""What would start a run that spends."""
+
+
+class Running(NamedTuple):
+    """An `up` with everything that it may start."""
+
+    home: Path
+    url: str
+    login: str
+    mark: str
+    log: Path
+    env: dict[str, str]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Start everything: engine, served flows, inbox, portal, desk; a simulator stands beside."""
+    folder = tmp_path_factory.mktemp("up")
+    folder.chmod(0o755)  # whoever is another user gets as far as HOME itself
+    with SandboxProcess() as sandbox:
+        env = surroundings(
+            folder,
+            NIGHTSCREEN_BASE_URL=sandbox.url,
+            NIGHTSCREEN_API_KEY=sandbox.api_key,
+            NIGHTSCREEN_HOME="home",
+            NIGHTSCREEN_CONSENT_URL=sandbox.url,
+            NIGHTSCREEN_CLIENT_ID="sandbox-client",
+            NIGHTSCREEN_REDIRECT_URI=f"http://127.0.0.1:{free_port()}/back",
+            PREFECT_API_AUTH_STRING="user:of-another-server",
+        )
+        env.pop("PREFECT_API_URL", None)
+        up = (COMMAND, "up", "--port", "0", "--desk-port", "0")
+        with started(*up, folder=folder, env=env) as (process, mark, log):
+            said = (
+                "Everything runs",
+                "desk listening on",
+                "serving screen-batch",
+                "portal listening",
+            )
+            until(
+                lambda: (
+                    process.poll() is not None or all(words in log.read_text() for words in said)
+                )
+            )
+            assert process.poll() is None, log.read_text()
+            found = running_engine(folder / "home")
+            assert found is not None
+            until(lambda: asked(found.url, "GET", MORNING, found.login)[0] == 200)
+            yield Running(folder / "home", found.url, found.login, mark, log, env, folder)
+
+
+def asked(
+    url: str, method: str, path: str, login: str | None = None, body: object = None
+) -> tuple[int, Any]:
+    """Ask an engine by bare HTTP; return status and document."""
+    parts = urlsplit(url)
+    headers = {"Content-Type": "application/json"}
+    if login is not None:
+        headers["Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    try:
+        sent = None if body is None else json.dumps(body)
+        connection.request(method, f"{parts.path}{path}", sent, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+    finally:
+        connection.close()
+    with suppress(ValueError):
+        return answer.status, json.loads(text)
+    return answer.status, None
+
+
+def orders(running: Running) -> list[tuple[str, str, Any]]:
+    """Return what lists, makes, starts, changes and reads."""
+    deployment = asked(running.url, "GET", MORNING, running.login)[1]
+    own = deployment["id"]
+    return [
+        ("POST", "/deployments/filter", {}),
+        ("POST", "/deployments/", {"name": "theirs", "flow_id": deployment["flow_id"]}),
+        ("POST", f"/deployments/{own}/create_flow_run", ORDER),
+        ("PATCH", f"/deployments/{own}", {"pull_steps": []}),
+        ("DELETE", f"/deployments/{own}", None),
+        ("POST", "/flow_runs/filter", {}),
+        ("POST", "/logs/filter", {}),
+        ("POST", "/events/filter", {}),
+        ("POST", "/automations/filter", {}),
+        ("POST", "/work_pools/", {"name": "theirs", "type": "process"}),
+        ("POST", "/variables/", {"name": "theirs", "value": "1"}),
+        ("GET", "/admin/settings", None),
+        ("GET", "/admin/version", None),
+    ]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "login", [None, "", "nightscreen:", "nightscreen:wrong", "user:of-another-server"]
+)
+def test_nothing_is_listed_made_started_or_read_without_the_login(
+    running: Running, login: str | None
+) -> None:
+    """By bare HTTP, and by a websocket; what tells that it lives is the one exception."""
+    for method, path, body in orders(running):
+        assert asked(running.url, method, path, login, body)[0] == 401, path
+    assert asked(running.url, "GET", "/health")[0] == 200
+    assert asked(running.url, "POST", "/deployments/count", running.login, {})[1] > 5
+    for path in ("/events/out", "/events/in", "/logs/out", "/work_pools/x/workers/connect"):
+        assert not listened(running.url, path, login or "nothing"), path
+    assert listened(running.url, "/logs/out", running.login)
+
+
+def listened(url: str, path: str, login: str) -> bool:
+    """Return whether a websocket of the engine lets somebody in."""
+    from websockets.exceptions import WebSocketException  # noqa: PLC0415 - only here
+    from websockets.sync.client import connect  # noqa: PLC0415 - as above
+    from websockets.typing import Subprotocol  # noqa: PLC0415 - as above
+
+    address = url.replace("http", "ws") + path
+    with (
+        suppress(WebSocketException, OSError),
+        connect(address, subprotocols=[Subprotocol("prefect")], proxy=None) as socket,
+    ):
+        socket.send(json.dumps({"type": "auth", "token": login}))
+        return bool(json.loads(socket.recv(30)).get("type") == "auth_success")
+    return False
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another user")
+def test_another_user_of_the_machine_gets_nothing(running: Running) -> None:
+    """Neither by curl, nor from the files, nor from what processes were started with."""
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("there is no curl on this machine")
+    script = """
+    home=$1 curl=$2 url=$3; shift 3
+    "$curl" -s -o /dev/null -w '%{http_code}\\n' -X POST -d '{}' "$url"
+    for pid in "$@"; do cat "/proc/$pid/environ" 2>/dev/null || echo closed; done
+    ls "$home" 2>/dev/null || echo closed
+    """
+    pids = sorted(bearing(running.mark))
+    ended = subprocess.run(
+        [
+            *("/bin/sh", "-c", script, "sh", str(running.home), curl),
+            *(f"{running.url}/deployments/filter", *map(str, pids)),
+        ],
+        capture_output=True,
+        text=True,
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+        check=False,
+    )
+    assert ended.stdout.split() == ["401", *["closed"] * len(pids), "closed"], ended.stderr
+
+
+@pytest.mark.engine
+def test_the_login_goes_to_those_who_need_it_alone(running: Running) -> None:
+    """In no argument list, in no log, in no file but its own; not to portal or simulator."""
+    secret = running.login.partition(":")[2]
+    having = {}
+    for pid in bearing(running.mark):
+        place = Path("/proc") / str(pid)
+        words = (place / "cmdline").read_bytes().split(b"\0")
+        assert not any(secret.encode() in word for word in words)
+        having[b" ".join(words).decode()] = secret.encode() in (place / "environ").read_bytes()
+
+    def has(word: str) -> list[bool]:
+        return [holds for line, holds in having.items() if word in line]
+
+    assert has("nightscreen.cli portal") == [False]
+    for word in ("server start", "flows.served", "nightscreen.cli inbox", "nightscreen.cli desk"):
+        assert any(has(word)), word
+    portal = next(
+        pid
+        for pid in bearing(running.mark)
+        if b"portal" in (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
+    )
+    given = (Path("/proc") / str(portal) / "environ").read_bytes()
+    assert b"AUTH_STRING" not in given, "not even the login of another server"
+    assert secret not in running.log.read_text()
+    assert str(running.home.absolute() / "engine.login") in running.log.read_text()
+    holders = []
+    for file in running.folder.rglob("*"):
+        if file.is_file():
+            if file.is_relative_to(running.home):
+                assert file.stat().st_mode & 0o077 == 0, file
+            if secret.encode() in file.read_bytes():
+                holders.append(file.name)
+    assert holders == ["engine.login"]
+
+
+@pytest.mark.engine
+def test_the_simulator_gets_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the process that starts it was given."""
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "nightscreen:made-up")
+    with SandboxProcess() as sandbox:
+        assert b"made-up" not in Path(f"/proc/{sandbox.pid}/environ").read_bytes()
+
+
+@pytest.mark.engine
+def test_with_the_login_work_is_taken_and_done(running: Running) -> None:
+    """A deployment that is started by its login runs to its end; the doctor finds nothing amiss."""
+    deployment = asked(running.url, "GET", MORNING, running.login)[1]
+    path = f"/deployments/{deployment['id']}/create_flow_run"
+    made: list[dict[str, str]] = []
+
+    def begun() -> bool:
+        status, run = asked(running.url, "POST", path, running.login, {})
+        made.append(run)
+        return status != 503  # a busy server asks for patience
+
+    until(begun)
+    run = made[-1]
+
+    def state() -> str:
+        found = asked(running.url, "GET", f"/flow_runs/{run['id']}", running.login)[1]
+        return str(found["state_type"])
+
+    until(lambda: state() in {"COMPLETED", "FAILED", "CRASHED"})
+    assert state() == "COMPLETED"
+    env = {name: value for name, value in running.env.items() if "AUTH" not in name}
+    for named in ({}, {"PREFECT_API_URL": running.url}):
+        ended = nightscreen("doctor", "--json", cwd=running.folder, env=env | named)
+        found = {each["name"]: each for each in ended.document["findings"]}
+        assert (found["engine"]["standing"], found["login"]["standing"]) == ("ok", "ok")
+        ended = nightscreen("automations", "install", cwd=running.folder, env=env | named)
+        assert ended.status == 0, ended.err
+
+
+@pytest.fixture
+def strange() -> Iterator[tuple[str, list[str]]]:
+    """A server that answers everything with 200; what it was sent as a login."""
+    heard: list[str] = []
+
+    class Anybody(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            heard.append(self.headers.get("Authorization", ""))
+            body = b'"3.8.8"' if "version" in self.path else b"[]"
+            self.send_response(404 if "csrf-token" in self.path else 200)  # it has none
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the name is the library's
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Anybody) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/api", heard
+        server.shutdown()
+
+
+@pytest.mark.engine
+def test_a_server_of_others_never_hears_our_login(
+    running: Running, strange: tuple[str, list[str]]
+) -> None:
+    """Named in PREFECT_API_URL while an `up` of this HOME runs; a proxy hears it neither."""
+    url, heard = strange
+    env = {name: value for name, value in running.env.items() if "AUTH" not in name}
+    nightscreen("doctor", cwd=running.folder, env=env | {"PREFECT_API_URL": url})
+    assert heard
+    assert set(heard) == {""}
+    heard.clear()
+    proxy = url.removesuffix("/api")
+    env |= {"HTTP_PROXY": proxy, "http_proxy": proxy, "ALL_PROXY": proxy, "NO_PROXY": "x.example"}
+    ended = nightscreen("doctor", "--json", cwd=running.folder, env=env)
+    found = {each["name"]: each for each in ended.document["findings"]}
+    assert found["engine"]["standing"] == "ok"
+    assert set(heard) <= {""}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (COMMAND, "up", "--desk-port", "0"),
+        (sys.executable, "-m", "nightscreen.flows.served"),
+    ],
+    ids=["up", "served"],
+)
+def test_no_work_is_taken_from_a_server_without_a_login(
+    command: tuple[str, ...], tmp_path: Path, strange: tuple[str, list[str]]
+) -> None:
+    """It is refused in one line that says what to do; a person may allow it."""
+    env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL=strange[0])
+    refused = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert "NIGHTSCREEN_OPEN_ENGINE=yes" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    env["NIGHTSCREEN_OPEN_ENGINE"] = "yes"
+    with started(*command, folder=tmp_path, env=env) as (_process, _mark, log):
+        until(lambda: "serving" in log.read_text())
+
+
+def test_the_doctor_finds_a_door_that_is_open(
+    tmp_path: Path, strange: tuple[str, list[str]]
+) -> None:
+    """Whatever its health says; and says so no more where a person allows it."""
+    env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL=strange[0])
+
+    def login() -> dict[str, str]:
+        ended = nightscreen("doctor", "--json", cwd=tmp_path, env=env)
+        found: list[dict[str, str]] = ended.document["findings"]
+        return next(each for each in found if each["name"] == "login")
+
+    assert login()["standing"] == "wrong"
+    env["NIGHTSCREEN_OPEN_ENGINE"] = "yes"
+    assert login()["standing"] == "ok"
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("given", [{}, {"PREFECT_API_AUTH_STRING": "nightscreen:wrong"}])
+def test_a_wrong_login_is_said_before_anything_is_asked(
+    running: Running, given: dict[str, str], tmp_path: Path
+) -> None:
+    """By a command that starts, and by the doctor."""
+    (tmp_path / "batch.csv").write_text("customer_id,bvn\nC1,22123456789\n")
+    env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL=running.url, **given)
+    ended = nightscreen("screen", "batch.csv", "--yes", cwd=tmp_path, env=env)
+    assert ended.status == 2
+    assert "PREFECT_API_AUTH_STRING" in ended.err
+    assert len(ended.err.splitlines()) == 1
+    found = nightscreen("doctor", "--json", cwd=tmp_path, env=env).document["findings"]
+    engine = next(each for each in found if each["name"] == "engine")
+    assert engine["standing"] == "wrong"
+    assert "PREFECT_API_AUTH_STRING" in engine["first"]
+
+
+CALLED = """
+import asyncio, json, os, sys, urllib.error, urllib.request
+import prefect  # as whoever calls a flow may have
+from nightscreen.flows.housekeeping import purge
+from nightscreen.tasks import temporary_server
+from prefect import get_client
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+async def both():
+    return await asyncio.gather(purge(), purge())
+
+asyncio.run(both())
+(server,) = temporary_server._servers
+try:
+    status = urllib.request.urlopen(server.url + "/admin/version").status
+except urllib.error.HTTPError as error:
+    status = error.code
+with temporary_settings({PREFECT_API_URL: sys.argv[1]}):
+    with get_client(sync_client=True) as client:
+        client.api_version()
+words = open(f"/proc/{server.process.pid}/cmdline").read()
+print(json.dumps({"login": server.login, "status": status, "words": words, "own": [
+    name for name, value in os.environ.items() if server.login in value]}), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.engine
+def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
+    tmp_path: Path, strange: tuple[str, list[str]]
+) -> None:
+    """Two processes at once share a HOME, each with its own login; it goes nowhere else."""
+    env = surroundings(tmp_path, **SERVICE, NIGHTSCREEN_HOME="home")
+    env.pop("PREFECT_API_URL", None)
+    callers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CALLED, strange[0]],
+            cwd=tmp_path,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    told = [json.loads(caller.stdout.readline()) for caller in callers if caller.stdout]
+    for caller in callers:
+        caller.communicate()
+    assert [each["status"] for each in told] == [401, 401]
+    assert len({each["login"] for each in told}) == 2
+    assert not any(each["login"] in each["words"] for each in told)
+    assert [each["own"] for each in told] == [[], []]
+    assert set(strange[1]) == {""}
+    databases = [*tmp_path.rglob("prefect.db")]
+    assert databases
+    for file in (tmp_path / "home").rglob("*"):
+        assert file.stat().st_mode & 0o077 == 0, file
+    assert all(file.is_relative_to(tmp_path / "home") for file in databases)
+
+
+PAGE = """
+async engine => {
+  const tell = async (path, body, more = {}) => {
+    try {
+      const answer = await fetch(engine + path, {method: "POST", body, ...more});
+      return [answer.status, await answer.text()];
+    } catch (error) {
+      return ["stopped", ""];
+    }
+  };
+  const json = {headers: {"Content-Type": "application/json"}};
+  return [
+    await tell("/deployments/filter", "{}", json),
+    await tell("/deployments/filter", "{}"),
+    await tell("/deployments/filter", "{}", {mode: "no-cors"}),
+    await tell("/deployments/filter", "{}", {credentials: "include", ...json}),
+  ];
+}
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.browser
+def test_a_page_of_another_origin_gets_nothing(running: Running, tmp_path: Path) -> None:
+    """In a browser on this machine, with and without the login; Prefect's own pages do."""
+    (tmp_path / "index.html").write_text("<h1>theirs</h1>")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def translate_path(self, path: str) -> str:
+            return str(tmp_path / "index.html")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    port = urlsplit(running.url).port
+    token = base64.b64encode(running.login.encode()).decode()
+    known = """async ([engine, token]) => {
+      try {
+        const headers = {Authorization: "Basic " + token, "Content-Type": "application/json"};
+        const how = {method: "POST", body: "{}", headers};
+        return (await fetch(engine + "/deployments/filter", how)).status;
+      } catch (error) { return "stopped"; }
+    }"""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server, chromium() as browser:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        for host in ("127.0.0.1", "localhost"):
+            page.goto(f"http://{host}:{server.server_port}/")
+            for status, text in page.evaluate(PAGE, running.url):
+                assert status in {"stopped", 0, 401}, status
+                assert "morning" not in text
+            assert page.evaluate(known, [running.url, token]) == "stopped", "its origin is refused"
+            page.goto(f"http://{host}:{port}/")
+            assert page.evaluate(known, [running.url, token]) == 200
+        server.shutdown()
+
+
+@pytest.mark.engine
+@pytest.mark.browser
+def test_the_pages_ask_for_the_login_and_then_show_what_there_is(running: Running) -> None:
+    """As a person finds it in the file that `up` names."""
+    port = urlsplit(running.url).port
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(f"http://localhost:{port}/deployments")
+        field = page.locator("input[type=password]")
+        field.wait_for(timeout=60_000)
+        assert page.get_by_text("nightly").count() == 0
+        field.fill((running.home / "engine.login").read_text())
+        field.press("Enter")
+        page.get_by_text("nightly", exact=True).first.wait_for(timeout=60_000)
+
+
+@pytest.mark.engine
+@pytest.mark.long
+def test_a_run_of_a_server_without_a_login_does_nothing(tmp_path: Path) -> None:
+    """Also where Prefect's own worker starts it: what it was asked to do is anybody's wish."""
+    home = tmp_path / "home"
+    (tmp_path / "engine").mkdir()
+    port = free_port()
+    server = start_engine_server(tmp_path / "engine", port, login="")
+    url = f"http://127.0.0.1:{port}/api"
+    env = surroundings(
+        tmp_path, **SERVICE, PREFECT_API_URL=url, NIGHTSCREEN_HOME=str(home), NO_COLOR="1"
+    )
+    prefect = [sys.executable, "-m", "prefect"]
+    root = Path(__file__).resolve().parents[2]
+    try:
+        for words in (("work-pool", "create", "nightscreen", "--type", "process"), ()):
+            command = [*prefect, "--no-prompt", *(words or ("deploy", "--name", "purge"))]
+            subprocess.run(command, cwd=root, env=env, check=True, capture_output=True)
+        found = asked(url, "GET", "/deployments/name/purge/purge")[1]
+        path = f"/deployments/{found['id']}/create_flow_run"
+        run = asked(url, "POST", path, None, {})[1]["id"]
+        once = [*prefect, "worker", "start", "--pool", "nightscreen", "--run-once"]
+        subprocess.run(once, cwd=tmp_path, env=env, check=True, capture_output=True)
+        state = asked(url, "GET", f"/flow_runs/{run}")[1]["state"]
+        assert state["type"] == "FAILED"
+        assert "NIGHTSCREEN_OPEN_ENGINE=yes" in state["message"]
+        assert not (home / "journal.sqlite").exists()
+    finally:
+        server.terminate()
+        server.wait(PATIENCE_S)
