@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import zlib
 from typing import TYPE_CHECKING
 
 import httpx
@@ -188,6 +189,25 @@ async def packed(wire_: Wire) -> None:
     await wire_.answer(gzip.compress(GOOD), "200 OK", "Content-Encoding: gzip")
 
 
+async def deflated(wire_: Wire) -> None:
+    """Pack it with zlib's head, as the standard wants."""
+    await wire_.answer(zlib.compress(GOOD), "200 OK", "Content-Encoding: deflate")
+
+
+async def deflated_raw(wire_: Wire) -> None:
+    """Pack it without a head, as some servers do."""
+    packer = zlib.compressobj(wbits=-15)
+    body = packer.compress(GOOD) + packer.flush()
+    await wire_.answer(body, "200 OK", "Content-Encoding: Deflate")
+
+
+async def bomb_raw(wire_: Wire) -> None:
+    """Answer with little that unpacks to much, without a head."""
+    packer = zlib.compressobj(wbits=-15)
+    body = packer.compress(b" " * (BODY_BYTES * 20)) + packer.flush()
+    await wire_.answer(body, "200 OK", "Content-Encoding: deflate")
+
+
 async def redirect(wire_: Wire) -> None:
     """Point elsewhere."""
     await wire_.answer(b"", "307 Temporary Redirect", "Location: /elsewhere")
@@ -198,6 +218,8 @@ async def redirect(wire_: Wire) -> None:
     [
         (good, "answered", None),
         (packed, "answered", None),
+        (deflated, "answered", None),
+        (deflated_raw, "answered", None),
         (cut_before, "in_doubt", "cut"),
         (cut_within, "in_doubt", "cut"),
         (silent, "in_doubt", "timeout"),
@@ -219,6 +241,7 @@ async def redirect(wire_: Wire) -> None:
         (early, "answered", None),
         (huge, "in_doubt", "unreadable"),
         (bomb, "in_doubt", "unreadable"),
+        (bomb_raw, "in_doubt", "unreadable"),
         (redirect, "stop", "address"),
     ],
 )
@@ -473,8 +496,26 @@ async def test_what_is_written_on_the_wire() -> None:
     ],
 )
 async def test_retry_after_in_both_forms(header: str, seconds: float | None) -> None:
-    """Seconds or a date; what cannot be read is ignored."""
+    """Seconds or a date, read by our clock where the answer has none; no sense is no wish."""
     fake = FakeTransport(Canned(429, headers={"Retry-After": header}))
+    async with Client("https://api.example", KEY, transport=fake) as client:
+        assert (await client.send(ASK)).retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("date", "until", "seconds"),
+    [
+        ("Tue, 20 Oct 2015 07:27:00 GMT", "Tue, 20 Oct 2015 07:28:00 GMT", 60.0),
+        ("Sat, 20 Oct 2114 07:27:00 GMT", "Sat, 20 Oct 2114 07:27:07 GMT", 7.0),
+        ("Tue, 20 Oct 2015 08:27:00 +0100", "Tue, 20 Oct 2015 07:27:30", 30.0),
+        ("Tue, 20 Oct 2015 07:27:00 GMT", "Tue, 20 Oct 2015 07:26:00 GMT", 0.0),
+        ("Tue, 20 Oct 2015 07:27:00 GMT", "12", 12.0),
+        ("yesterday", "Tue, 20 Oct 2015 07:28:00 GMT", 0.0),
+    ],
+)
+async def test_a_date_counts_from_the_answers_own(date: str, until: str, seconds: float) -> None:
+    """A server's clock may be a day or a century off: its two dates are by the same one."""
+    fake = FakeTransport(Canned(503, headers={"Date": date, "Retry-After": until}))
     async with Client("https://api.example", KEY, transport=fake) as client:
         assert (await client.send(ASK)).retry_after_s == seconds
 
