@@ -58,6 +58,10 @@ LONGEST_RETRY_AFTER_S = 3600.0
 ANY_ZLIB, RAW_DEFLATE = 47, -15
 """zlib's words for: find out whether it is gzip or zlib's, and: deflate without zlib's head."""
 
+NAMELESS = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE, ChargeStatus.NOT_CHARGED})
+"""What an answer that names nobody must not be taken for where more follows it: the call's own may
+be what follows, or lost, and have been charged. So it counts as lost, and is asked again."""
+
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 LOGGERS = ("httpx", "httpcore")
 
@@ -154,8 +158,15 @@ class Client:
         """
         departure = departure or Departure()
         outcome = self._classifier.read(request, await self._exchange(request, departure))
-        if outcome.trouble is FailureReason.WRONG_IDENTITY and departure.spoil is not None:
-            departure.spoil()
+        connection = departure.connection
+        if connection is None:
+            return outcome
+        if outcome.trouble is FailureReason.WRONG_IDENTITY:
+            connection.close()  # whatever it answers next would be somebody else's too
+            return outcome
+        doubtful = outcome.verdict in NAMELESS and not outcome.names_asked
+        if doubtful and not await connection.stays_quiet():
+            return self._classifier.read(request, Exchange(broken=Break.CUT))
         return outcome
 
     async def ask(
