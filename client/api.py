@@ -55,8 +55,12 @@ BODY_BYTES_OF = {
 """Lists know no paging; a transaction takes about 1 kB."""
 
 LONGEST_RETRY_AFTER_S = 3600.0
-ANY_ZLIB = 47
-"""zlib's word for: find out whether it is gzip or deflate."""
+ANY_ZLIB, RAW_DEFLATE = 47, -15
+"""zlib's words for: find out whether it is gzip or zlib's, and: deflate without zlib's head."""
+
+NAMELESS = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE, ChargeStatus.NOT_CHARGED})
+"""What an answer that names nobody must not be taken for where more follows it: the call's own may
+be what follows, or lost, and have been charged. So it counts as lost, and is asked again."""
 
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 LOGGERS = ("httpx", "httpcore")
@@ -154,8 +158,15 @@ class Client:
         """
         departure = departure or Departure()
         outcome = self._classifier.read(request, await self._exchange(request, departure))
-        if outcome.trouble is FailureReason.WRONG_IDENTITY and departure.spoil is not None:
-            departure.spoil()
+        connection = departure.connection
+        if connection is None:
+            return outcome
+        if outcome.trouble is FailureReason.WRONG_IDENTITY:
+            connection.close()  # whatever it answers next would be somebody else's too
+            return outcome
+        doubtful = outcome.verdict in NAMELESS and not outcome.names_asked
+        if doubtful and not await connection.stays_quiet():
+            return self._classifier.read(request, Exchange(broken=Break.CUT))
         return outcome
 
     async def ask(
@@ -213,7 +224,7 @@ class Client:
         encoding, retry_after_s = _encoding_and_wait(response.headers.raw)
         plain: bytes | None = body if len(body) <= most else None
         if plain is not None and encoding not in (b"", b"identity"):
-            plain = _decoded(plain, most)
+            plain = _decoded(plain, encoding, most)
         if plain is None:
             return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
         body = plain
@@ -297,36 +308,53 @@ async def _bounded_body(response: httpx.Response, most: int) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _decoded(body: bytes, most: int) -> bytes | None:
-    """Unpack a body that was packed against our wish; None if it grows beyond the limit."""
-    unpack = zlib.decompressobj(ANY_ZLIB)
-    try:
-        plain = unpack.decompress(body, most + 1)
-    except zlib.error:
-        return body
-    return None if len(plain) > most else plain
+def _decoded(body: bytes, encoding: bytes, most: int) -> bytes | None:
+    """Unpack a body that was packed against our wish; None if it grows beyond the limit.
+
+    Some servers send deflate without the head that RFC 9110, 8.4.1.2, wants around it.
+    """
+    for form in (ANY_ZLIB, RAW_DEFLATE) if encoding == b"deflate" else (ANY_ZLIB,):
+        try:
+            plain = zlib.decompressobj(form).decompress(body, most + 1)
+        except zlib.error:
+            continue
+        return None if len(plain) > most else plain
+    return body
 
 
 def _encoding_and_wait(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, float | None]:
     """Return the content encoding and the seconds of `Retry-After`."""
-    encoding, retry_after_s = b"", None
+    encoding, wait, sent_at = b"", b"", b""
     for name, value in headers:
         match name.lower():
             case b"content-encoding":
                 encoding = value.strip().lower()
             case b"retry-after":
-                retry_after_s = _seconds(value.decode("latin-1").strip())
-    return encoding, retry_after_s
+                wait = value.strip()
+            case b"date":
+                sent_at = value.strip()
+    return encoding, _seconds(wait.decode("latin-1"), sent_at.decode("latin-1")) if wait else None
 
 
-def _seconds(text: str) -> float | None:
-    """Return the seconds a `Retry-After` asks for, in either of its forms."""
-    if text.isascii() and text.isdigit():
-        return min(float(text[:9]), LONGEST_RETRY_AFTER_S)
+def _seconds(wait: str, sent_at: str) -> float | None:
+    """Return the seconds a `Retry-After` asks for, in either of its forms.
+
+    A date is by the server's clock, which may be days off: it counts from the answer's own `Date`,
+    and from our clock only where the answer has none.
+    """
+    if wait.isascii() and wait.isdigit():
+        return min(float(wait[:9]), LONGEST_RETRY_AFTER_S)
+    until = _instant(wait)
+    if until is None:
+        return None
+    left_s = (until - (_instant(sent_at) or datetime.now(UTC))).total_seconds()
+    return min(max(0.0, left_s), LONGEST_RETRY_AFTER_S)
+
+
+def _instant(text: str) -> datetime | None:
+    """Return the instant of an HTTP date, None where it is none that Python can count with."""
     try:
         at = parsedate_to_datetime(text)
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        left_s = (at - datetime.now(UTC)).total_seconds()
-    except (ValueError, OverflowError):  # no date, or one beyond all that Python reckons with
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return min(max(0.0, left_s), LONGEST_RETRY_AFTER_S)

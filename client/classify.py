@@ -15,7 +15,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from nightscreen.client.http_exchange import Break, Exchange
-from nightscreen.client.identities import bank_codes, is_of_another_person
+from nightscreen.client.identities import (
+    bank_codes,
+    bvn_named,
+    is_of_another_person,
+    names_somebody,
+)
 from nightscreen.client.response_parser import find_meta, parse_document, read_record, shown_contact
 from nightscreen.client.response_rules import (
     BodyShape,
@@ -91,6 +96,7 @@ class CallOutcome:
         status: HTTP status, where there was one.
         body: the raw body of a call that was answered, readable or not; of one that is too large
             its first part; empty otherwise.
+        names_asked: the answer names the one asked about, so that it is nobody else's.
         contact: the masked phone or email that a refused BVN start shows as the registered one.
         foreign: digest of a record about somebody else, the same for the same record.
         rule: the name of the rule that decided, for the person who corrects the table.
@@ -111,6 +117,7 @@ class CallOutcome:
     balance_micro: int | None = None
     status: int | None = None
     body: bytes = b""
+    names_asked: bool = False
     contact: str | None = None
     foreign: bytes = b""
     rule: str = ""
@@ -139,6 +146,7 @@ class _Look:
     shapes: frozenset[BodyShape]
     body_status: str
     message: str
+    names_asked: bool = False
     contact: str | None = None
 
     def satisfies(self, rule: ResponseRule) -> bool:
@@ -193,6 +201,7 @@ class Classifier:
             balance_micro=_meta(look.document, "balance"),
             status=exchange.status,
             body=exchange.body if _keeps_body(verdict, rule) else b"",
+            names_asked=look.names_asked,
             contact=look.contact if rule.shows_contact else None,
             foreign=_digest(look) if rule.trouble is FailureReason.WRONG_IDENTITY else b"",
             rule=rule.name,
@@ -235,31 +244,44 @@ def _look(request: Request, exchange: Exchange) -> _Look:
     if not isinstance(document, dict):
         meta = find_meta(exchange.body) if whole else {}
         return _Look(meta, frozenset({BodyShape.UNREADABLE}), "", "")
+    message = " ".join(_text(document, "message")[:MESSAGE_CHARACTERS].split())
+    shapes, names_asked = _shapes(request, document, message)
     return _Look(
         document=document,
-        shapes=_shapes(request, document),
+        shapes=shapes,
         body_status=_text(document, "status").casefold(),
-        message=" ".join(_text(document, "message")[:MESSAGE_CHARACTERS].split()),
+        message=message,
+        names_asked=names_asked,
         contact=shown_contact(document) if request.operation is Operation.BVN_START else None,
     )
 
 
 def _digest(look: _Look) -> bytes:
-    """Return a digest of the record alone: cost, balance and message differ from call to call."""
-    record = json.dumps(look.document.get("data"), sort_keys=True, default=str)
+    """Return a digest of the record alone: cost, balance and message differ from call to call.
+
+    A miss about somebody else has no record, and is the same where its message is.
+    """
+    record = json.dumps(look.document.get("data") or look.message, sort_keys=True, default=str)
     return sha256(record.encode()).digest()
 
 
-def _shapes(request: Request, document: dict[str, object]) -> frozenset[BodyShape]:
+def _shapes(
+    request: Request, document: dict[str, object], message: str
+) -> tuple[frozenset[BodyShape], bool]:
+    """Return what a document holds, and whether it names the one asked about."""
     if not document:
-        return frozenset({BodyShape.EMPTY})
+        return frozenset({BodyShape.EMPTY}), False
     record = read_record(request.operation, document)
     if record is None:
+        is_own = bvn_named(request.asked, message)
+        if is_own is False:
+            return frozenset({BodyShape.OTHER_MISS}), False
         nothing = document.get("data") in (None, "", [], {})
-        return frozenset({BodyShape.NO_RECORD, *([BodyShape.NO_DATA] if nothing else [])})
+        shapes = {BodyShape.NO_RECORD, *([BodyShape.NO_DATA] if nothing else [])}
+        return frozenset(shapes), is_own is True
     if is_of_another_person(request.asked, record):
-        return frozenset({BodyShape.OTHER_PERSON})
-    return frozenset({BodyShape.RECORD})
+        return frozenset({BodyShape.OTHER_PERSON}), False
+    return frozenset({BodyShape.RECORD}), names_somebody(record)
 
 
 def _fault(exchange: Exchange, look: _Look) -> str:

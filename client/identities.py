@@ -50,6 +50,9 @@ _KIND_WORDS = {
 """What `identity_type` calls each kind: BVN, Phone, Email, Domain and NUBAN were recorded. A word
 that holds none of these is not compared."""
 
+_BVN_IN_TEXT = re.compile(r"(?<![0-9*])(?:22[0-9*]{9}|[0-9*]{11}(?= not found))(?![0-9*])")
+"""Every BVN begins so; what is said to be not found is one whatever it begins with."""
+
 _GAPS = str.maketrans("", "", " -().\u00a0")
 _COUNTRY = re.compile(r"(?:\+|00)?234(?=[0-9*]{10,11}$)")
 _NUBAN = re.compile(r"(?:([0-9]{3}|[0-9]{5,6})[ /:-]*)?([0-9*]{10})")
@@ -59,9 +62,11 @@ _DOMAIN = re.compile(r"(?:https?://)?(?:www\.)?([^/:]+)(?::[0-9]+)?\.?/?")
 def is_of_another_person(asked: str, record: object) -> bool:
     """Return whether a record is about another identifier than the one asked about.
 
-    A record that names nobody contradicts nothing. A digit or letter covered by an asterisk agrees
-    with anything; a zero is a zero. (The one field the service masks with zeros, the BVN of a bank
-    account, is never what a question is asked by; `steps/results/judge` compares it.)
+    A BVN record may hold accounts alone and name nobody, which contradicts nothing; elsewhere a
+    record without its identity is none (`client/response_parser.py`). A digit or letter covered by
+    an asterisk agrees with anything; a zero is a zero. (The one field the service masks with zeros,
+    the BVN of a bank account, is never what a question is asked by; `steps/results/judge` compares
+    it.)
 
     Args:
         asked: the identifier as it was asked by; for an account `bank_code-account_number`, or
@@ -81,6 +86,29 @@ def is_of_another_person(asked: str, record: object) -> bool:
             return not same_account(asked, record.bank_code, record.account_number)
         case _:
             return False
+
+
+def names_somebody(record: object) -> bool:
+    """Return whether a record says whose it is: a score, a token or an offer does not."""
+    match record:
+        case KarmaListing() | KarmaListings() | EcosystemRecord() | BankAccountAnswer():
+            return True
+        case BvnDetails():
+            return record.bvn is not None
+        case _:
+            return False
+
+
+def bvn_named(asked: str, message: str) -> bool | None:
+    """Return whether a message names the BVN asked about; None where it names none.
+
+    A miss has no record, but the one of the ecosystem begins with the BVN (recorded). Where another
+    identifier than a BVN was asked about, a BVN in the message is another's unless both are there.
+    """
+    named = _BVN_IN_TEXT.findall(message)
+    if not asked or not named:
+        return None
+    return asked.casefold() in message.casefold() or any(_covers(each, asked) for each in named)
 
 
 def _is_another_listing(asked: str, listing: KarmaListing) -> bool:

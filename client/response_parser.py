@@ -188,7 +188,7 @@ def _read_validation(operation: Operation, data: object) -> Answer | None:
         return _read_bvn(data)
     if operation is Operation.KARMA and isinstance(data, list):
         listings = (KarmaListing.read(_flat_karma(item)) for item in data if isinstance(item, dict))
-        found = tuple(listing for listing in listings if not listing.is_blank())
+        found = tuple(listing for listing in listings if not listing.is_nameless())
         return KarmaListings(found) if found else None
     return _read_object(operation, data) if isinstance(data, dict) else None
 
@@ -245,7 +245,7 @@ def listings_of(answer: object) -> tuple[KarmaListing, ...]:
 
 
 def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
-    """Return the record an object holds; None if no specified field could be read."""
+    """Return the record an object holds; None if it is blank or does not say whose it is."""
     record: BankAccountAnswer | KarmaListing | EcosystemRecord | SelfieAnswer
     match operation:
         case Operation.BANK_ACCOUNT:
@@ -258,7 +258,7 @@ def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
             record = SelfieAnswer.read(data)
         case _:
             return None
-    return None if record.is_blank() else record
+    return None if record.is_blank() or record.is_nameless() else record
 
 
 def _flat_karma(data: dict[str, Any]) -> dict[str, Any]:

@@ -93,6 +93,8 @@ class BodyShape(StrEnum):
 
     RECORD = "record"
     OTHER_PERSON = "other_person"
+    OTHER_MISS = "other_miss"
+    """No record, and a message that names another BVN than the one asked about."""
     NO_RECORD = "no_record"
     NO_DATA = "no_data"
     """A kind of `no_record`: "data" is absent, null or empty, so that nothing is left unread."""

@@ -41,6 +41,10 @@ OTHERWISE = Backoff(first_s=2, longest_s=60)
 
 MOST_DOUBLINGS = 16
 
+LONE_WAIT_S = 300.0
+"""For as long one answer's `Retry-After` is heard: an ad-hoc night ends after ten minutes without
+an answer. Who knows that a second answer asks for longer waits longer (`steps/control.py`)."""
+
 
 def next_attempt(
     reading: CallOutcome, attempt: int, attempts: int, *, random: random.Random
@@ -58,4 +62,4 @@ def next_attempt(
     backoff = BY_TROUBLE.get(reading.trouble, OTHERWISE) if reading.trouble else OTHERWISE
     doubled = backoff.first_s * 2 ** min(attempt - 1, MOST_DOUBLINGS)
     jitter = random.uniform(0, min(backoff.longest_s, doubled))
-    return (reading.retry_after_s or 0.0) + jitter
+    return min(reading.retry_after_s or 0.0, LONE_WAIT_S) + jitter

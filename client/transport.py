@@ -25,7 +25,6 @@ from nightscreen.client.network import Network
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
     from nightscreen.client.network import Proxy
 
@@ -38,6 +37,16 @@ KEEPALIVE_S = 3.0
 
 HEAD_BYTES = 64 * 1024
 """Most bytes of a response's headers, and of anything that is neither header nor body."""
+
+REST_S = 0.25
+"""A connection is used again only after so long without a byte. A response that nobody asked for
+comes soon after another, and must not meet the next request; a new connection costs less."""
+
+QUIET_S = 0.05
+"""For so long nothing may follow an answer that names nobody, else nobody knows whose it is."""
+
+MOST_IDLE = 256
+"""No more idle connections are kept to one origin: a process may have a thousand files open."""
 
 _SMALL_BYTES = 64 * 1024
 """A connection is not kept after a longer request: TLS does not say whether all was written."""
@@ -60,13 +69,12 @@ class Departure:
     Attributes:
         watched: a transport that reports departures has taken the call up.
         left: it has begun to write the request.
-        spoil: closes the connection that carried the call: what it answered was about somebody
-            else, and so would be whatever it answers next.
+        connection: the one that carries the call, once it is known.
     """
 
     watched: bool = False
     left: bool = False
-    spoil: Callable[[], None] | None = field(default=None, repr=False)
+    connection: Connection | None = field(default=None, repr=False)
 
     @property
     def may_have_left(self) -> bool:
@@ -75,7 +83,7 @@ class Departure:
 
 
 class PooledTransport(httpx.AsyncBaseTransport):
-    """Sends requests over kept connections, one request at a time on each, the last used first.
+    """Sends requests over kept connections, one request at a time on each, the longest idle first.
 
     A response is read whole before it is returned. Besides `connect` and `pool` of httpx's
     `timeout`, a request may carry these extensions: `target`, the path to write in place of the
@@ -103,8 +111,8 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._context = ssl_context or Network().context()
         self._proxy = proxy
         self._keepalive_s = keepalive_s
-        self._idle: dict[_Origin, deque[_Connection]] = {}
-        self._open: set[_Connection] = set()
+        self._idle: dict[_Origin, deque[Connection]] = {}
+        self._open: set[Connection] = set()
         self._reached: dict[str, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closings = 0
@@ -134,11 +142,12 @@ class PooledTransport(httpx.AsyncBaseTransport):
             if closings != self._closings:
                 connection.close()
                 raise httpx.ConnectError("Closed")
-            departure.spoil = connection.close
+            departure.connection = connection
             response = await connection.exchange(written, departure, extensions.get("most_bytes"))
-            if not connection.closed and len(written) <= _SMALL_BYTES:
+            idle = self._idle.setdefault(origin, deque())
+            if not connection.closed and len(written) <= _SMALL_BYTES and len(idle) < MOST_IDLE:
                 connection.idle_since = asyncio.get_running_loop().time()
-                self._idle.setdefault(origin, deque()).append(connection)
+                idle.append(connection)
             else:
                 connection.close()
             return response
@@ -174,28 +183,23 @@ class PooledTransport(httpx.AsyncBaseTransport):
         except TimeoutError:
             raise httpx.PoolTimeout("PoolTimeout") from None
 
-    def _kept(self, origin: _Origin) -> _Connection | None:
-        """Return an idle connection that is certainly open."""
-        idle = self._idle.get(origin)
-        if idle is None:
-            return None
-        oldest = asyncio.get_running_loop().time() - self._keepalive_s
-        while idle and idle[0].idle_since < oldest:
-            idle.popleft().close()
-        while idle:
-            connection = idle.pop()
-            if connection.is_quiet():
+    def _kept(self, origin: _Origin) -> Connection | None:
+        """Return an idle connection that is certainly open, and has rested."""
+        idle, now = self._idle.get(origin), asyncio.get_running_loop().time()
+        while idle and now - idle[0].idle_since >= REST_S:
+            connection = idle.popleft()
+            if now - connection.idle_since <= self._keepalive_s and connection.is_quiet():
                 return connection
             connection.close()
         return None
 
-    async def _opened(self, origin: _Origin, timeout_s: float | None) -> _Connection:
+    async def _opened(self, origin: _Origin, timeout_s: float | None) -> Connection:
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 if origin.scheme != "https":
-                    connection = await self._reach(origin, _Connection, limit)
+                    connection = await self._reach(origin, Connection, limit)
                 elif self._proxy is None:
-                    connection = await self._reach(origin, _Connection, limit, self._context)
+                    connection = await self._reach(origin, Connection, limit, self._context)
                 else:
                     connection = await self._tunnel(origin, self._proxy, limit)
         except TimeoutError:
@@ -246,7 +250,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             return made
         raise failure
 
-    async def _tunnel(self, origin: _Origin, proxy: Proxy, limit: asyncio.Timeout) -> _Connection:
+    async def _tunnel(self, origin: _Origin, proxy: Proxy, limit: asyncio.Timeout) -> Connection:
         """Have a proxy open a tunnel, and begin TLS with the origin in it.
 
         Raises:
@@ -254,7 +258,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             OSError: the proxy cannot be reached, or the origin cannot be trusted.
         """
         tunnel = await self._reach(_Origin("http", proxy.host, proxy.port), _Tunnel, limit)
-        connection = _Connection()
+        connection = Connection()
         try:
             if not await tunnel.ask(origin, proxy.authorization):
                 raise httpx.ProxyError("ProxyError")  # noqa: TRY301 - what is open is closed below
@@ -284,17 +288,19 @@ class _Origin(NamedTuple):
         return cls(url.scheme, host, url.port or (443 if url.scheme == "https" else 80))
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """A connection: writes one request at a time and parses its response.
 
     Attributes:
         closed: no request may be written any more.
+        surplus: more came than the responses to what was asked, beyond line ends.
         lost: done when the socket is closed.
         idle_since: loop time at which its last response was whole.
     """
 
     def __init__(self) -> None:
         self.closed = False
+        self.surplus = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
@@ -357,6 +363,15 @@ class _Connection(asyncio.Protocol):
             return False
         return not self._poll.poll(0)
 
+    async def stays_quiet(self) -> bool:
+        """Wait a moment and return whether nothing followed the last response; a close may."""
+        for _ in range(2):  # once more where the system has what the loop has not seen yet
+            if not self.closed:
+                await asyncio.wait([self.lost], timeout=QUIET_S)
+            if self.closed or self.is_quiet():
+                break
+        return not self.surplus
+
     def close(self) -> None:
         """Close at once: to close in good order is to wait for a peer that may never answer."""
         self.closed = True
@@ -373,12 +388,14 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse; bytes that no request asked for close the connection."""
         if self._answer is None:
+            self.surplus = self.surplus or bool(data.strip(b"\r\n"))
             self.close()
             return
         known = len(self._headers), len(self._body)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.surplus = self._answer is None  # the response was whole: this comes after it
             self._fail(httpx.RemoteProtocolError("RemoteProtocolError"))
             return
         if self._answer is not None and known == (len(self._headers), len(self._body)):
@@ -401,6 +418,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Close where a second response follows the first: the next request must not get it."""
         if self._answer is None:
+            self.surplus = True
             self.close()
 
     def on_header(self, name: bytes, value: bytes) -> None:

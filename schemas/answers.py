@@ -183,12 +183,14 @@ class Record(BaseModel):
 
     Attributes:
         extra: what the specification does not name, and what could not be read as specified.
+        named_by: the field that says whose the record is; empty where there is none such.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
     specified: ClassVar[frozenset[str]] = frozenset()
     readers: ClassVar[dict[str, Callable[[object], Any]]] = {}
     blank: ClassVar[dict[str, Any]] = {}
+    named_by: ClassVar[str] = ""
 
     extra: dict[str, Any] = Field(default_factory=dict)
 
@@ -243,6 +245,11 @@ class Record(BaseModel):
         """Return whether not one specified field was read."""
         return all(getattr(self, name) is None for name in self.specified)
 
+    def is_nameless(self) -> bool:
+        """Return whether a record that should say whose it is does not show a single character."""
+        shown = getattr(self, self.named_by) if self.named_by else "its operation's"
+        return not any(char.isalnum() for char in shown or "")
+
     def extra_json(self) -> str:
         """Return `extra` as JSON text; a number that no float holds exactly becomes text."""
         return json.dumps(self.extra, ensure_ascii=False, sort_keys=True, default=_plain)
@@ -262,6 +269,8 @@ class BankAccountAnswer(Record):
     never ask with it.
     """
 
+    named_by: ClassVar[str] = "account_number"
+
     bank_code: Text = None
     account_name: Text = None
     account_number: Text = None
@@ -270,6 +279,8 @@ class BankAccountAnswer(Record):
 
 class KarmaListing(Record):
     """One blacklist record (specification, karma record); nested objects are laid flat."""
+
+    named_by: ClassVar[str] = "karma_identity"
 
     karma_identity: Text = None
     amount_in_contention: Number = None
@@ -293,6 +304,8 @@ class EcosystemRecord(Record):
 
     After the fields of the specification come those that were recorded beside them.
     """
+
+    named_by: ClassVar[str] = "bvn"
 
     bvn: Text = None
     first_name: Text = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.client.classify import ChargeStatus
+from nightscreen.client.retry import LONE_WAIT_S
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.prices import MOST_COST_MICRO
@@ -74,6 +75,9 @@ Each may have been charged, so that its worst cost stays reserved; five are a ha
 SAME_FAULT_WAIT_S = 10.0
 """Wait once two have met it, doubled after each further one: 70 s in all, longer than a service
 takes to restart."""
+
+LONG_WAIT = "long_wait"
+"""What lookups say that were asked to wait longer than one answer's word is taken for."""
 
 ADDRESS = "address"
 TEST_MODE = "test_mode"
@@ -587,6 +591,16 @@ class Control:
                 "none was answered; each may have been charged"
             )
             self.stop_check(check, StopReason.OUTAGE)
+
+    def heard_wait(self, check: Asked, subject: bytes, asked_s: float) -> float:
+        """Return for how many seconds a check is left alone, as an answer's `Retry-After` asks.
+
+        More than five minutes only where the answer to another lookup asks for that too.
+        """
+        if asked_s <= LONE_WAIT_S:
+            return asked_s
+        evidence = self.evidence(check)
+        return asked_s if evidence.hear(LONG_WAIT, subject, evidence.mark) > 1 else LONE_WAIT_S
 
     def heard_sample(self, check: Asked, witness: Hashable, record: bytes) -> bool:
         """Hear a lookup answered with a record of somebody else; stop where others get the same.

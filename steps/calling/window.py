@@ -537,11 +537,14 @@ class Window:
         now = self._clock()
         if self._control.heard is not None:
             self._control.heard(self._check.value, (now - sent_at) / _MICROS, reading)
+        wait_s = reading.retry_after_s
+        if wait_s is not None and reading.strain:
+            wait_s = self._control.heard_wait(self._check, task.subject, wait_s)
         self._cap.on_result(
             begun=begun,
             strain=reading.strain,
             now=asyncio.get_running_loop().time(),
-            retry_after_s=reading.retry_after_s,
+            retry_after_s=wait_s,
         )
         self._control.paused_until[self._check] = self._cap.paused_until
         stops = reading.stop is not None and self._control.heard_stop(

@@ -53,11 +53,10 @@ class Columns:
     def names(self) -> pa.Array:
         """Return names as the lender's file has them, null where it has none."""
         given = [self._filled(name) for name in NAMES]
-        if all(each.null_count == len(each) for each in given):  # the join loses rows of nulls
-            return self._filled("full_name")
-        parts = pc.call_function("binary_join_element_wise", [*given, pa.scalar(" ")], _SKIP)
-        nameless = pc.equal(parts, "")
-        joined = pc.if_else(nameless, pa.scalar(None, pa.string()), parts)
+        # the join drops a row that is null in every column: the last column never is
+        columns = [*given, pa.scalar(""), pa.scalar(" ")]
+        joined = pc.utf8_rtrim(pc.call_function("binary_join_element_wise", columns, _SKIP), " ")
+        joined = pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), joined)
         return pc.coalesce(self._filled("full_name"), joined)
 
     def last_digits(self) -> pa.Array:

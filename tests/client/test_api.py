@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import zlib
 from typing import TYPE_CHECKING
 
 import httpx
@@ -17,7 +18,7 @@ from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.client.limits import timeouts_by_operation
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
-from nightscreen.client.transport import Departure, PooledTransport
+from nightscreen.client.transport import REST_S, Departure, PooledTransport
 from nightscreen.schemas.answers import KarmaListing
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
 from nightscreen.schemas.errors import SettingsError
@@ -188,6 +189,25 @@ async def packed(wire_: Wire) -> None:
     await wire_.answer(gzip.compress(GOOD), "200 OK", "Content-Encoding: gzip")
 
 
+async def deflated(wire_: Wire) -> None:
+    """Pack it with zlib's head, as the standard wants."""
+    await wire_.answer(zlib.compress(GOOD), "200 OK", "Content-Encoding: deflate")
+
+
+async def deflated_raw(wire_: Wire) -> None:
+    """Pack it without a head, as some servers do."""
+    packer = zlib.compressobj(wbits=-15)
+    body = packer.compress(GOOD) + packer.flush()
+    await wire_.answer(body, "200 OK", "Content-Encoding: Deflate")
+
+
+async def bomb_raw(wire_: Wire) -> None:
+    """Answer with little that unpacks to much, without a head."""
+    packer = zlib.compressobj(wbits=-15)
+    body = packer.compress(b" " * (BODY_BYTES * 20)) + packer.flush()
+    await wire_.answer(body, "200 OK", "Content-Encoding: deflate")
+
+
 async def redirect(wire_: Wire) -> None:
     """Point elsewhere."""
     await wire_.answer(b"", "307 Temporary Redirect", "Location: /elsewhere")
@@ -198,6 +218,8 @@ async def redirect(wire_: Wire) -> None:
     [
         (good, "answered", None),
         (packed, "answered", None),
+        (deflated, "answered", None),
+        (deflated_raw, "answered", None),
         (cut_before, "in_doubt", "cut"),
         (cut_within, "in_doubt", "cut"),
         (silent, "in_doubt", "timeout"),
@@ -219,6 +241,7 @@ async def redirect(wire_: Wire) -> None:
         (early, "answered", None),
         (huge, "in_doubt", "unreadable"),
         (bomb, "in_doubt", "unreadable"),
+        (bomb_raw, "in_doubt", "unreadable"),
         (redirect, "stop", "address"),
     ],
 )
@@ -303,6 +326,107 @@ async def test_answer_about_somebody_else_ends_its_connection() -> None:
         assert service.connections == 2
 
 
+def of(head: bytes) -> str:
+    """Return whom a karma request asks about."""
+    return head.split(b" ")[1].rpartition(b"/")[2].decode()
+
+
+MISS = whole(b'{"status":"success"}').replace(b"200 OK", b"404 Not Found")
+NAMELESS = whole(b'{"status":"success","data":{"reason":"x"},"meta":{"cost":10,"balance":9}}')
+SURPLUS = {
+    "a miss": MISS,
+    "a listing of nobody": NAMELESS,
+    "a listing of another": whole(MISTAKEN),
+    "an error": whole(b"").replace(b"200 OK", b"400 Bad Request"),
+    "garbage": b"garbage",
+}
+
+
+@pytest.mark.parametrize("late_s", [None, 0.0, 0.002, 0.02, 0.12])
+@pytest.mark.parametrize("surplus", SURPLUS.values(), ids=list(SURPLUS))
+async def test_surplus_is_never_the_next_customers_answer(
+    surplus: bytes, late_s: float | None
+) -> None:
+    """Whatever comes after a listing, and when, the next customer is asked and not found."""
+
+    async def behave(wire_: Wire) -> None:
+        if of(wire_.head) != BVN:
+            await wire_.say(MISS)
+            return
+        await wire_.say(whole(GOOD) + (surplus if late_s is None else b""))
+        if late_s is not None:
+            await asyncio.sleep(late_s)
+            await wire_.say(surplus)
+
+    async with raw_service(behave) as service, Client(service.base, KEY) as client:
+        for number in range(4):
+            listed = await client.send(ASK)
+            clear = await client.send(wire.karma(IdentityKind.BVN, f"2233333333{number}"))
+            assert (listed.outcome, clear.outcome) == ("listed", "clear")
+            assert clear.cost_micro == 0
+        assert len(service.heads) == 8
+
+
+@pytest.mark.parametrize("late_s", [None, 0.0, 0.002, 0.02])
+@pytest.mark.parametrize("surplus", [MISS, whole(GOOD), b"garbage"])
+@pytest.mark.parametrize("first", [MISS, NAMELESS, SURPLUS["an error"]])
+async def test_an_answer_that_names_nobody_is_taken_back_where_more_follows(
+    first: bytes, surplus: bytes, late_s: float | None
+) -> None:
+    """It may be anybody's, and its call may have been charged: in doubt, and asked again."""
+
+    async def twice_said(wire_: Wire) -> None:
+        await wire_.say(first + (surplus if late_s is None else b""))
+        if late_s is not None:
+            await asyncio.sleep(late_s)
+            await wire_.say(surplus)
+
+    async with raw_service(twice_said) as service, Client(service.base, KEY) as client:
+        reading = await client.send(ASK)
+        assert (reading.verdict, reading.trouble, reading.retry) == ("in_doubt", "cut", True)
+        assert reading.cost_micro is None
+        service.behave = good
+        assert (await client.send(ASK)).outcome == "listed"
+        assert service.connections == 2
+
+
+async def test_garbage_after_the_last_chunk_is_surplus() -> None:
+    """The end of a body in chunks is as much an end as any."""
+    miss = b'{"status":"success"}'
+    head = b"HTTP/1.1 404 X\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = b"%x\r\n" % len(miss) + miss + b"\r\n0\r\n\r\n"
+
+    async def behave(wire_: Wire) -> None:
+        await wire_.say(head + body + b"5\r\nmore\r\n")
+
+    async with raw_service(behave) as service, Client(service.base, KEY) as client:
+        assert (await client.send(ASK)).trouble is FailureReason.CUT
+
+
+@pytest.mark.parametrize("ending", [b"\r\n", b"\r\n\r\n", b"\n", b""])
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+async def test_line_ends_after_a_miss_are_no_answer(ending: bytes, version: bytes) -> None:
+    """Some servers send one more: it can be nobody's answer, and takes none back."""
+
+    async def behave(wire_: Wire) -> None:
+        await wire_.say(MISS.replace(b"HTTP/1.1", version) + ending)
+
+    async with raw_service(behave) as service, Client(service.base, KEY) as client:
+        assert [(await client.send(ASK)).outcome for _ in range(2)] == ["clear", "clear"]
+
+
+async def test_a_connection_is_used_again_once_it_has_rested() -> None:
+    """It costs nothing to wait: meanwhile another connection carries the calls."""
+    async with raw_service(good) as service, Client(service.base, KEY) as client:
+        for _ in range(2):
+            await client.send(ASK)
+        assert service.connections == 2
+        await asyncio.sleep(REST_S)
+        for _ in range(2):
+            await client.send(ASK)
+        assert service.connections == 2
+
+
 async def test_line_end_in_a_token_writes_no_second_request() -> None:
     """What would end a header's line is refused before anything is sent."""
     async with raw_service(good) as service, Client(service.base, KEY) as client:
@@ -330,6 +454,7 @@ async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:
         Client(service.base, KEY, timeouts_s=TIMES) as client,
     ):
         await client.send(ASK)
+        await asyncio.sleep(REST_S)
         service.behave = cut_before
         assert (await client.send(ASK)).verdict is ChargeStatus.IN_DOUBT
         assert (service.connections, len(service.heads)) == (1, 2)
@@ -473,8 +598,26 @@ async def test_what_is_written_on_the_wire() -> None:
     ],
 )
 async def test_retry_after_in_both_forms(header: str, seconds: float | None) -> None:
-    """Seconds or a date; what cannot be read is ignored."""
+    """Seconds or a date, read by our clock where the answer has none; no sense is no wish."""
     fake = FakeTransport(Canned(429, headers={"Retry-After": header}))
+    async with Client("https://api.example", KEY, transport=fake) as client:
+        assert (await client.send(ASK)).retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("date", "until", "seconds"),
+    [
+        ("Tue, 20 Oct 2015 07:27:00 GMT", "Tue, 20 Oct 2015 07:28:00 GMT", 60.0),
+        ("Sat, 20 Oct 2114 07:27:00 GMT", "Sat, 20 Oct 2114 07:27:07 GMT", 7.0),
+        ("Tue, 20 Oct 2015 08:27:00 +0100", "Tue, 20 Oct 2015 07:27:30", 30.0),
+        ("Tue, 20 Oct 2015 07:27:00 GMT", "Tue, 20 Oct 2015 07:26:00 GMT", 0.0),
+        ("Tue, 20 Oct 2015 07:27:00 GMT", "12", 12.0),
+        ("yesterday", "Tue, 20 Oct 2015 07:28:00 GMT", 0.0),
+    ],
+)
+async def test_a_date_counts_from_the_answers_own(date: str, until: str, seconds: float) -> None:
+    """A server's clock may be a day or a century off: its two dates are by the same one."""
+    fake = FakeTransport(Canned(503, headers={"Date": date, "Retry-After": until}))
     async with Client("https://api.example", KEY, transport=fake) as client:
         assert (await client.send(ASK)).retry_after_s == seconds
 

@@ -84,14 +84,16 @@ def error(message: str) -> dict[str, object]:
 
 ROUTE = f"Cannot GET /v2/verification/ecosystem/{BVN}"
 OTHER = "in_doubt wrong_identity"
+OTHER_BVN, MISS = "22299999999", "answered not_found"
+META: dict[str, object] = {"meta": {"cost": 10, "balance": 990}}
 ADDRESS = "stop address address/run"
 WRONG_CONTACT = "not_charged wrong_contact"
 TEST_MODE = "test_mode test_mode test_mode/run"
 TABLE: tuple[tuple[str, int, object, str], ...] = (
     # answers
-    ("bank_account", 200, ok({"account_name": "ADA OBI"}), "answered found"),
+    ("bank_account", 200, ok({"account_number": ACCOUNT}), "answered found"),
     ("karma", 200, ok({"karma_identity": BVN}), "answered listed"),
-    ("ecosystem", 200, ok({"lenders": 2}), "answered found"),
+    ("ecosystem", 200, ok({"bvn": BVN, "lenders": 2}), "answered found"),
     ("selfie", 200, ok({"match": False, "similarity": 12.5}), "answered scored"),
     ("bvn_start", 200, {"status": "otp", "data": "0801***5678"}, "answered found"),
     ("bvn_finish", 200, ok({"first_name": "ADA"}), "answered found"),
@@ -128,6 +130,26 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("loan_view", 404, error("Route not found"), "stop address address/run"),
     ("loan_start", 400, error("This offer is not available to you"), "stop distributor auth/run"),
     ("loan_start", 400, error("Unknown product"), "not_charged rejected"),
+    # a record that does not say whose it is
+    ("bank_account", 200, ok({"account_name": "ADA OBI"}), "in_doubt unreadable retry"),
+    ("bank_account", 200, ok({"account_number": " "}, **META), "unreadable unreadable"),
+    ("bank_account", 200, ok({"account_number": "*" * 10}, **META), "unreadable unreadable"),
+    ("bank_account", 200, ok({"bvn": BVN, "bank_code": "058"}, **META), "unreadable unreadable"),
+    ("ecosystem", 200, ok({"lenders": 2}), "in_doubt unreadable retry"),
+    ("ecosystem", 200, ok({"bvn": None, "loans": 3}, **META), "unreadable unreadable"),
+    ("karma", 200, ok({"reason": "owes"}, **META), "unreadable unreadable"),
+    ("karma", 200, ok([{"reason": "owes"}], **META), "unreadable unreadable"),
+    ("karma", 404, ok({"reason": "owes"}, **META), "unreadable unreadable"),
+    # a miss that names another
+    ("ecosystem", 404, error(f"{OTHER_BVN} not found in ecosystem"), f"{OTHER} retry"),
+    ("ecosystem", 404, error("12345678901 not found in ecosystem"), f"{OTHER} retry"),
+    ("ecosystem", 404, error(f"{BVN[:4]}*****99 not found in ecosystem"), f"{OTHER} retry"),
+    ("ecosystem", 404, error(f"{BVN[:3]}*****{BVN[8:]} not found in ecosystem"), MISS),
+    ("ecosystem", 404, error("BVN not found in ecosystem (reference 160999999990)"), MISS),
+    ("karma", 404, {**error(f"{OTHER_BVN} is not listed"), "status": "success"}, f"{OTHER} retry"),
+    ("karma", 404, error(f"Identity not found in karma: {OTHER_BVN}"), f"{OTHER} retry"),
+    ("karma", 404, error(f"Identity not found in karma: {BVN}"), "answered clear"),
+    ("selfie", 404, error(f"No BVN record for {OTHER_BVN}"), f"{OTHER} retry"),
     # misses
     ("karma", 404, {"status": "success"}, "answered clear"),
     ("karma", 404, error("Identity not found in karma ecosystem"), "answered clear"),

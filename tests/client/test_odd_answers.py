@@ -146,15 +146,28 @@ async def test_of_a_body_that_is_too_large_the_first_part_is_kept(encoding: str)
 @pytest.mark.parametrize(
     "body",
     [
-        b"\xef\xbb\xbf" + b'{"status":"success","data":{"reason":"x"},' + META.encode() + b"}",
-        ('{"status":"success","data":{"reason":"x"},' + META + "}").encode("utf-16"),
-        b'{"status":"success","data":{"reason":"Jos\xe9 owes"},' + META.encode() + b"}",
-        b'{"status":"success","data":{"reason":"two\nlines"},' + META.encode() + b"}",
-        b'{"status":"success","data":{"reason":"x","amount_in_contention":NaN},'
+        b"\xef\xbb\xbf"
+        b'{"status":"success","data":{"karma_identity":"22212345678","reason":"x"},'
         + META.encode()
         + b"}",
-        b'{"status":"success","data":{"reason":"half \\ud83d of one"},' + META.encode() + b"}",
-        b'{"status":"success","data":null,"data":{"reason":"x"},' + META.encode() + b"}",
+        (
+            '{"status":"success","data":{"karma_identity":"22212345678","reason":"x"},' + META + "}"
+        ).encode("utf-16"),
+        b'{"status":"success","data":{"karma_identity":"22212345678","reason":"Jos\xe9 owes"},'
+        + META.encode()
+        + b"}",
+        b'{"status":"success","data":{"karma_identity":"22212345678","reason":"two\nlines"},'
+        + META.encode()
+        + b"}",
+        b'{"status":"success","data":{"karma_identity":"22212345678","reason":"x","amount_in_contention":NaN},'
+        + META.encode()
+        + b"}",
+        b'{"status":"success","data":{"karma_identity":"22212345678","reason":"half \\ud83d it"},'
+        + META.encode()
+        + b"}",
+        b'{"status":"success","data":null,"data":{"karma_identity":"22212345678","reason":"x"},'
+        + META.encode()
+        + b"}",
     ],
 )
 def test_odd_writing_is_read_all_the_same(body: bytes) -> None:
@@ -169,8 +182,8 @@ def test_odd_writing_is_read_all_the_same(body: bytes) -> None:
 
 def test_a_list_of_records_is_several_listings() -> None:
     """What cannot be read of it is left out; not one may be about somebody else."""
-    one, other = {"karma_identity": BVN, "reason": "a"}, {"reason": "b"}
-    reading = read({"status": "success", "data": [one, 3, {}, other]})
+    one, other = {"karma_identity": BVN, "reason": "a"}, {"karma_identity": BVN, "reason": "b"}
+    reading = read({"status": "success", "data": [one, 3, {}, other, {"reason": "nobody's"}]})
     assert reading.outcome is Outcome.LISTED
     found = listings_of(parse_answer(Check.KARMA, reading.body))
     assert [each.reason for each in found] == ["a", "b"]
@@ -186,7 +199,8 @@ def test_a_list_of_records_is_several_listings() -> None:
         ({"status": "success", "data": None, "message": "x"}, "answered clear"),
         ({"status": "success", "data": {}}, "answered clear"),
         ({"status": "success", "data": {"karma_identity": BVN}}, "answered listed"),
-        ({"status": "success", "data": [{"reason": "x"}]}, "answered listed"),
+        ({"status": "success", "data": [{"karma_identity": BVN}]}, "answered listed"),
+        ({"status": "success", "data": [{"reason": "x"}]}, "in_doubt unreadable"),
         ({"status": "success", "data": {"foo": 1}}, "in_doubt unreadable"),
         ({"status": "success", "data": {"foo": 1}, "meta": {"cost": 10}}, "unreadable unreadable"),
         (
@@ -195,7 +209,7 @@ def test_a_list_of_records_is_several_listings() -> None:
         ),
         (
             {"status": "error", "message": "Identity not found", "data": {"reason": "x"}},
-            "in_doubt wrong_identity",
+            "in_doubt unreadable",
         ),
     ],
 )

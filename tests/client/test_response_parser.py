@@ -200,7 +200,9 @@ def test_impossible_dates_are_none(value: object) -> None:
 @pytest.mark.parametrize("absurd", [10**18, "1e25", 10**29, -(10**18)])
 def test_number_that_no_column_holds_is_kept_aside(absurd: object) -> None:
     """It would end the night of everybody else; the field is empty and the number in `extra`."""
-    record = parse_answer(Check.ECOSYSTEM, body({"loans": absurd, "loan_amount": absurd, "age": 3}))
+    record = parse_answer(
+        Check.ECOSYSTEM, body({"bvn": BVN, "loans": absurd, "loan_amount": absurd, "age": 3})
+    )
     assert record is not None
     assert (record.loans, record.loan_amount, record.age) == (None, None, 3)
     assert set(record.extra) == {"loans", "loan_amount"}

@@ -49,3 +49,12 @@ def test_retry_after_is_the_least_wait() -> None:
     waits = {next_attempt(reading, 1, 5, random=source) for _ in range(20)}
     assert len(waits) == 20
     assert min(wait for wait in waits if wait is not None) >= 7.0
+
+
+def test_one_answer_is_not_waited_for_an_hour() -> None:
+    """A call by itself comes back after five minutes and a little, whatever it was told."""
+    source = random.Random(1)
+    reading = failed(FailureReason.REFUSED, retry_after_s=3600.0)
+    wait_s = next_attempt(reading, 1, 5, random=source)
+    assert wait_s is not None
+    assert 300 <= wait_s < 310

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Rewrite = Callable[[str, str, dict[str, Any]], Canned | None]
 
 API_KEY = "made-up-key"
+NOWHERE = "http://127.0.0.1:9"
 PRICES = {"karma": 10, "ecosystem": 25, "bank_account": 10}
 LOST = Canned(error=httpx.ReadError("cut"))
 NO_MONEY = Canned(402, {"status": "error", "message": "Insufficient wallet balance"})
@@ -138,9 +139,10 @@ class Bureau:
         run: str = "",
         steer: Steer | None = None,
         ask_here: Callable[[Approval], bool] | None = None,
+        base_url: str = NOWHERE,
         **parameters: Any,  # noqa: ANN401
     ) -> Driven:
-        """Screen the batch, or resume a run."""
+        """Screen the batch, or resume a run; over sockets where an address is given."""
         source = self.below / "in.csv"
         if not source.exists():
             day = to_instant(self.loop.micros()).date()  # as the consents of the batch are judged
@@ -150,12 +152,13 @@ class Bureau:
         )
         home = self.below / "home"
         more = {"max_in_flight": dict.fromkeys(PRICES, 4), **self.settings}
-        settings = settings_for(home, "http://127.0.0.1:9", API_KEY, **more)
+        settings = settings_for(home, base_url, API_KEY, **more)
+        over_sockets = base_url != NOWHERE
         return screen(
             given,
             settings,
             steer=steer,
-            transport=FakeTransport(self.service),
+            transport=None if over_sockets else FakeTransport(self.service),
             clock=self.loop.micros,
             run_loop=self._run,
             ask_here=ask_here,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 from nightscreen.client.fakes import Canned
 from nightscreen.sandbox.people import karma_of
 from tests.money.service_in_memory import Bureau
+from tests.money.service_on_sockets import SocketService, Spoken, on_wire
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,3 +97,101 @@ def test_each_answered_with_the_record_of_another(tmp_path: Path) -> None:
     night = bureau.night()
     assert night.report["state"] != "test_mode"
     assert statuses(night)["listed"] == 0
+
+
+@pytest.mark.parametrize("late_s", [None, 0.002, 0.02])
+def test_a_night_over_sockets_in_which_each_listing_is_followed_by_a_miss(
+    tmp_path: Path, late_s: float | None
+) -> None:
+    """Everybody gets their own answer, however late the surplus, and each call is paid for once."""
+    told = Bureau(tmp_path / "told", rows=ROWS, settings={"max_in_flight": {"karma": 1}})
+    told.below.mkdir()
+    right = statuses(told.night(checks=["karma"]))
+    bureau = Bureau(tmp_path, rows=ROWS, settings=told.settings)
+    served = SocketService(bureau)
+    miss = on_wire(Canned(404, {"status": "success", "message": "Identity not found in karma"}))
+
+    async def with_surplus(spoken: Spoken) -> None:
+        listed = b"karma_identity" in spoken.answer
+        spoken.say(spoken.answer + (miss if listed and late_s is None else b""))
+        if listed and late_s is not None:
+            await asyncio.sleep(late_s)
+            spoken.say(miss)
+
+    served.say = with_surplus
+    report = served.night(checks=["karma"])
+    assert statuses(report) == right
+    assert right["listed"] > 0
+    assert report.report["state"] == "completed"
+    assert float(report.report["cost"]["total"]) == bureau.service.charged
+    assert len(served.asked) == len(set(served.asked))
+
+
+def test_a_night_in_which_one_miss_of_another_comes_before_a_customers_answer(
+    tmp_path: Path,
+) -> None:
+    """It is taken back and asked again; the call it hid is named as in doubt, not forgotten."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    served = SocketService(bureau)
+    miss = on_wire(Canned(404, {"status": "success", "message": "Identity not found in karma"}))
+    mixed: list[str] = []
+
+    async def mix_up(spoken: Spoken) -> None:
+        if not mixed and b"karma_identity" in spoken.answer:
+            mixed.append(spoken.identity)
+            spoken.say(miss)
+            await asyncio.sleep(0.002)
+        spoken.say(spoken.answer)
+
+    served.say = mix_up
+    night = served.night(checks=["karma"])
+    assert served.asked.count(("karma", mixed[0])) == 2
+    asked = {identity for _, identity in served.asked}
+    assert statuses(night)["listed"] == len([each for each in asked if karma_of(each) is not None])
+    cost = night.report["cost"]
+    assert (night.report["state"], cost["in_doubt_exposure"]) == ("completed", "10.00")
+    assert float(cost["total"]) + 10 == bureau.service.charged
+
+
+@pytest.mark.parametrize(
+    ("operation", "field"),
+    [("bank_account", "account_number"), ("ecosystem", "bvn"), ("karma", "karma_identity")],
+)
+def test_a_record_without_its_identity_never_counts(
+    tmp_path: Path, operation: str, field: str
+) -> None:
+    """It is charged, kept and unreadable; no row shows it, and nobody is approved on it."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    nameless: set[str] = set()
+
+    def without(asked: str, identity: str, document: dict[str, Any]) -> Canned | None:
+        if asked != operation or nameless - {identity}:
+            return None
+        nameless.add(identity)
+        data = {key: value for key, value in document["data"].items() if key != field}
+        return Canned(200, {**document, "data": data})
+
+    bureau.service.rewrite = without
+    report = bureau.night().report
+    part = report["checks"][operation]
+    assert (report["state"], part["unreadable"], part["in_doubt"]) == ("completed", 1, 0)
+    assert float(report["cost"]["total"]) == bureau.service.charged
+
+
+def test_a_miss_that_names_another_is_asked_again(tmp_path: Path) -> None:
+    """The customer is not taken for one without a history on the word about somebody else."""
+    bureau = Bureau(tmp_path, rows=20)
+    asked: Counter[str] = Counter()
+
+    def other(operation: str, identity: str, _: int) -> Canned | None:
+        if operation != "ecosystem":
+            return None
+        asked[identity] += 1
+        text = "22999999999 not found in ecosystem"
+        first = asked.total() == 1
+        return Canned(404, {"status": "error", "message": text}) if first else None
+
+    bureau.service.before = other
+    report = bureau.night(checks=["ecosystem"]).report
+    assert report["state"] == "completed"
+    assert max(asked.values()) == 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openpyxl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from nightscreen.steps.results.decision_list import (
     worst_first,
     write_decisions,
 )
+from nightscreen.steps.results.list_columns import Columns
 from nightscreen.storage import decision_files
 from nightscreen.storage.decision_files import COLUMNS, column_of, csv_text, read_returned, title
 from nightscreen.storage.outputs import RunFolder
@@ -81,6 +83,31 @@ def test_an_applicants_decline_is_marked_as_a_proposal(tmp_path: Path) -> None:
     assert [row["decided_by"] for row in csv_rows(tmp_path)] == ["policy, proposed", "policy"]
     write(tmp_path, rows)
     assert [row["decided_by"] for row in csv_rows(tmp_path)] == ["policy", "policy"]
+
+
+def test_customers_without_names_stand_beside_those_with_names(tmp_path: Path) -> None:
+    """A night in which some have a name and some have none ends with its list."""
+    names = [("Olumide", "Tinubu"), (None, None), ("", ""), (None, "Ada")]
+    rows = [
+        enriched_row(f"C{n}", decision="review", first_name=first, last_name=last)
+        for n, (first, last) in enumerate(names)
+    ]
+    write(tmp_path, rows)
+    listed_names = [each["customer_name"] for each in csv_rows(tmp_path)]
+    assert listed_names == ["Olumide Tinubu", "", "", "Ada"]
+
+
+def test_a_full_name_goes_before_its_parts() -> None:
+    """Parts are joined only where the whole is absent; a customer may have neither."""
+    rows = pa.table(
+        {
+            "full_name": ["O. A. Tinubu", None, "", None],
+            "first_name": ["Olumide", "Ada", None, None],
+            "middle_name": [None, "N.", None, ""],
+            "last_name": ["Tinubu", "Obi", None, None],
+        }
+    )
+    assert Columns(rows).names().to_pylist() == ["O. A. Tinubu", "Ada N. Obi", None, None]
 
 
 def test_approved_rows_are_not_on_the_list(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""One `Retry-After` of an hour is one answer's word: it ends no night."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.client.fakes import Canned
+from nightscreen.storage.clock import MICROS, to_instant
+from tests.money.service_in_memory import Bureau
+from tests.money.service_on_sockets import SocketService
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOUR, FIVE_MINUTES = 3600, 300
+AHEAD = datetime.now(UTC) + timedelta(days=1)
+"""What a server's clock says that is a day ahead."""
+
+
+def at(seconds: int) -> str:
+    """Return a date so many seconds after that clock."""
+    return format_datetime(AHEAD + timedelta(seconds=seconds), usegmt=True)
+
+
+WISHES = {
+    "seconds": {"Retry-After": str(HOUR)},
+    "a date": {"Retry-After": at(HOUR), "Date": at(0)},
+    "a date without a clock": {"Retry-After": at(0)},
+}
+
+
+@pytest.mark.parametrize("wish", WISHES.values(), ids=list(WISHES))
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("operation", ["bank_account", "karma"])
+def test_a_night_over_sockets_with_one_wish_for_an_hour_completes(
+    tmp_path: Path, operation: str, status: int, wish: dict[str, str]
+) -> None:
+    """The check rests for five minutes, then everybody is asked; also where it was the opening."""
+    served = SocketService(Bureau(tmp_path, rows=6))
+    met: list[float] = []
+
+    def busy(asked: str, *_: object) -> Canned | None:
+        if met or asked != operation:
+            return None
+        met.append(served.bureau.loop.time())
+        return Canned(status, b"busy", wish)
+
+    served.bureau.service.before = busy
+    report = served.night().report
+    assert (report["state"], report["stop_reason"]) == ("completed", None)
+    assert sum(part["failed"] + part["in_doubt"] for part in report["checks"].values()) == 0
+    assert FIVE_MINUTES <= served.bureau.loop.time() - met[0] < 2 * FIVE_MINUTES
+
+
+def test_two_wishes_for_an_hour_are_kept(tmp_path: Path) -> None:
+    """Where another lookup is asked to wait as long, nothing of that check is sent before."""
+    served = SocketService(Bureau(tmp_path, rows=6))
+    loop = served.bureau.loop
+    met: dict[str, list[float]] = {}
+
+    def busy(asked: str, identity: str, _: int) -> Canned | None:
+        if asked != "karma":
+            return None
+        met.setdefault(identity, []).append(loop.time())
+        return Canned(429, b"busy", WISHES["seconds"]) if len(met) < 3 else None
+
+    served.bureau.service.before = busy
+    deadline = to_instant(loop.micros() + 3 * HOUR * MICROS).isoformat()
+    report = served.night(deadline=deadline).report
+    assert report["state"] == "completed"
+    first, *later = sorted(time for times in met.values() for time in times)
+    assert later
+    assert not [time for time in later if first + FIVE_MINUTES + 60 < time < first + HOUR]
+
+
+def test_a_date_is_read_by_the_clock_of_the_answer(tmp_path: Path) -> None:
+    """Seven seconds after a clock that is a day ahead are seven seconds."""
+    served = SocketService(Bureau(tmp_path, rows=6))
+    busy = Canned(503, b"busy", {"Retry-After": at(7), "Date": at(0)})
+    served.bureau.service.before = lambda *_: None if served.asked else busy
+    report = served.night().report
+    assert report["state"] == "completed"
+    assert 7 <= served.bureau.loop.time() < 60
