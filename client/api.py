@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self
@@ -151,10 +151,19 @@ class Client:
         await self._transport.aclose()
 
     async def send(self, request: Request, departure: Departure | None = None) -> CallOutcome:
-        """Make exactly one attempt and return its result.
+        """Make exactly one attempt and return its result, confirmed.
 
         Never raises for what the network or the service does. A cancellation passes through: where
         `departure` was given, it then says whether the call may have reached the service.
+        """
+        outcome = await self.begin(request, departure)
+        return outcome if outcome.confirm is None else await outcome.confirm()
+
+    async def begin(self, request: Request, departure: Departure | None = None) -> CallOutcome:
+        """Make exactly one attempt as `send` does, and return as soon as the service has answered.
+
+        Where the response names nobody, its `confirm` says whether it stands: a response that is
+        followed by more on its connection may be somebody else's.
         """
         departure = departure or Departure()
         outcome = self._classifier.read(request, await self._exchange(request, departure))
@@ -164,10 +173,15 @@ class Client:
         if outcome.trouble is FailureReason.WRONG_IDENTITY:
             connection.close()  # whatever it answers next would be somebody else's too
             return outcome
-        doubtful = outcome.verdict in NAMELESS and not outcome.names_asked
-        if doubtful and not await connection.stays_quiet():
+        if outcome.verdict not in NAMELESS or outcome.names_asked:
+            return outcome
+
+        async def confirm() -> CallOutcome:
+            if await connection.stays_quiet():
+                return outcome
             return self._classifier.read(request, Exchange(broken=Break.CUT))
-        return outcome
+
+        return replace(outcome, confirm=confirm)
 
     async def ask(
         self,

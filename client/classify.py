@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -39,6 +39,8 @@ from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.prices import MOST_COST_MICRO
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from nightscreen.client.wire import Request
 
 __all__ = [
@@ -102,6 +104,8 @@ class CallOutcome:
         rule: the name of the rule that decided, for the person who corrects the table.
         fault: of a server fault that may have been charged, a digest that groups faults with the
             same text; empty otherwise.
+        confirm: waits until it is known that nothing follows the response on its connection, and
+            returns what the call came to; None where nothing has to be waited for.
     """
 
     verdict: ChargeStatus
@@ -122,6 +126,9 @@ class CallOutcome:
     foreign: bytes = b""
     rule: str = ""
     fault: str = ""
+    confirm: Callable[[], Awaitable[CallOutcome]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @property
     def is_unread(self) -> bool:

@@ -184,8 +184,8 @@ def open_call_session(
 
     async def send(question: Question) -> CallOutcome:
         if isinstance(question, ApiCall):
-            return await client.send(question.request)
-        return await client.send(lookup_request(question))
+            return await client.begin(question.request)
+        return await client.begin(lookup_request(question))
 
     for operation in run.operations:
         paused_until = control.paused_until.get(operation, 0.0)

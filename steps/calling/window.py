@@ -135,6 +135,7 @@ class Window:
         self._later: list[tuple[float, int, LookupTask]] = []
         self._open: dict[bytes, LookupTask] = {}
         self._flights: set[asyncio.Task[None]] = set()
+        self._confirming: set[asyncio.Task[None]] = set()
         self._intents = 0  # granted calls whose outcome is not committed yet
         self._share: int | None = None  # calls the others leave to this process; None: all it wants
         self._likely: int | None = None  # calls at a time that others may leave room for
@@ -201,8 +202,9 @@ class Window:
             self._wake.set()
             await asyncio.wait([self._runner])
         await self._writer.drain()
-        while self._flights:  # what could not be read is counted after its outcome is committed
-            await asyncio.wait(self._flights)
+        # what could not be read is counted after its outcome is committed
+        while flights := self._flights | self._confirming:
+            await asyncio.wait(flights)
 
     # --- the loop ---
 
@@ -238,7 +240,9 @@ class Window:
     def _halted(self) -> bool:
         if self._writer.broken is not None:
             return True
-        if self._is_used_up() and not (self._ready or self._flights or self._intending):
+        if self._is_used_up() and not (
+            self._ready or self._flights or self._confirming or self._intending
+        ):
             self._control.stop_check(self._check, StopReason.QUOTA)
         at = asyncio.get_running_loop().time()
         return not self._control.may_send(self._check, self._clock(), at)
@@ -460,7 +464,7 @@ class Window:
 
     def _say_why(self) -> None:
         """Say what is waited for where nothing is under way."""
-        if self._flights or self._intending or not self._open:
+        if self._flights or self._confirming or self._intending or not self._open:
             return
         at = asyncio.get_running_loop().time()
         if self._cap.paused_until > at:
@@ -500,8 +504,23 @@ class Window:
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
         self._flights.discard(flight)
+        self._confirming.discard(flight)
         self._progress.in_flight = len(self._flights)
         self._wake.set()
+
+    def _make_room(self) -> None:
+        """Let the next call go while an answer is confirmed: the service has nothing to do for it.
+
+        Where one call decides whether others follow, it is waited for.
+        """
+        flight = asyncio.current_task()
+        if flight is None or self._limit() <= 1:
+            return
+        self._flights.discard(flight)
+        self._confirming.add(flight)
+        self._progress.in_flight = len(self._flights)
+        if not self._halted():
+            self._launch()
 
     async def _fly(self, task: LookupTask, grant: Reservation, begun: CallStart) -> None:
         """Make an attempt, and after a good answer the next one at once.
@@ -511,7 +530,8 @@ class Window:
         """
         goes_on = await self._attempt(task, grant, begun)
         while goes_on:
-            if len(self._flights) > self._limit() or self._halted():
+            made_room = asyncio.current_task() in self._confirming
+            if made_room or len(self._flights) > self._limit() or self._halted():
                 return
             pair = self._next_ready()
             if pair is None:
@@ -529,6 +549,9 @@ class Window:
             task.answered_before = self._control.answered
         try:
             reading = await self._send(task.lookup)
+            if reading.confirm is not None:
+                self._make_room()
+                reading = await reading.confirm()
         except Exception as error:  # noqa: BLE001 - a fault of ours: told to every waiter; in doubt
             self._writer.breaks(error)
             self._control.unbind(task.bound_micro)

@@ -157,7 +157,9 @@ def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
     async def fail(asking: FundingRounds) -> None:
         await asyncio.sleep(8.5)
         sent.append(len(bureau.service.ledger))
-        (asked,) = [task for task in asyncio.all_tasks() if "_asked" in repr(task.get_coro())]
+        (asked,) = [
+            task for task in asyncio.all_tasks() if "run_screening" in repr(task.get_coro())
+        ]
         asked.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -168,7 +170,8 @@ def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
 def test_a_service_that_is_not_live_is_flagged(tmp_path: Path) -> None:
     """The same record for everybody, at no cost, is told in a notice."""
     sample = Canned(
-        200, {"status": "success", "data": {"lenders": 1, "loans": 2}, "meta": {"cost": 0}}
+        200,
+        {"status": "success", "data": {"bvn": "22*********", "lenders": 1}, "meta": {"cost": 0}},
     )
     bureau = Bureau(tmp_path, rows=80)
     bureau.service.before = lambda *_: sample
