@@ -109,7 +109,7 @@ def night_of(
     def night(days: float = 0, status: int = 0) -> dict[str, Any]:
         env = surroundings(
             folder,
-            PREFECT_API_URL=engine.url,
+            **engine.client,
             NIGHTSCREEN_BASE_URL=address,
             NIGHTSCREEN_API_KEY="made-up-key",
             **more,

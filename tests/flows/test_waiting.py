@@ -7,12 +7,9 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nightscreen.schemas.checks import Check
-from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.funding_rounds import ask_again
 from nightscreen.steps.calling.waiting import wait_and_resume
 from nightscreen.steps.control import CheckProgress, Control, StopReason
 
@@ -22,7 +19,7 @@ HOUR = 3600 * 1_000_000
 def stopped_line(
     reason: StopReason, *, deadline_at: int | None = HOUR, every_s: float = 0.01
 ) -> Any:  # noqa: ANN401
-    """Return what waiting needs of a line: one lookup was lost, one was answered."""
+    """Return what waiting needs of a line: why it stopped and until when it may wait."""
     control = Control(
         deadline_at=deadline_at, progress={Check.KARMA: CheckProgress(wanted=2, paid=1, failed=1)}
     )
@@ -31,25 +28,24 @@ def stopped_line(
         control=control,
         clock=lambda: 0,
         settings=SimpleNamespace(resume_every=timedelta(seconds=every_s)),
-        status=np.array([LookupStatus.FAILED.value, LookupStatus.PAID.value], dtype=np.int8),
-        ranked=SimpleNamespace(is_of=lambda check: np.full(2, check == Check.KARMA)),
     )
 
 
 @pytest.mark.parametrize("reason", [StopReason.OUTAGE, StopReason.BALANCE])
 async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReason) -> None:
-    """The stop is taken back, and what was lost waits to be asked again; what was paid does not."""
+    """The stop is taken back, and what was lost is let be asked again, once."""
     line = stopped_line(reason)
-    assert await wait_and_resume(line, lambda: ask_again(line))
+    reopened: list[bool] = []
+    assert await wait_and_resume(line, lambda: reopened.append(True))
     assert line.control.stop is None
-    assert list(line.status) == [LookupStatus.WAITING.value, LookupStatus.PAID.value]
+    assert reopened == [True]
 
 
 @pytest.mark.parametrize("reason", [StopReason.BUDGET, StopReason.AUTH, StopReason.CANCELLED])
 async def test_what_cannot_pass_stays(reason: StopReason) -> None:
     """A cap, a refused key and a cancellation do not go away by waiting."""
     line = stopped_line(reason)
-    assert not await wait_and_resume(line, lambda: ask_again(line))
+    assert not await wait_and_resume(line, lambda: None)
     assert line.control.stop == reason
 
 
@@ -57,14 +53,14 @@ async def test_what_cannot_pass_stays(reason: StopReason) -> None:
 async def test_without_time_for_another_try_the_run_ends(deadline_at: int | None) -> None:
     """No deadline, or one before the next try: the stop stands."""
     line = stopped_line(StopReason.OUTAGE, deadline_at=deadline_at)
-    assert not await wait_and_resume(line, lambda: ask_again(line))
+    assert not await wait_and_resume(line, lambda: None)
     assert line.control.stop == StopReason.OUTAGE
 
 
 async def test_a_run_that_waits_can_be_cancelled() -> None:
     """Cancelling replaces a stop that may pass, and the waiting ends."""
     line = stopped_line(StopReason.OUTAGE, every_s=600)
-    waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: ask_again(line)))
+    waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: None))
     await asyncio.sleep(0)
     line.control.stop_run(StopReason.CANCELLED)
     assert not await waiting

@@ -174,19 +174,19 @@ def test_a_stop_that_one_part_meets_stops_all(tmp_path: Path) -> None:
     assert money(night, world)[0] == money(night, world)[1]
 
 
-def test_charged_answers_nobody_can_read_are_counted_over_all_parts(
+def test_an_outage_that_one_part_meets_stops_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten in a row stop the check whoever asked; each part has no ten of its own."""
+    """Three customers in a row whose answers nobody can read stop the check whoever asked."""
     workers = 5
     world = world_under(tmp_path / "world", max_in_flight={"ecosystem": workers})
     monkeypatch.setattr(
         parts_in_a_test, "application", lambda sandbox: without_records(application(sandbox))
     )
     night, _ = screen_in_parts(world, ROWS, workers=workers, checks=["ecosystem"])
-    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "outage")
     part = night.report["checks"]["ecosystem"]
-    assert 10 <= part["unreadable"] <= 10 + 2 * workers, "what each had under way settles"
+    assert 3 <= part["unreadable"] <= 5 * workers, "what each had under way settles"
     assert part["pending"] > 0
     assert money(night, world)[0] == money(night, world)[1]
 

@@ -57,7 +57,7 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
     pseudonyms = found.journal.pseudonyms
     ask(found, "bank_account", pseudonyms.subject("nuban", "058-0123456789"), "found", bank)
     ask(found, "karma", pseudonyms.subject("bvn", "22212345678"), "listed", karma)
-    history = {"first_name": "Amaka", "last_name": "Obi", "loans": 3}
+    history = {"bvn": "22212345678", "first_name": "Amaka", "last_name": "Obi", "loans": 3}
     bvn = pseudonyms.subject("bvn", "22212345678")
     ask(found, "ecosystem", bvn, "found", history, consent="CNS-OTHER")
     found.night("run-1", DECLINED, enriched_row("B"))
