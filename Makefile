@@ -12,7 +12,7 @@ HASHED := build/lock/bin/uv pip compile --quiet --no-config --no-deps --generate
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
-CODE := schemas client storage steps tasks flows cli portal desk sandbox tests benchmarks
+CODE := nightscreen tests benchmarks setup.py
 
 .PHONY: help setup demo test test-all test-sample check types lint docs bench package lock audit clean
 

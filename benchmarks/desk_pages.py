@@ -28,12 +28,12 @@ from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
 from nightscreen.desk.run_rows import Filter, RunRowsCache
 from nightscreen.desk.seat import Seat
+from nightscreen.journal import open_journal
+from nightscreen.journal.engine import writing
+from nightscreen.journal.tables import runs, spend
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.clock import spending_day, to_instant
 from nightscreen.schemas.settings import read_settings
-from nightscreen.storage.clock import spending_day, to_instant
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.tables import runs, spend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

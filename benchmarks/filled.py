@@ -21,7 +21,7 @@ from nightscreen.schemas.plan import LookupStatus
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.runs.screening_run import ScreeningRun
 
 _BLOCK = 5000
 _MICRO = 1_000_000

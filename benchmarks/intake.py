@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NEEDS = {
     "pyarrow": ("pyarrow.csv",),
-    "nightscreen": ("nightscreen.steps.screening_run",),
+    "nightscreen": ("nightscreen.runs.screening_run",),
     "pandas + pydantic": ("pandas", "pydantic"),
 }
 ROWS = 50_000
@@ -53,9 +53,9 @@ def bare(file: Path, folder: Path) -> tuple[int, int]:  # noqa: ARG001 - all thr
 
 def ours(file: Path, folder: Path) -> tuple[int, int]:
     """Take the file in as a run does, sealed chunks, quarantine and problems included."""
+    from nightscreen.runs import screening_run  # noqa: PLC0415 - only the measured
     from nightscreen.schemas.parameters import ScreenBatch  # noqa: PLC0415 - only the measured
     from nightscreen.schemas.settings import read_settings  # noqa: PLC0415 - only the measured
-    from nightscreen.steps import screening_run  # noqa: PLC0415 - only the measured
 
     settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
     run = screening_run.open_screening(

@@ -23,8 +23,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from benchmarks.measured import run_words
+from nightscreen.calling.control import CheckProgress, Control
+from nightscreen.calling.journal_writer import JournalWriter
+from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.calling.window import RetryBudget, Window
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.calls import (
@@ -35,20 +40,15 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.calling.journal_writer import JournalWriter
-from nightscreen.steps.calling.lookup_task import LookupTask
-from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import CheckProgress, Control
-from nightscreen.storage.clock import system_clock
-from nightscreen.storage.journal import open_journal
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
-    from nightscreen.steps.calling.journal_writer import CallStore
+    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.journal_writer import CallStore
 
 CAP = 50
 LATENCY_MS = 100

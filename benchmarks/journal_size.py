@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measured import run_words
+from nightscreen.journal import open_journal
+from nightscreen.journal.opening import JOURNAL_FILE, Journal
 from nightscreen.sandbox.people import ecosystem_of
 from nightscreen.sandbox.wire import Meta, envelope
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
-from nightscreen.storage.clock import system_clock
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.opening import JOURNAL_FILE, Journal
+from nightscreen.schemas.clock import system_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,7 +24,7 @@ import duckdb
 from benchmarks.measured import run_words
 from nightscreen.cli.demo import DAMAGE_PCT, SEED
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.screening import World
 
 if TYPE_CHECKING:

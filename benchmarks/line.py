@@ -14,15 +14,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.runs.screening import Runner, run_screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.screening import Runner, run_screening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.runs.screening_run import ScreeningRun
 
 CAP = 50
 _STATUS = Path("/proc/self/status")

@@ -25,15 +25,15 @@ from benchmarks.filled import answer_needed
 from benchmarks.line import Stations
 from benchmarks.measured import run_words
 from benchmarks.warm import NOBODY, Filled, asked_for
+from nightscreen.calling import funding_rounds as asking
+from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.steps.calling import funding_rounds as asking
-from nightscreen.steps.screening import run_screening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.runs.screening_run import ScreeningRun
 
 SIZES = (2_000, 20_000)
 MOST_ASKED = 20_000

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from rapidfuzz import fuzz
 
 from benchmarks.measured import run_words
-from nightscreen.steps.values.names import match_names
+from nightscreen.values.names import match_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 EVERY_S = 0.004
 CAP = 50
 STATIONS = (
-    ("sealing", ("storage/sealing", "storage/pseudonyms", "site-packages/cryptography")),
-    ("journal", ("storage/journal", "calling/journal_writer", "site-packages/sqlalchemy")),
+    ("sealing", ("files/sealing", "files/pseudonyms", "site-packages/cryptography")),
+    ("journal", ("journal", "calling/journal_writer", "site-packages/sqlalchemy")),
     ("parsing and classification", ("client/classify", "client/response", "client/validation")),
     ("transport", ("client/api", "client/transport", "client/http", "httptools")),
     ("writing requests", ("client/wire", "client/identities", "site-packages/httpx")),
-    ("window", ("steps/calling", "steps/control", "steps/detectors", "client/limiter")),
+    ("window", ("calling", "calling/control", "calling/detectors", "client/limiter")),
 )
 """Stations and the files that are theirs."""
 REST = "loop and the rest"

@@ -31,17 +31,17 @@ import duckdb
 from benchmarks.filled import answer_needed
 from benchmarks.line import Marked, Stations
 from benchmarks.measured import run_words
+from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.screening import run_screening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.screening_run import ScreeningRun
 
 SIZES = (20_000,)
 CAP = 200

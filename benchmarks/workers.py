@@ -37,25 +37,25 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import make_url
 
 from benchmarks.measured import run_words
+from nightscreen.calling import coordinator, worker
+from nightscreen.calling import funding_rounds as asking
+from nightscreen.journal import open_journal
+from nightscreen.runs import screening_run
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.schemas.clock import MICROS, system_clock
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import screening_run
-from nightscreen.steps.calling import coordinator, worker
-from nightscreen.steps.calling import funding_rounds as asking
-from nightscreen.storage.clock import MICROS, system_clock
-from nightscreen.storage.journal import open_journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Row
 
+    from nightscreen.calling.worker import WorkerPart
+    from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.checks import Check
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.calling.worker import WorkerPart
-    from nightscreen.steps.screening_run import ScreeningRun
 
 CAP = 48
 LATENCY_MS = 100

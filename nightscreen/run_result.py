@@ -19,8 +19,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from nightscreen.files.quarantine import unescape_formula
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.quarantine import unescape_formula
 
 _NAIRA = pa.decimal128(20, 2)
 _LIST_TYPES = {

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from xdist.scheduler import LoadFileScheduling
 
-from nightscreen.steps.calling import journal_writer
+from nightscreen.calling import journal_writer
 from tests import how_many
 from tests.screening import World
 from tests.services import (

@@ -9,6 +9,17 @@ import pytest
 from nightscreen.client.identities import is_of_another_person
 from nightscreen.client.limits import in_flight_by_operation, timeouts_by_operation
 from nightscreen.desk.pages import TITLES
+from nightscreen.planning.eligibility import ASKED_BY, FLAWS
+from nightscreen.planning.price import (
+    DECISIVE_FIRST,
+    FIRST_NIGHT_HIT,
+    FIRST_NIGHT_SECONDS,
+)
+from nightscreen.privacy.lookup_subject import subjects_of
+from nightscreen.reading.headings import is_output_name
+from nightscreen.report import format as report_format
+from nightscreen.results import assemble
+from nightscreen.results.tracked_state import TRACKED
 from nightscreen.schemas.answers import (
     BankAccountAnswer,
     EcosystemRecord,
@@ -18,17 +29,6 @@ from nightscreen.schemas.checks import ANSWERED, Check, IdentityKind, Operation,
 from nightscreen.schemas.enriched import CHECK_FIELDS
 from nightscreen.schemas.parameters import CheckName
 from nightscreen.schemas.settings import FreshnessOverrides, MaxInFlight, TimeoutsS, max_ages
-from nightscreen.steps.planning.eligibility import ASKED_BY, FLAWS
-from nightscreen.steps.planning.price import (
-    DECISIVE_FIRST,
-    FIRST_NIGHT_HIT,
-    FIRST_NIGHT_SECONDS,
-)
-from nightscreen.steps.privacy.lookup_subject import subjects_of
-from nightscreen.steps.report import format as report_format
-from nightscreen.steps.results import assemble
-from nightscreen.steps.results.tracked_state import TRACKED
-from nightscreen.storage.headings import is_output_name
 from nightscreen.tasks.checks import BY_CHECK
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ ROW = {
     [
         pytest.param(ANSWERED, id="schemas/checks.py: words of a status"),
         pytest.param(get_args(CheckName), id="schemas/parameters.py: names a user may give"),
-        pytest.param({*ASKED_BY, Check.KARMA}, id="steps/planning/eligibility.py: identities"),
-        pytest.param(DECISIVE_FIRST, id="steps/planning/price.py: order"),
-        pytest.param(FIRST_NIGHT_HIT, id="steps/planning/price.py: hits of a first night"),
-        pytest.param(FIRST_NIGHT_SECONDS, id="steps/planning/price.py: seconds of a first night"),
+        pytest.param({*ASKED_BY, Check.KARMA}, id="planning/eligibility.py: identities"),
+        pytest.param(DECISIVE_FIRST, id="planning/price.py: order"),
+        pytest.param(FIRST_NIGHT_HIT, id="planning/price.py: hits of a first night"),
+        pytest.param(FIRST_NIGHT_SECONDS, id="planning/price.py: seconds of a first night"),
         pytest.param(BY_CHECK, id="tasks/checks.py"),
-        pytest.param(assemble._FILLERS, id="steps/results/assemble.py: columns"),
+        pytest.param(assemble._FILLERS, id="results/assemble.py: columns"),
         pytest.param(TITLES, id="desk/pages.py: titles"),
         pytest.param(OTHERS, id="client/identities.py: somebody else's record"),
     ],

@@ -15,7 +15,7 @@ import pandas as pd
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nightscreen.steps.transactions.narrations import Narrations
+    from nightscreen.operations.transactions.narrations import Narrations
 
 FIGURES = (
     *("tx_months", "tx_inflow_monthly", "tx_outflow_monthly", "tx_repayments"),

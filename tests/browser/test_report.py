@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.steps.report.coverage import CAUSES
-from nightscreen.steps.report.format import STATUSES
-from nightscreen.steps.report.page import report_page
+from nightscreen.report.coverage import CAUSES
+from nightscreen.report.format import STATUSES
+from nightscreen.report.page import report_page
 from tests.browser.chromium import chromium
 from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import openpyxl
 
+from nightscreen.results.decision_files import COLUMNS
+from nightscreen.results.decision_list import write_decisions
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.decisions import DECISION_COLUMNS
-from nightscreen.steps.results.decision_list import write_decisions
-from nightscreen.storage.clock import system_clock
-from nightscreen.storage.decision_files import COLUMNS
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 from tests.steps.nights_in_a_test import BATCH, Nights
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from nightscreen.storage.outputs import RunFolder
+    from nightscreen.files.outputs import RunFolder
 
 ROWS = [
     enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.vault import Vault
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.vault import Vault
 from tests.privacy.search import Search
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.storage.journal import open_journal
+from nightscreen.journal import open_journal
 from tests.cli.command import COMMAND, SERVICE, Ended, nightscreen, surroundings
 from tests.screening import consented_on
 

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.storage.local_engine import running_engine
 from tests.browser.chromium import chromium
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 from tests.cli.test_up import PATIENCE_S, bearing, started, until

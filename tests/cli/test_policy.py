@@ -16,17 +16,17 @@ from typer.testing import CliRunner, Result
 from nightscreen.cli.policy import policy_app
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import audit_of
+from nightscreen.files.person import user_name
+from nightscreen.journal import open_journal
+from nightscreen.journal.reviews import Reviews
+from nightscreen.policy.file import DEFAULT_POLICY, read_text
+from nightscreen.policy.loading import load_policy
+from nightscreen.policy.versions import decide_version
+from nightscreen.results.decide import decide
+from nightscreen.results.replay import past_run, rows_of
+from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError
-from nightscreen.steps.policy.file import DEFAULT_POLICY, read_text
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.policy.versions import decide_version
-from nightscreen.steps.results.decide import decide
-from nightscreen.steps.results.replay import past_run, rows_of
-from nightscreen.storage.clock import to_micros
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.person import user_name
 from tests.steps.policy_rows import NO_HISTORY, enriched, listing
 
 if TYPE_CHECKING:

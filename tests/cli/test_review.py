@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
+from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.clock import LAGOS
 from tests.cli.list_in_a_test import fill, screened
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.steps.ops.suggestions import COMMANDS
-from nightscreen.storage.clock import LAGOS
-from nightscreen.storage.journal import open_journal
+from nightscreen.journal import open_journal
+from nightscreen.ops.suggestions import COMMANDS
+from nightscreen.schemas.clock import LAGOS
 from tests.screening import CONSENT, World, customer
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 from tests.steps.offers_in_a_test import Lender, borrower

@@ -9,9 +9,9 @@ import pytest
 
 from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.desk.audit import Audit
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.disputes import disputed_calls
-from nightscreen.storage.person import user_name
+from nightscreen.files.person import user_name
+from nightscreen.journal import open_journal
+from nightscreen.journal.disputes import disputed_calls
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.storage.journal import open_journal
 from tests.cli.command import SERVICE, nightscreen, surroundings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NOT_TO_START = {
     "nightscreen.sandbox",
 }
 """What serves or draws: a command that only reckons would wait in vain."""
-AT_THE_END = {"openpyxl", "xlsxwriter", "jinja2", "nightscreen.steps.finalize"}
+AT_THE_END = {"openpyxl", "xlsxwriter", "jinja2", "nightscreen.runs.finalize"}
 """What writes lists and pages, of which there are none before lookups were answered."""
 TABLE = "customer_id,bvn\nC1,22123456789\n"
 RUN = """

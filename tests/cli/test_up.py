@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.cli import guardian, up
+from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.settings import read_settings
-from nightscreen.storage.local_engine import announcing, running_engine
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 
 if TYPE_CHECKING:

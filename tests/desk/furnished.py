@@ -17,13 +17,13 @@ import uvicorn
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import COOKIE
+from nightscreen.policy.file import read_text, rewritten
+from nightscreen.policy.versions import propose
+from nightscreen.privacy.contests import open_contest
+from nightscreen.reading.tables import file_digest
+from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.policy.file import read_text, rewritten
-from nightscreen.steps.policy.versions import propose
-from nightscreen.steps.privacy.contests import open_contest
-from nightscreen.steps.quoting import quote_batch
-from nightscreen.storage.tables import file_digest
 from tests.desk.conftest import BRANCHES
 from tests.desk.office import PASSWORD, Office
 from tests.portal.visiting import Clock

@@ -13,9 +13,9 @@ from argon2 import PasswordHasher
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
 from nightscreen.desk.seat import Seat
+from nightscreen.journal import open_journal
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.settings import read_settings
-from nightscreen.storage.journal import open_journal
 from tests.portal.visiting import Clock
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.desk.accounts import Role
+from nightscreen.files.sealed_file import unsealed
+from nightscreen.reading.tables import file_digest
+from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.money import to_micro
-from nightscreen.steps.quoting import quote_batch
-from nightscreen.storage.sealed_file import unsealed
-from nightscreen.storage.tables import file_digest
 from tests.desk.office import Office
 from tests.desk.test_new_file import HEADINGS, bring, understood, workbook
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.cli.desk import EngineStarter
+from nightscreen.files.heartbeat import FOLDER
+from nightscreen.files.private_files import make_private_folder
+from nightscreen.ops.run_status import HUNG, condition_of
+from nightscreen.reading.tables import file_digest
+from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps.ops.run_status import HUNG, condition_of
-from nightscreen.steps.quoting import quote_batch
-from nightscreen.storage.files import make_private_folder
-from nightscreen.storage.heartbeat import FOLDER
-from nightscreen.storage.tables import file_digest
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.screening import World

@@ -12,13 +12,13 @@ from nightscreen.cli import erase
 from nightscreen.cli import journal as journal_command
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk, write_by_command
-from nightscreen.storage.audit_chain import broken_audit, forget_audit
-from nightscreen.storage.clock import DAY_MICROS
-from nightscreen.storage.desk_file import DESK_FILE
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.copying import back_up, restore
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.person import user_name
+from nightscreen.files.person import user_name
+from nightscreen.journal import open_journal
+from nightscreen.journal.audit_chain import broken_audit, forget_audit
+from nightscreen.journal.copying import back_up, restore
+from nightscreen.journal.desk_file import DESK_FILE
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.schemas.clock import DAY_MICROS
 from tests.desk.office import Office
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from nightscreen.cli import erase
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk
 from nightscreen.desk.uploads import Uploads
+from nightscreen.files.sealed_file import unsealed
+from nightscreen.journal import open_journal
+from nightscreen.journal.copying import back_up, restore
+from nightscreen.journal.rotation import rotate_key
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.copying import back_up, restore
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.sealed_file import unsealed
 from tests.desk.office import PASSWORD, Office
 from tests.desk.test_new_file import bring
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.storage.sealed_file import SealedWriter
+    from nightscreen.files.sealed_file import SealedWriter
 
 
 @pytest.fixture

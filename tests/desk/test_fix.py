@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.files.sealed_file import unsealed
+from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.tables import open_source
 from nightscreen.schemas.errors import UsageError
-from nightscreen.storage.mapping import read_mapping
-from nightscreen.storage.sealed_file import unsealed
-from nightscreen.storage.tables import open_source
 from tests.desk.office import Office
 from tests.screening import World, customer
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from nightscreen.desk import audit_page
 from nightscreen.desk.exports import csv_blocks
 from nightscreen.desk.pages import micro, naira
+from nightscreen.journal.money import Spent
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.money import naira_text
-from nightscreen.storage.journal.money import Spent
-from nightscreen.storage.journal.verify import verify_journal
 from tests.desk.office import Office
 from tests.desk.test_pages import newest
 from tests.money.service_in_memory import Bureau

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.audit import forget_at_desk, reseal_desk
 from nightscreen.desk.work_list import WorkList
-from nightscreen.steps.privacy.contests import list_contests, open_contest
-from nightscreen.steps.results.one_row import find_row
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.journal import open_journal
+from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.privacy.contests import list_contests, open_contest
+from nightscreen.results.one_row import find_row
 from tests.desk.conftest import borrowers
 from tests.screening import World
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import httpx
     import pytest
 
-    from nightscreen.storage.journal.runs import RunRecord
+    from nightscreen.journal.runs import RunRecord
     from tests.desk.office import Browser, Office
 
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)\?run=.*?</tr>', re.DOTALL)

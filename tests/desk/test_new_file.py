@@ -13,11 +13,11 @@ import openpyxl
 import pytest
 
 from nightscreen.desk.uploads import Uploads, mapping_of, plain_name
+from nightscreen.files.sealed_file import is_sealed, unsealed
+from nightscreen.privacy.purging import due, purge
+from nightscreen.reading.mapping import mapping_toml
+from nightscreen.reading.tables import open_source
 from nightscreen.schemas.errors import UsageError
-from nightscreen.steps.privacy.purging import due, purge
-from nightscreen.storage.mapping import mapping_toml
-from nightscreen.storage.sealed_file import is_sealed, unsealed
-from nightscreen.storage.tables import open_source
 from tests.desk.office import TOKEN, Browser, Office
 from tests.screening import customer
 

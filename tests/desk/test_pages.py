@@ -13,19 +13,19 @@ import pytest
 
 from nightscreen.desk import customer, tonight
 from nightscreen.desk.work_list import WorkList
+from nightscreen.files.sealed_file import unsealed
+from nightscreen.journal.records import Records
+from nightscreen.privacy.contests import list_contests
+from nightscreen.reading.tables import open_source
+from nightscreen.results.one_row import find_row
+from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
-from nightscreen.steps.privacy.contests import list_contests
-from nightscreen.steps.quoting import quote_batch
-from nightscreen.steps.results.one_row import find_row
-from nightscreen.storage.journal.records import Records
-from nightscreen.storage.sealed_file import unsealed
-from nightscreen.storage.tables import open_source
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.screening import World
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal.runs import RunRecord
+    from nightscreen.journal.runs import RunRecord
 
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
 

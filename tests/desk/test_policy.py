@@ -9,12 +9,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk import policy as page_of_policy
+from nightscreen.journal.records import Records
+from nightscreen.operations.loans.outcome_import import import_outcomes
+from nightscreen.policy.file import read_text
+from nightscreen.policy.versions import policy_in_force, propose, versions
+from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState, PolicyVersion
-from nightscreen.steps.loans.outcome_import import import_outcomes
-from nightscreen.steps.policy.file import read_text
-from nightscreen.steps.policy.versions import policy_in_force, propose, versions
-from nightscreen.storage.clock import LAGOS, to_instant
-from nightscreen.storage.journal.records import Records
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.screening import World, customer

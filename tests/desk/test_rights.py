@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
 from nightscreen.desk.accounts import RIGHTS, Role
-from nightscreen.steps.privacy.contests import list_contests, open_contest
+from nightscreen.privacy.contests import list_contests, open_contest
 from tests.desk.conftest import borrowers
 from tests.desk.test_pages import facet, listed, newest
 from tests.screening import World

@@ -10,10 +10,10 @@ import pytest
 
 from nightscreen.desk.audit import reseal_desk
 from nightscreen.desk.second_factor import code_at
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.rotation import rotate_key
 from tests.desk.office import PASSWORD, Browser, Office
 
 if TYPE_CHECKING:

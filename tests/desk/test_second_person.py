@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
 from nightscreen.desk.accounts import Role
+from nightscreen.files.person import user_name
+from nightscreen.policy.file import DEFAULT_POLICY
+from nightscreen.privacy.contests import list_contests
 from nightscreen.schemas.errors import UsageError
-from nightscreen.steps.policy.file import DEFAULT_POLICY
-from nightscreen.steps.privacy.contests import list_contests
-from nightscreen.storage.person import user_name
 from tests.desk.office import ORIGIN, PASSWORD, Office
 from tests.desk.test_my_work import NO_PAGE, declined, review
 

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nightscreen.desk.accounts import Role
-from nightscreen.storage.desk_file import DESK_FILE
+from nightscreen.journal.desk_file import DESK_FILE
 from tests.browser.chromium import chromium
 from tests.cli.command import nightscreen, surroundings
 from tests.desk.furnished import furnished, opened, people, places

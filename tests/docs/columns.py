@@ -6,6 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nightscreen.operations.bvn.table import SCHEMA as BVN
+from nightscreen.operations.loans.offer_report import OFFERS
+from nightscreen.operations.loans.tracking_report import LOANS
+from nightscreen.operations.transactions.record_fields import load_fields
+from nightscreen.planning.rings import RINGS_SCHEMA
+from nightscreen.report.call_log import CALLS
+from nightscreen.results.decision_list import list_schema
+from nightscreen.results.notice_file import NOTICE_COLUMNS
+from nightscreen.results.shadow import SHADOW_COLUMNS
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
@@ -13,15 +22,6 @@ from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
 from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, cash_flow_age, max_ages
-from nightscreen.steps.bvn.table import SCHEMA as BVN
-from nightscreen.steps.loans.offer_report import OFFERS
-from nightscreen.steps.loans.tracking_report import LOANS
-from nightscreen.steps.planning.rings import RINGS_SCHEMA
-from nightscreen.steps.report.call_log import CALLS
-from nightscreen.steps.results.decision_list import list_schema
-from nightscreen.steps.results.shadow import SHADOW_COLUMNS
-from nightscreen.steps.transactions.record_fields import load_fields
-from nightscreen.storage.notice_file import NOTICE_COLUMNS
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:

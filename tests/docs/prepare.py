@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.storage.clock import LAGOS
+from nightscreen.schemas.clock import LAGOS
 from tests.docs.blocks import blocks
 from tests.docs.pages import ROOT
 

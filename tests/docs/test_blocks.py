@@ -15,12 +15,12 @@ import pytest
 
 from nightscreen.client.api import Client
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.policy.check import check_policy
+from nightscreen.policy.declarations import read_declarations
+from nightscreen.reading.mapping import read_mapping
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.policy.check import check_policy
-from nightscreen.steps.policy.declarations import read_declarations
-from nightscreen.storage.mapping import read_mapping
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT
 from tests.screening import CONSENT, World, customer

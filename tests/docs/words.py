@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nightscreen.calling.control import COMPLETED, STOPPED, TEST_MODE, StopReason
 from nightscreen.client.response_rules import FailureReason
+from nightscreen.journal.runs import KILLED, RUNNING
+from nightscreen.ops.suggestions import ENDS
+from nightscreen.policy.loading import load_policy
+from nightscreen.results.assemble import _STATUSES as STATUSES
 from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import Check, NoAnswer, Source
@@ -12,11 +17,6 @@ from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.offers import LoanWord, OfferWord
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.pulls import PullOutcome
-from nightscreen.steps.control import COMPLETED, STOPPED, TEST_MODE, StopReason
-from nightscreen.steps.ops.suggestions import ENDS
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.results.assemble import _STATUSES as STATUSES
-from nightscreen.storage.journal.runs import KILLED, RUNNING
 from tests.docs.pages import code, meaning, meanings, page, table
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.storage.journal import open_journal
 from nightscreen.tasks import cancellation, progress
 
 if TYPE_CHECKING:

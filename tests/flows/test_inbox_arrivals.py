@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.files.inbox import Inbox
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.parameters import WatchInbox
 from nightscreen.schemas.settings import read_settings
-from nightscreen.storage.inbox import Inbox
 from nightscreen.tasks.inbox_watch import open_watch
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.vault import Vault
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import TokenAnswer
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.vault import Vault
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
 from tests.flows.test_what_prefect_keeps import leaks

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.storage.journal import open_journal
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nightscreen.calling.control import CheckProgress, Control, StopReason
+from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.schemas.checks import Check
-from nightscreen.steps.calling.waiting import wait_and_resume
-from nightscreen.steps.control import CheckProgress, Control, StopReason
 
 HOUR = 3600 * 1_000_000
 

@@ -21,10 +21,10 @@ import pytest
 from fsspec.core import url_to_fs
 from sqlalchemy import create_engine, make_url, text
 
+from nightscreen.files.filesystem import remote_place
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.money import to_micro
-from nightscreen.storage.filesystem import remote_place
-from nightscreen.storage.journal import open_journal
 from nightscreen.tasks.workers import DEPLOYMENT
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import POOL, ROOT, Engine, engine_of_its_own, until
@@ -34,8 +34,8 @@ from tests.storage.object_store import BUCKET, object_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nightscreen.journal import Journal
     from nightscreen.sandbox.process import SandboxProcess
-    from nightscreen.storage.journal import Journal
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.long]
 

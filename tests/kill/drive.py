@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.runs.approval import may_spend
+from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.approval import may_spend
-from nightscreen.steps.screening import Runner, run_screening
-from nightscreen.storage.clock import system_clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     import httpx
 
+    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
-    from nightscreen.steps.screening_run import ScreeningRun
-    from nightscreen.storage.clock import Clock
+    from nightscreen.schemas.clock import Clock
 
     Steer = Callable[[FundingRounds], Awaitable[None]]
     RunLoop = Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]]

@@ -21,10 +21,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.opening import MARKER
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.opening import MARKER
 from tests.kill import truth
 from tests.kill.database import database
 from tests.services import EngineServer, free_port, start_engine_server

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.calls import Caps, ReservationStatus, ReserveRequest
 from nightscreen.schemas.errors import JournalUnreachableError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.storage.journal import open_journal
 from tests.kill import truth
 from tests.kill.database import database
 from tests.kill.drive import Driven, screen, settings_for
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.funding_rounds import FundingRounds
     from tests.kill.database import Database
 
 pytestmark = pytest.mark.postgres

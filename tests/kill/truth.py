@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.verify import verify_journal
 from nightscreen.sandbox.people import ecosystem_of, holder_of, karma_of
 from nightscreen.schemas.calls import CallState
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.verify import verify_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 KIND = {"bank_account": "nuban", "karma": "bvn", "ecosystem": "bvn"}
 CRASHED = "crashed"

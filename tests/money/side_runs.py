@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.client.fakes import Canned, FakeTransport
+from nightscreen.journal import open_journal
+from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.vault import Vault
+from nightscreen.operations.bvn import closing, confirming, requesting
+from nightscreen.operations.loans import offering, tracking
+from nightscreen.operations.loans.offer_report import close_offering
+from nightscreen.operations.loans.tracking_report import close_tracking
+from nightscreen.operations.transactions import sync
+from nightscreen.operations.transactions.report import close_pull
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, TrackLoans
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.bvn import closing, confirming, requesting
-from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.calling.waiting import wait_and_resume
-from nightscreen.steps.loans import offering, tracking
-from nightscreen.steps.loans.offer_report import close_offering
-from nightscreen.steps.loans.tracking_report import close_tracking
-from nightscreen.steps.transactions import sync
-from nightscreen.steps.transactions.report import close_pull
-from nightscreen.storage.clock import system_clock, to_instant
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.vault import Vault
 from tests.screening import World
 from tests.steps.bvn_in_a_test import asked
 from tests.steps.offers_in_a_test import borrower
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.steps.calling.call_session import CallSession
-    from nightscreen.steps.run import Run
+    from nightscreen.calling.call_session import CallSession
+    from nightscreen.runs.run import Run
 
 NUMBER = 12
 PRODUCT = {"product_id": "LP1001", "name": "Salary advance", "is_active": 1}

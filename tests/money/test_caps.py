@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.calling.control import CheckProgress, Control
+from nightscreen.calling.journal_writer import JournalWriter
+from nightscreen.calling.window import RetryBudget, Window
+from nightscreen.journal import open_journal
 from nightscreen.schemas.calls import Caps
-from nightscreen.steps.calling.journal_writer import JournalWriter
-from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import CheckProgress, Control
-from nightscreen.storage.journal import open_journal
 from tests.how_many import examples
 from tests.money.caps import measure
 from tests.steps.virtual_time import VirtualLoop, run
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.client.classify import CallOutcome
+    from nightscreen.journal import Journal
     from nightscreen.schemas.checks import Lookup
-    from nightscreen.storage.journal import Journal
 
 
 @pytest.mark.parametrize(

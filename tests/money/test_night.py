@@ -12,7 +12,7 @@ from tests.money.service_in_memory import Bureau
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.funding_rounds import FundingRounds
 
 
 def test_report_journal_and_ledger_agree_after_a_bad_night(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.calling.rereading import reread
 from nightscreen.client.fakes import Canned
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS, load_response_rules
+from nightscreen.journal import journal_of
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.steps.calling.rereading import reread
-from nightscreen.storage.clock import DAY_MICROS
-from nightscreen.storage.journal import journal_of
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.verify import verify_journal
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import Bureau
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 ROWS = 120
 ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nightscreen.client.fakes import Canned
+from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.storage.clock import to_instant
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.funding_rounds import FundingRounds
     from tests.kill.drive import Driven
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.client.fakes import Canned
+from nightscreen.journal import open_journal
+from nightscreen.journal.verify import verify_journal
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.verify import verify_journal
 from tests.money.service_in_memory import PRICES, Bureau, Service
 
 if TYPE_CHECKING:

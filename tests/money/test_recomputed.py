@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.client.fakes import Canned
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.storage.clock import to_instant
+from nightscreen.schemas.clock import to_instant
 from tests.money.recomputed import leaves, recomputed
 from tests.money.service_in_memory import Bureau, Service
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.calling.control import StopReason
 from nightscreen.client.fakes import Canned
-from nightscreen.steps.control import StopReason
-from nightscreen.storage.clock import next_day, to_instant
+from nightscreen.schemas.clock import next_day, to_instant
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.funding_rounds import FundingRounds
 
 ROWS = 240
 ATTEMPTS = 5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.client.fakes import Canned
-from nightscreen.storage.clock import MICROS, to_instant
+from nightscreen.schemas.clock import MICROS, to_instant
 from tests.money.service_in_memory import Bureau
 from tests.money.service_on_sockets import SocketService
 

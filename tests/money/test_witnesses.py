@@ -73,7 +73,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the page with its charts, which takes longer than a night here."""
-    monkeypatch.setattr("nightscreen.steps.finalize.report_page", lambda *_, **__: "")
+    monkeypatch.setattr("nightscreen.runs.finalize.report_page", lambda *_, **__: "")
 
 
 @lru_cache(maxsize=1)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from nightscreen.calling.control import CheckProgress, Control, StopReason
+from nightscreen.ops.alerts import Alarm, Alarms
+from nightscreen.ops.heartbeat import RecentSpeed
 from nightscreen.schemas.checks import Check
-from nightscreen.steps.control import CheckProgress, Control, StopReason
-from nightscreen.steps.ops.alerts import Alarm, Alarms
-from nightscreen.steps.ops.heartbeat import RecentSpeed
 from tests.ops.signs import MINUTE, signs_in_a_test
 
 WAKING: list[tuple[Alarm, dict[str, Any]]] = [

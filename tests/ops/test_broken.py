@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.cli.doctor import lines_of
+from nightscreen.files.heartbeat import write_vitals
+from nightscreen.journal import open_journal
+from nightscreen.ops.diagnostics import diagnose
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.ops.diagnostics import diagnose
-from nightscreen.storage.heartbeat import write_vitals
-from nightscreen.storage.journal import open_journal
 from tests.ops.signs import signs_in_a_test
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.ops.diagnostics import Diagnosis
+    from nightscreen.ops.diagnostics import Diagnosis
     from tests.cli.conftest import Here
 
 OTHER_KEY = base64.b64encode(bytes(range(32))).decode()

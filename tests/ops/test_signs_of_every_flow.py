@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from nightscreen.calling.call_session import open_call_session
 from nightscreen.client import loans
+from nightscreen.files.heartbeat import read_vitals
+from nightscreen.ops.diagnostics import diagnose
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.ops.diagnostics import diagnose
-from nightscreen.storage.heartbeat import read_vitals
 from nightscreen.tasks.monitoring import RunMonitor
 from nightscreen.tasks.run_in_engine import OpenApiRun
 from tests.steps.test_errands import opened

@@ -16,15 +16,15 @@ from sqlalchemy import update
 
 from nightscreen.cli.doctor import lines_of
 from nightscreen.cli.screen import prepare_engine
+from nightscreen.journal import open_journal
+from nightscreen.journal.engine import writing
+from nightscreen.journal.tables import meta
+from nightscreen.ops import health_checks
+from nightscreen.ops.diagnostics import Diagnosis, diagnose
+from nightscreen.ops.health_checks import SCHEDULE, WARNING, WRONG, HealthFinding
+from nightscreen.ops.suggestions import Remedy
 from nightscreen.schemas.errors import JournalError, SettingsError
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.ops import health_checks
-from nightscreen.steps.ops.diagnostics import Diagnosis, diagnose
-from nightscreen.steps.ops.health_checks import SCHEDULE, WARNING, WRONG, HealthFinding
-from nightscreen.steps.ops.suggestions import Remedy
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.tables import meta
 from nightscreen.tasks.prefect_health import look_at_engine, look_at_schedules
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from prefect.client.schemas.filters import FlowRunFilter
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 DAY = 86_400_000_000
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.calling.control import StopReason
 from nightscreen.client.fakes import Canned
-from nightscreen.steps.control import StopReason
-from nightscreen.storage.clock import to_instant
+from nightscreen.schemas.clock import to_instant
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
 from tests.ops.walk import ask_doctor, type_it
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.funding_rounds import FundingRounds
 
 ROWS = 80
 
@@ -195,7 +195,7 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
 
 HOLD = (
     "import sys, time; from pathlib import Path\n"
-    "from nightscreen.storage.journal import open_journal\n"
+    "from nightscreen.journal import open_journal\n"
     "journal = open_journal(Path(sys.argv[1])); run = journal.runs.newest()[0]\n"
     "journal.runs.begin(run.run_id, flow=run.flow, batch=run.batch, purpose=run.purpose,"
     " input_digest=run.input_digest, folder=run.folder, cap_micro=None,"

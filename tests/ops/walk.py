@@ -12,12 +12,12 @@ from typer.main import get_command
 
 from nightscreen.cli.doctor import document_of, lines_of
 from nightscreen.cli.main import app
-from nightscreen.steps.ops.diagnostics import diagnose
+from nightscreen.ops.diagnostics import diagnose
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY
 
 if TYPE_CHECKING:
-    from nightscreen.steps.ops.diagnostics import Diagnosis
+    from nightscreen.ops.diagnostics import Diagnosis
     from tests.money.service_in_memory import Bureau
 
 KEPT = ("run", "max_spend", "deadline", "yes")

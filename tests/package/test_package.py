@@ -14,11 +14,12 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-LINKS = sorted(each.name for each in (ROOT / "nightscreen").iterdir() if each.is_symlink())
-FOLDERS = [name for name in LINKS if (ROOT / name / "__init__.py").exists()]
+LINKS = ("data", "flows", "schemas", "tasks")
+FOLDERS = ("client", "flows", "schemas", "storage", "tasks")
+"""Names that a lender's own folders may well have."""
 WANTED = [
     "py.typed",
-    "env.example",
+    ".env.example",
     "prefect.yaml",
     "flows/work_pool.json",
     *(f"data/{each.relative_to(ROOT / 'data')}" for each in (ROOT / "data").rglob("*.toml")),
@@ -95,12 +96,25 @@ def test_installed_beside_folders_of_the_same_names(built: Path, tmp_path: Path)
     assert done.stdout.startswith(str(tmp_path / "site"))
 
 
+def test_only_four_folders_are_links_into_the_package() -> None:
+    """The layout that a user of Prefect looks for stands at the root; nothing else is a link."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    links = {
+        line.split("\t")[1]: (ROOT / line.split("\t")[1]).readlink().as_posix()
+        for line in listed.stdout.splitlines()
+        if line.startswith("120000")
+    }
+    assert links == {name: f"nightscreen/{name}" for name in LINKS}
+
+
 def test_nothing_is_imported_under_a_second_name() -> None:
     """With a checkout on the path, `schemas` would be another `nightscreen.schemas`."""
     found: list[str] = []
-    names = "|".join(FOLDERS)
+    names = "|".join(each for each in FOLDERS if each != "tests")
     imported = re.compile(rf"^\s*(?:from\s+(?:{names})\b|import\s.*\b(?:{names})\b)", re.MULTILINE)
-    for folder in [*FOLDERS, "tests", "benchmarks"]:
+    for folder in ("nightscreen", "tests", "benchmarks"):
         for file in (ROOT / folder).rglob("*.py"):
             text = file.read_text("utf-8")
             if not imported.search(text):
@@ -123,7 +137,5 @@ def test_deployments_name_modules_that_are_installed() -> None:
     for entrypoint in entrypoints:
         module, _, flow = entrypoint.rpartition(".")
         assert module.startswith("nightscreen.flows.")
-        tree = ast.parse(
-            (ROOT / f"{module.removeprefix('nightscreen.').replace('.', '/')}.py").read_text()
-        )
+        tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
         assert flow in [node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]

@@ -10,9 +10,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.steps.consents.links import ConsentLinks
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.vault import GrantState, Vault
+from nightscreen.journal import open_journal
+from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.operations.consents.links import ConsentLinks
 from tests.cli.command import COMMAND, nightscreen, surroundings
 from tests.services import free_port
 

@@ -11,10 +11,10 @@ import pytest
 from jinja2 import Environment, FileSystemLoader
 
 from nightscreen.client.aggregator import Scope
+from nightscreen.operations.bvn.links import LinkWord
+from nightscreen.operations.consents.links import Refusal
 from nightscreen.portal.config import place_of
 from nightscreen.portal.pages import TEMPLATES, Pages, contact_link, style
-from nightscreen.steps.bvn.links import LinkWord
-from nightscreen.steps.consents.links import Refusal
 from tests.portal.visiting import LIST, settings_in
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import pytest
 from sqlalchemy import insert
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.engine import writing
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.tables import prices
+from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
-from nightscreen.steps.consents.links import ConsentLinks
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.tables import prices
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.vault import GrantState, Vault
 from tests.portal.visiting import CALLBACK, CUSTOMER, LIST, PORTAL, PROFILE, VIEW, Town, Visitor
 from tests.privacy.search import Search
 

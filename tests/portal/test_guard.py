@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from nightscreen.journal.engine import writing
+from nightscreen.journal.grant_tables import consent_states
 from nightscreen.portal.background import Lasting, RateLimit
 from nightscreen.portal.consent import DEPARTURES_A_MINUTE
 from nightscreen.portal.middleware import LONGEST_ADDRESS, LONGEST_BODY
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.grant_tables import consent_states
 from tests.portal.visiting import CALLBACK, MARK, PORTAL, Town, Visitor, settings_in
 
 if TYPE_CHECKING:

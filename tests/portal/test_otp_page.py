@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.bvn_consents import BvnConsents
+from nightscreen.operations.bvn.links import token_for
 from nightscreen.portal.app import application
 from nightscreen.portal.otp import TRIES_A_MINUTE
-from nightscreen.steps.bvn.links import token_for
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.bvn_consents import BvnConsents
 from tests.portal.visiting import MARK, PORTAL, Clock, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.consented import quick_sandbox
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 
 class Desk:

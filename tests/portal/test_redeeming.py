@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.steps.consents.token_exchange import CodeExchange, Consent, ExchangeEnd
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.vault import GrantState, Vault
+from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.consents.token_exchange import CodeExchange, Consent, ExchangeEnd
 from tests.portal.visiting import CUSTOMER, LIST, VIEW
 
 if TYPE_CHECKING:

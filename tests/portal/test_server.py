@@ -20,11 +20,11 @@ import httpx
 import pytest
 import uvicorn
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.vault import Vault
+from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.config import place_of
 from nightscreen.portal.server import ImpatientProtocol, is_open_to_others
-from nightscreen.steps.consents.links import ConsentLinks
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.vault import Vault
 from tests.cli.command import COMMAND, SERVICE, surroundings
 from tests.portal.crowds import CROWDS, crowd
 from tests.portal.visiting import MARK, settings_in

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
+from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.vault import Grant, Vault
+from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.consents.links import ConsentLinks
-from nightscreen.storage.clock import system_clock
-from nightscreen.storage.journal import Journal, open_journal
-from nightscreen.storage.vault import Grant, Vault
 from tests.sandbox.consented import quick_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from nightscreen.operations.consents.links import Link
     from nightscreen.sandbox.state import Sandbox
-    from nightscreen.steps.consents.links import Link
 
 PORTAL = "https://consent.lender.example"
 SCREEN = "https://screen.service.example"
@@ -106,7 +106,7 @@ class Town:
         return [(row.check, row.state) for block in blocks for row in block]
 
     def _days(self) -> set[str]:
-        from nightscreen.storage.clock import spending_day  # noqa: PLC0415 - here alone
+        from nightscreen.schemas.clock import spending_day  # noqa: PLC0415 - here alone
 
         return {spending_day(self.clock())}
 

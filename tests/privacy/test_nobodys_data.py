@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.long]
 EVERY_KIND = ("--karma-identities", "bvn,phone,email,nuban")
 BREAK_DOWN = """
 import sys
-from nightscreen.steps import finalize as closing
+from nightscreen.runs import finalize as closing
 
 def decide(table, *_arguments, **_options):
     raise ValueError(f"cannot decide {table.to_pylist()[:3]}")

@@ -15,23 +15,23 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.control import StopReason
+from nightscreen.journal import open_journal
+from nightscreen.operations.bvn import closing as bvn_closing
+from nightscreen.operations.bvn import confirming as bvn_confirming
+from nightscreen.operations.bvn import requesting as bvn_requesting
+from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.settings import Settings, read_settings
-from nightscreen.steps.bvn import closing as bvn_closing
-from nightscreen.steps.bvn import confirming as bvn_confirming
-from nightscreen.steps.bvn import requesting as bvn_requesting
-from nightscreen.steps.bvn.links import LinkView, accept_otp, look_at_link
-from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.control import StopReason
-from nightscreen.storage.journal import open_journal
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.steps.run import Run
+    from nightscreen.runs.run import Run
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:

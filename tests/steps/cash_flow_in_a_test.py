@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.schemas.settings import Settings
-from nightscreen.steps.transactions.cashflow import (
+from nightscreen.operations.transactions.cashflow import (
     ACCOUNTS,
     CUSTOMERS,
     INPUT,
@@ -17,6 +16,7 @@ from nightscreen.steps.transactions.cashflow import (
     CashFlow,
     Match,
 )
+from nightscreen.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

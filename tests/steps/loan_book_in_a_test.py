@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.operations.loans.outcome_import import import_outcomes
+from nightscreen.results.outcomes import known_outcomes, outcomes_report
+from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
 from nightscreen.schemas.outcomes import BadLoan
-from nightscreen.steps.loans.outcome_import import import_outcomes
-from nightscreen.steps.results.outcomes import known_outcomes, outcomes_report
-from nightscreen.storage.clock import LAGOS, instant_text, to_instant
 from tests.steps.enriched_in_a_test import enriched_row
 from tests.steps.nights_in_a_test import BATCH, DAY, Nights
 

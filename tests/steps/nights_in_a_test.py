@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.steps.results.changes import ChangeSet, keep_states, write_changes
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.outputs import RunFolder
-from nightscreen.storage.workspace import Workspace
+from nightscreen.files.outputs import RunFolder
+from nightscreen.files.workspace import Workspace
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.results.changes import ChangeSet, keep_states, write_changes
 from tests.steps.enriched_in_a_test import ASKED_AT, write_part
 
 if TYPE_CHECKING:

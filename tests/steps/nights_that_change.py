@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.screening import CONSENT, customer, days_ago
 
 if TYPE_CHECKING:

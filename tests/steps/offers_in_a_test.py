@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow.parquet as pq
 
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.operations.loans import offering, tracking
+from nightscreen.operations.loans.offer_report import close_offering
+from nightscreen.operations.loans.tracking_report import close_tracking
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.loans import offering, tracking
-from nightscreen.steps.loans.offer_report import close_offering
-from nightscreen.steps.loans.tracking_report import close_tracking
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
+    from nightscreen.calling.call_session import CallSession
+    from nightscreen.runs.run import Run
+    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.settings import Settings
-    from nightscreen.steps.calling.call_session import CallSession
-    from nightscreen.steps.run import Run
-    from nightscreen.storage.clock import Clock
 
 PRODUCT = "LP1001"
 NOWHERE = "http://127.0.0.1:1"

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from nightscreen.calling import coordinator, worker
+from nightscreen.calling import funding_rounds as asking
+from nightscreen.runs import screening_run
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.steps import screening_run
-from nightscreen.steps.calling import coordinator, worker
-from nightscreen.steps.calling import funding_rounds as asking
 from tests.screening import Unasked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.journal_writer import JournalWriter
+    from nightscreen.calling.worker import WorkerPart
+    from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.calls import Reservation
     from nightscreen.schemas.checks import Check
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
-    from nightscreen.steps.calling.journal_writer import JournalWriter
-    from nightscreen.steps.calling.worker import WorkerPart
-    from nightscreen.steps.screening_run import ScreeningRun
     from tests.screening import Night, World
 
 

@@ -11,16 +11,16 @@ import json
 import sys
 from typing import Any
 
-from nightscreen.schemas.pulls import PullTransactions
-from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.transactions.report import close_pull
-from nightscreen.steps.transactions.sync import (
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.operations.transactions.report import close_pull
+from nightscreen.operations.transactions.sync import (
     TransactionSync,
     begin_pull,
     open_pull_run,
     pull_shard,
 )
+from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.schemas.settings import read_settings
 
 
 async def ask(pull: TransactionSync) -> None:

@@ -14,33 +14,33 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow.parquet as pq
 
-from nightscreen.sandbox.app import application
-from nightscreen.sandbox.faults import NO_WAIT
-from nightscreen.sandbox.state import Opening, Sandbox
-from nightscreen.schemas.consented import TokenAnswer
-from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
-from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.control import StopReason
-from nightscreen.steps.transactions.report import close_pull
-from nightscreen.steps.transactions.sync import (
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.control import StopReason
+from nightscreen.journal import open_journal
+from nightscreen.journal.vault import Vault
+from nightscreen.operations.transactions.report import close_pull
+from nightscreen.operations.transactions.sync import (
     TransactionSync,
     begin_pull,
     open_pull_run,
     pull_shard,
 )
-from nightscreen.storage.clock import system_clock
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.transactions import Transactions
-from nightscreen.storage.vault import Vault
+from nightscreen.operations.transactions.transaction_files import Transactions
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.faults import NO_WAIT
+from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
+from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nightscreen.storage.clock import Clock
-    from nightscreen.storage.transactions import Version
-    from nightscreen.storage.vault import Grant
+    from nightscreen.journal.vault import Grant
+    from nightscreen.operations.transactions.transaction_files import Version
+    from nightscreen.schemas.clock import Clock
 
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"

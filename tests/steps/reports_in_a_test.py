@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.sandbox.people import karma_of
 from nightscreen.sandbox.state import Opening, Sandbox
-from nightscreen.storage.clock import DAY_MICROS, system_clock
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import Flaw
-from nightscreen.steps.values.accounts import judge_account, judge_accounts, judge_banks
-from nightscreen.steps.values.nuban import agrees, check_digit, institution_of
-from nightscreen.steps.values.validators import Notes
+from nightscreen.values.accounts import judge_account, judge_accounts, judge_banks
+from nightscreen.values.nuban import agrees, check_digit, institution_of
+from nightscreen.values.validators import Notes
 
 GTB = institution_of("058")
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.steps.values.addresses import (
+from nightscreen.values.addresses import (
     judge_domain,
     judge_domains,
     judge_email,
     judge_emails,
 )
-from nightscreen.steps.values.validators import Notes
+from nightscreen.values.validators import Notes
 from tests.how_many import examples
 
 

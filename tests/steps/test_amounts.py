@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import NAIRA
-from nightscreen.steps.values.amounts import judge_amount, judge_amounts
-from nightscreen.steps.values.validators import Notes
+from nightscreen.values.amounts import judge_amount, judge_amounts
+from nightscreen.values.validators import Notes
 from tests.how_many import examples
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.report.anomaly_check import earlier_reports, hold, plausible, release
 from nightscreen.schemas.errors import InputError
-from nightscreen.steps.report.anomaly_check import earlier_reports, hold, plausible, release
 from tests.steps.nights_in_a_test import BATCH, Nights
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.outputs import RunFolder
+    from nightscreen.files.outputs import RunFolder
 
 
 def report(run_id: str, *, publishable: bool = True, **karma: int) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def test_a_held_run_is_released_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Journal, report and manifest say publishable from then on, and why."""
-    monkeypatch.setattr("nightscreen.steps.report.anomaly_check.report_page", lambda _: "page")
+    monkeypatch.setattr("nightscreen.report.anomaly_check.report_page", lambda _: "page")
     nights, folder = held_run(tmp_path)
     release(nights.journal, nights.reviews, "run-1", "A new branch of salaried customers.")
     written = json.loads((folder.path / "report.json").read_text("utf-8"))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Flaw
-from nightscreen.steps.values.banks import bank_table, folded, load_banks
-from nightscreen.steps.values.nuban import institution_of
+from nightscreen.values.banks import bank_table, folded, load_banks
+from nightscreen.values.nuban import institution_of
 
 if TYPE_CHECKING:
     from pathlib import Path

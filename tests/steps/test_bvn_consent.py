@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.bvn_consents import BvnConsents
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.bvn import requesting as bvn_requesting
+from nightscreen.operations.bvn.consent import Transitions
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.purging import due, purge
+from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.people import bvn_details, person_of_bvn
+from nightscreen.schemas.clock import LAGOS, MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.bvn import requesting as bvn_requesting
-from nightscreen.steps.bvn.consent import Transitions
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.privacy.lookup_subject import lookup_subject
-from nightscreen.steps.privacy.purging import due, purge
-from nightscreen.steps.privacy.subject_access import access_page, gather
-from nightscreen.storage.clock import LAGOS, MICROS, system_clock
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.bvn_consents import BvnConsents
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import days_ago
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
@@ -323,7 +323,7 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     """A process that dies after the answer leaves a request that the next run understands."""
     monkeypatch.setattr(bvn_requesting, "_learn", lambda *_: None)
     monkeypatch.setattr(
-        "nightscreen.steps.bvn.closing.bring_up_to_date", lambda *_a, **_k: _nothing()
+        "nightscreen.operations.bvn.closing.bring_up_to_date", lambda *_a, **_k: _nothing()
     )
     world.request([asked(1)])
     monkeypatch.undo()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from nightscreen.operations.bvn.links import LinkWord, accept_otp
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import FaultPlan, Scripted
-from nightscreen.steps.bvn.links import LinkWord, accept_otp
-from nightscreen.storage.clock import MICROS, system_clock
+from nightscreen.schemas.clock import MICROS, system_clock
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import Flaw
-from nightscreen.steps.values.bvns import judge_bvn
+from nightscreen.values.bvns import judge_bvn
 
 BVN = "22123456789"
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.cash_flow import compared, made
+from nightscreen.operations.transactions.cashflow import DEFINITIONS
+from nightscreen.operations.transactions.narrations import NARRATIONS, load_narrations
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.steps.transactions.cashflow import DEFINITIONS
-from nightscreen.steps.transactions.narrations import NARRATIONS, load_narrations
 from tests.steps.cash_flow_in_a_test import alive, cash_flow, each_month, figures, item, matches
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.transactions.cashflow import CashFlow
+    from nightscreen.operations.transactions.cashflow import CashFlow
 
 SALARY = 200_000
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.cash_flows import CashFlows, Figures
+from nightscreen.journal.vault import Vault
+from nightscreen.results.cash_flow_at_hand import affordable, instalment_of
 from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import FreshnessOverrides, overridden
-from nightscreen.steps.results.cash_flow_at_hand import affordable, instalment_of
-from nightscreen.steps.values.tenors import judge_tenor
-from nightscreen.storage.cash_flows import CashFlows, Figures
-from nightscreen.storage.clock import DAY_MICROS, system_clock
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.vault import Vault
+from nightscreen.values.tenors import judge_tenor
 from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.cli.explain import explain_customer
+from nightscreen.journal.cash_flows import CashFlows
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.consents.access import consented_data
+from nightscreen.operations.transactions.report import close_pull
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.purging import due
 from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.consents.access import consented_data
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.privacy.purging import due
-from nightscreen.steps.transactions.report import close_pull
-from nightscreen.storage.cash_flows import CashFlows
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.verify import verify_journal
 from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.results.changes import differences, field_kind, merged, unreached_checks
+from nightscreen.results.tracked_state import Compare, Tracked, read_state, state_texts
 from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
 from nightscreen.schemas.policy import Decision
-from nightscreen.steps.results.changes import differences, field_kind, merged, unreached_checks
-from nightscreen.steps.results.tracked_state import Compare, Tracked, read_state, state_texts
 from tests.how_many import examples
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,

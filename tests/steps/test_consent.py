@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.planning.consent import consent_column, consent_valid, twelve_months_after
 from nightscreen.schemas.rows import Flaw, row_schema
-from nightscreen.steps.planning.consent import consent_column, consent_valid, twelve_months_after
 
 AT = datetime(2025, 6, 30, 12, 0, tzinfo=UTC)
 GIVEN = datetime(2025, 1, 1, tzinfo=UTC)

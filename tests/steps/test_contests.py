@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.cli.preflight import check_before_engine
+from nightscreen.files.sealed_file import SUFFIX, sealed_writer
+from nightscreen.journal import open_journal
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.records import Records
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.contests import (
+    answer_contest,
+    ask_again,
+    list_contests,
+    open_contest,
+)
+from nightscreen.results.reviews import Judge, active_reviews, take_in
+from nightscreen.runs.run import lasting
 from nightscreen.schemas.checks import Check
+from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.settings import ContestClocks, Cutoffs, read_settings
-from nightscreen.steps.privacy.contests import (
-    answer_contest,
-    ask_again,
-    list_contests,
-    open_contest,
-)
-from nightscreen.steps.results.reviews import Judge, active_reviews, take_in
-from nightscreen.steps.run import lasting
-from nightscreen.storage.clock import instant_text
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.erasure import Erasures
-from nightscreen.storage.journal.records import Records
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.sealed_file import SUFFIX, sealed_writer
 from tests.screening import Night, World, customer
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.client.classify import CallOutcome, ChargeStatus
-from nightscreen.schemas.checks import Check
-from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.control import CheckProgress, Control, SpendingAlert, StopReason
-from nightscreen.steps.detectors import (
+from nightscreen.calling.control import CheckProgress, Control, SpendingAlert, StopReason
+from nightscreen.calling.detectors import (
     ALIKE_ANSWERS,
     ALIKE_HITS,
     BalanceEstimate,
     CircuitBreaker,
     TestModeDetector,
 )
+from nightscreen.client.classify import CallOutcome, ChargeStatus
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.plan import LookupStatus
 
 NAIRA = 1_000_000
 

@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from nightscreen.calling import coordinator, worker
+from nightscreen.calling.control import StopReason
+from nightscreen.calling.funding_rounds import open_rounds
+from nightscreen.calling.shards import families
+from nightscreen.journal import open_journal
+from nightscreen.journal.work_queue import WHOLE_RUN, SharedWork, shards
+from nightscreen.planning.short_circuit import Chains
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.money import to_micro
-from nightscreen.steps.calling import coordinator, worker
-from nightscreen.steps.calling.funding_rounds import open_rounds
-from nightscreen.steps.calling.shards import families
-from nightscreen.steps.control import StopReason
-from nightscreen.steps.planning.short_circuit import Chains
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.work_queue import WHOLE_RUN, SharedWork, shards
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps import parts_in_a_test
 from tests.steps.parts_in_a_test import TaskCrew, open_priced, refuse_to_ask, screen_in_parts
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightscreen.client.limiter import AdaptiveCap
-    from nightscreen.steps.screening_run import ScreeningRun
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
+    from nightscreen.runs.screening_run import ScreeningRun
     from tests.steps.virtual_time import VirtualLoop
 
 ROWS = [customer(number, **CONSENT) for number in range(120)]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.reading.date_orders import DateOrders
+from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.tables import open_source
+from nightscreen.report.summary_section import verdict
+from nightscreen.results.ask_again import rows_as_part
+from nightscreen.runs.intake import Intake
 from nightscreen.schemas.rows import Flaw
-from nightscreen.steps.intake import Intake
-from nightscreen.steps.report.summary_section import verdict
-from nightscreen.steps.results.ask_again import rows_as_part
-from nightscreen.steps.values.date_orders import DateOrders
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.mapping import read_mapping
-from nightscreen.storage.tables import open_source
 from tests.screening import World, consented_on, customer
 
 if TYPE_CHECKING:

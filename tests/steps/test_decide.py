@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.policy.columns import words
+from nightscreen.policy.loading import load_policy
+from nightscreen.results.decide import decide
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import Policy, PolicyRule
-from nightscreen.steps.policy.columns import words
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.results.decide import decide
 from tests.how_many import examples
 from tests.steps.policy_rows import NO_HISTORY, STATUSES, enriched, listing
 

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
-from nightscreen.schemas.errors import InputError
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.results.decision_list import (
+from nightscreen.files.outputs import RunFolder
+from nightscreen.files.quarantine import unescape_formula
+from nightscreen.policy.loading import load_policy
+from nightscreen.results import decision_files
+from nightscreen.results.decision_files import COLUMNS, column_of, csv_text, read_returned, title
+from nightscreen.results.decision_list import (
     RuleWords,
     list_schema,
     quarantined,
@@ -26,18 +28,16 @@ from nightscreen.steps.results.decision_list import (
     worst_first,
     write_decisions,
 )
-from nightscreen.steps.results.list_columns import Columns
-from nightscreen.storage import decision_files
-from nightscreen.storage.decision_files import COLUMNS, column_of, csv_text, read_returned, title
-from nightscreen.storage.outputs import RunFolder
-from nightscreen.storage.quarantine import unescape_formula
+from nightscreen.results.list_columns import Columns
+from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
+from nightscreen.schemas.errors import InputError
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from nightscreen.steps.results.decision_list import ListCounts
+    from nightscreen.results.decision_list import ListCounts
 
 REASONS = {
     "KARMA_BVN": {"decline": RuleWords("Listed by BVN.", "Do not lend: ask who reported it.")},

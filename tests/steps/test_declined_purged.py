@@ -10,17 +10,17 @@ import pytest
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
+from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.desk_file import DESK_FILE
+from nightscreen.journal.erasure import TOMBSTONE
+from nightscreen.journal.records import KINDS
+from nightscreen.journal.subject_data import Held
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.contests import open_contest
+from nightscreen.privacy.purging import due, hold, purge
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.records import Ground
 from nightscreen.schemas.settings import ContestClocks, Cutoffs, Retention
-from nightscreen.steps.privacy.contests import open_contest
-from nightscreen.steps.privacy.purging import due, hold, purge
-from nightscreen.storage.clock import DAY_MICROS, system_clock
-from nightscreen.storage.desk_file import DESK_FILE
-from nightscreen.storage.journal import Journal, open_journal
-from nightscreen.storage.journal.erasure import TOMBSTONE
-from nightscreen.storage.journal.records import KINDS
-from nightscreen.storage.journal.subject_data import Held
-from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -12,25 +12,25 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.erasure import TOMBSTONE, Erasures
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.erasure import Whom, erase, look, mend
+from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.results.run_files import NOTE, RunFiles
+from nightscreen.runs import screening_run
 from nightscreen.schemas.calls import Caps, ReserveRequest
 from nightscreen.schemas.errors import InputError, OutputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps import screening_run
-from nightscreen.steps.privacy.erasure import Whom, erase, look, mend
-from nightscreen.steps.privacy.lookup_subject import lookup_subject
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.erasure import TOMBSTONE, Erasures
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.run_files import NOTE, RunFiles
 from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 OPTIONS = {"checks": ["bank_account", "karma", "ecosystem"], "batch": "borrowers"}
 ERASED = customer(

@@ -10,7 +10,21 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
+from nightscreen.calling.call_session import CallSession, open_call_session
+from nightscreen.calling.control import ADDRESS
 from nightscreen.client import loans, wire
+from nightscreen.files.outputs import RunFolder
+from nightscreen.journal import open_journal
+from nightscreen.report.api_run import (
+    api_run_markdown,
+    api_run_report,
+    finish_api_run,
+    operation_report,
+    statuses_of,
+)
+from nightscreen.report.call_log import write_call_log
+from nightscreen.runs.run import Run, open_api_run
+from nightscreen.runs.screening_run import open_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
@@ -20,26 +34,12 @@ from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressEr
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.calling.call_session import CallSession, open_call_session
-from nightscreen.steps.control import ADDRESS
-from nightscreen.steps.report.api_run import (
-    api_run_markdown,
-    api_run_report,
-    finish_api_run,
-    operation_report,
-    statuses_of,
-)
-from nightscreen.steps.report.call_log import write_call_log
-from nightscreen.steps.run import Run, open_api_run
-from nightscreen.steps.screening_run import open_screening
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.outputs import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from nightscreen.steps.calling.lookup_task import LookupTask
+    from nightscreen.calling.lookup_task import LookupTask
 
 CUSTOMER = b"customer of ours"
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.files.evidence import drop_evidence
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.schemas.checks import Check, Purpose
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.storage.clock import DAY_MICROS, system_clock
-from nightscreen.storage.evidence import drop_evidence
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.rotation import rotate_key
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.screening import Night, World, days_ago
 from tests.steps.nights_that_change import ROWS, Clock, changed, person
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.policy.loading import load_policy
+from nightscreen.privacy.explaining import explain, masked
+from nightscreen.privacy.lookup_subject import Subject, lookup_subject
+from nightscreen.privacy.subject_access import WITHHELD, access_page, gather, own_row
+from nightscreen.results.decision_list import write_decisions
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.privacy.explaining import explain, masked
-from nightscreen.steps.privacy.lookup_subject import Subject, lookup_subject
-from nightscreen.steps.privacy.subject_access import WITHHELD, access_page, gather, own_row
-from nightscreen.steps.results.decision_list import write_decisions
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, SECOND, Nights
 

@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
+from nightscreen.journal.engine import writing
+from nightscreen.journal.tables import answers
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.tables import answers
 from tests.how_many import examples
 from tests.screening import CONSENT, Night, Unasked, World, customer
 
 if TYPE_CHECKING:
-    from nightscreen.steps.screening_run import ScreeningRun
+    from nightscreen.runs.screening_run import ScreeningRun
 
 DAY = 24 * 3600 * MICROS
 START = 1_780_000_000 * MICROS

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from nightscreen.steps.calling.funding import Funding
+from nightscreen.calling.funding import Funding
 
 LOOKUPS = 200_000
 

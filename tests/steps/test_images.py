@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.sandbox.test_identifiers import by_word
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.values.images import (
+from nightscreen.values.images import (
     is_public_address,
     judge_image_url,
     judge_image_urls,
 )
-from nightscreen.steps.values.validators import Notes
-from nightscreen.storage.clock import system_clock
+from nightscreen.values.validators import Notes
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 from tests.steps.test_addresses import anything, hosts

@@ -18,10 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import WatchInbox
-from nightscreen.schemas.settings import Retention, read_settings
-from nightscreen.steps.inbox.file_intake import (
+from nightscreen.files.inbox import Inbox
+from nightscreen.inbox.file_intake import (
     MOST_ATTEMPTS,
     Examined,
     Fate,
@@ -30,20 +28,22 @@ from nightscreen.steps.inbox.file_intake import (
     settle,
     told_name,
 )
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.privacy.purging import due, purge
-from nightscreen.storage.clock import system_clock
-from nightscreen.storage.inbox import Inbox
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.reviews import Reviews
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.purging import due, purge
+from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import WatchInbox
+from nightscreen.schemas.settings import Retention, read_settings
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nightscreen.files.inbox import Ticket
     from nightscreen.schemas.settings import Settings
-    from nightscreen.storage.inbox import Ticket
 
 ROWS = 12
 DAY_MICROS = 86_400_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.steps.inbox.stability_check import LONGER, LOOKS, Settling
-from nightscreen.storage.inbox import Stamp
+from nightscreen.files.inbox import Stamp
+from nightscreen.inbox.stability_check import LONGER, LOOKS, Settling
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import INSTANT, Flaw
-from nightscreen.steps.values.instants import (
+from nightscreen.values.instants import (
     Edge,
     judge_date,
     judge_dates,
     judge_instant,
     judge_instants,
 )
-from nightscreen.steps.values.validators import Notes
+from nightscreen.values.validators import Notes
 from tests.how_many import examples
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.runs.intake import Intake
 from nightscreen.schemas.rows import (
     KNOWN_COLUMNS,
     Action,
@@ -22,8 +23,7 @@ from nightscreen.schemas.rows import (
     SourceColumn,
     row_schema,
 )
-from nightscreen.steps.intake import Intake
-from nightscreen.steps.values.nuban import check_digit, institution_of
+from nightscreen.values.nuban import check_digit, institution_of
 from tests.how_many import examples
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.calling import journal_writer
+from nightscreen.calling.journal_writer import MOST_EVERY_S, JournalWriter
 from nightscreen.schemas.calls import (
     CallResult,
     CallState,
@@ -18,8 +20,6 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.errors import JournalError
-from nightscreen.steps.calling import journal_writer
-from nightscreen.steps.calling.journal_writer import MOST_EVERY_S, JournalWriter
 from tests.steps.virtual_time import VirtualLoop, run
 
 if TYPE_CHECKING:

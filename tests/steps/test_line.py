@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
+from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
-from nightscreen.storage.clock import system_clock, to_instant
-from nightscreen.storage.journal import open_journal
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer, days_ago
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from nightscreen.calling.control import Control, StopReason
+from nightscreen.calling.detectors import CircuitBreaker, Silence
+from nightscreen.calling.funding import Funding
+from nightscreen.calling.lookup_task import RELEASED
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.funding import Funding
-from nightscreen.steps.calling.lookup_task import RELEASED
-from nightscreen.steps.control import Control, StopReason
-from nightscreen.steps.detectors import CircuitBreaker, Silence
-from nightscreen.storage.clock import next_day
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.steps.window_in_a_test import (
     NAIRA,
@@ -42,8 +42,8 @@ from tests.steps.window_in_a_test import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.schemas.calls import ReserveRequest
-    from nightscreen.steps.calling.lookup_task import LookupTask
 
 MICROS = 1_000_000
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import CUSTOMER, Flaw, SourceBatch
-from nightscreen.steps import screening_run
-from nightscreen.steps.intake import Intake
-from nightscreen.steps.values.customer_ids import CustomerNumbers
-from nightscreen.steps.values.merge_rows import (
+from nightscreen.reading.column_mapping import understand
+from nightscreen.reading.headings import fold
+from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.merge_rows import (
     loan_standings,
     loan_statuses,
     merge_rows,
     status_name,
 )
-from nightscreen.storage.column_mapping import understand
-from nightscreen.storage.headings import fold
-from nightscreen.storage.mapping import read_mapping
+from nightscreen.runs import screening_run
+from nightscreen.runs.intake import Intake
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import CUSTOMER, Flaw, SourceBatch
+from nightscreen.values.customer_ids import CustomerNumbers
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_customers_scattered_over_many_chunks_are_put_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the order of the file and however it is cut into chunks."""
-    for module in (screening_run, __import__("nightscreen.steps.finalize", fromlist=["x"])):
+    for module in (screening_run, __import__("nightscreen.runs.finalize", fromlist=["x"])):
         monkeypatch.setattr(module, "CHUNK_ROWS", 5)
     book = _loans(*((number % 23, str(number), "Active", {}) for number in range(1, 120)))
     Random(4).shuffle(book)

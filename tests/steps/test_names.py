@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nightscreen.steps.values.name_normalize import NAMES_DIR, Similarity, alike, fold, read_name
-from nightscreen.steps.values.names import match_names
+from nightscreen.values.name_normalize import NAMES_DIR, Similarity, alike, fold, read_name
+from nightscreen.values.names import match_names
 
 WORDS = (
     "MUSA", "BELLO", "IBRAHIM", "MUHAMMAD", "MOHD", "ABDULRAHMAN", "ABDULRAHEEM", "ABDUL", "RAHMAN",
@@ -216,7 +216,7 @@ def test_explanation_names_both_sides_of_a_contradiction() -> None:
 def test_nothing_is_read_at_import() -> None:
     """Importing the module opens no word list."""
     code = (
-        "import nightscreen.steps.values.names, nightscreen.steps.values.name_normalize as t; "
+        "import nightscreen.values.names, nightscreen.values.name_normalize as t; "
         "print(t.lexicon.cache_info().currsize)"
     )
     root = Path(__file__).resolve().parents[2]

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nightscreen.files.sealing import Sealer
+from nightscreen.files.workspace import Workspace
+from nightscreen.planning import lookup_table
+from nightscreen.planning.lookup_table import LookupRanking, NeededPieces
 from nightscreen.schemas.plan import NEEDED
-from nightscreen.steps.planning import lookup_table
-from nightscreen.steps.planning.lookup_table import LookupRanking, NeededPieces
-from nightscreen.storage.sealing import Sealer
-from nightscreen.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.policy.check import check_policy
+from nightscreen.privacy.contests import answer_contest, open_contest
+from nightscreen.results.notice_file import NOTICE_COLUMNS
+from nightscreen.results.notices import (
+    confirm_proposals,
+    import_told,
+    record_action,
+    rewrite_notices,
+)
+from nightscreen.results.reviews import Judge, take_in
+from nightscreen.results.run_files import RunFiles
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow
 from nightscreen.schemas.declarations import Declarations, PolicyAlone
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import ASK_US, Policy
 from nightscreen.schemas.settings import ContestClocks
-from nightscreen.steps.policy.check import check_policy
-from nightscreen.steps.privacy.contests import answer_contest, open_contest
-from nightscreen.steps.results.notices import (
-    confirm_proposals,
-    import_told,
-    record_action,
-    rewrite_notices,
-)
-from nightscreen.steps.results.reviews import Judge, take_in
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.notice_file import NOTICE_COLUMNS
-from nightscreen.storage.run_files import RunFiles
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 LISTED = "22999000001"
 POLICY = """

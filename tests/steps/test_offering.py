@@ -14,6 +14,17 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.runs import KILLED
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.loans import offering
+from nightscreen.operations.loans.offer_links import ask_again
+from nightscreen.operations.loans.offering import quote_offers
+from nightscreen.privacy.contests import answer_contest, open_contest
+from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.process import SandboxProcess
@@ -23,24 +34,13 @@ from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.offers import OfferLoans
 from nightscreen.schemas.settings import ContestClocks
 from nightscreen.schemas.stops import REFUSALS
-from nightscreen.steps.loans import offering
-from nightscreen.steps.loans.offer_links import ask_again
-from nightscreen.steps.loans.offering import quote_offers
-from nightscreen.steps.privacy.contests import answer_contest, open_contest
-from nightscreen.steps.results.tracked_state import evidence_digest
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.journal.runs import KILLED
-from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import Night
 from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.calling.call_session import CallSession
 
 NUMBERS = range(1, 13)
 
@@ -574,9 +574,9 @@ PROGRAM = """
 import asyncio, json, sys
 from nightscreen.schemas.offers import OfferLoans
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.loans import offering
-from nightscreen.steps.calling.call_session import open_call_session
-from nightscreen.steps.loans.offer_report import close_offering
+from nightscreen.operations.loans import offering
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.operations.loans.offer_report import close_offering
 
 async def whole():
     url, key, home, run_dir, out = sys.argv[1:]

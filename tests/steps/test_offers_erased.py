@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.purging import due, purge
+from nightscreen.privacy.subject_access import access_page, gather
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.privacy.lookup_subject import lookup_subject
-from nightscreen.steps.privacy.purging import due, purge
-from nightscreen.steps.privacy.subject_access import access_page, gather
-from nightscreen.storage.clock import DAY_MICROS, system_clock
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.verify import verify_journal
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
 if TYPE_CHECKING:

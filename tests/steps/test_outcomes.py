@@ -12,26 +12,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.records import Records
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.loans.outcome_import import import_outcomes
+from nightscreen.policy.check import check_policy
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.subject_access import gather
+from nightscreen.report.outcomes_section import outcomes
+from nightscreen.results.backtest import backtest
+from nightscreen.results.outcomes import PaidAfterwards, known_outcomes, wilson
+from nightscreen.results.replay import past_run
+from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.schemas.outcomes import BadLoan, LoanOutcome
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.loans.outcome_import import import_outcomes
-from nightscreen.steps.policy.check import check_policy
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.privacy.lookup_subject import lookup_subject
-from nightscreen.steps.privacy.subject_access import gather
-from nightscreen.steps.report.outcomes_section import outcomes
-from nightscreen.steps.results.backtest import backtest
-from nightscreen.steps.results.outcomes import PaidAfterwards, known_outcomes, wilson
-from nightscreen.steps.results.replay import past_run
-from nightscreen.steps.results.tracked_state import evidence_digest
-from nightscreen.storage.clock import LAGOS
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.records import Records
-from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import CONSENT, customer
 from tests.steps.enriched_in_a_test import enriched_row
 from tests.steps.loan_book_in_a_test import HEADINGS, POLICY, Book, loan, year

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import Flaw
-from nightscreen.steps.values.columns import matching
-from nightscreen.steps.values.phones import judge_phone, judge_phones, plain_pattern
-from nightscreen.steps.values.validators import Notes
+from nightscreen.values.columns import matching
+from nightscreen.values.phones import judge_phone, judge_phones, plain_pattern
+from nightscreen.values.validators import Notes
 from tests.how_many import examples
 
 PHONE = "+2348031234567"

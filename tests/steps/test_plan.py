@@ -15,20 +15,20 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.files.frame import Frame
+from nightscreen.files.sealing import Pseudonyms, Sealer, pieces_of
+from nightscreen.files.workspace import Workspace
+from nightscreen.journal.answers import NONE, OUTCOMES, Latest
+from nightscreen.planning.customers import gather_customers, planning_queries
+from nightscreen.planning.eligibility import slots_of
+from nightscreen.planning.freshness import AGES_AS, Freshness
+from nightscreen.planning.plan import Planner, Wanted
+from nightscreen.planning.row_plan import read_row_plan
+from nightscreen.planning.shared_identifiers import count_shared
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.plan import AnswerRefs, CheckCounts, SkipReason
 from nightscreen.schemas.rows import Flaw, row_schema
-from nightscreen.steps.planning.customers import gather_customers, planning_queries
-from nightscreen.steps.planning.eligibility import slots_of
-from nightscreen.steps.planning.freshness import AGES_AS, Freshness
-from nightscreen.steps.planning.plan import Planner, Wanted
-from nightscreen.steps.planning.row_plan import read_row_plan
-from nightscreen.steps.planning.shared_identifiers import count_shared
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.frame import Frame
-from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
-from nightscreen.storage.sealing import Pseudonyms, Sealer, pieces_of
-from nightscreen.storage.workspace import Workspace
 from tests.how_many import examples
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.policy.check import check_policy
+from nightscreen.policy.file import DEFAULT_POLICY
+from nightscreen.policy.loading import load_policy
 from nightscreen.schemas.errors import PolicyError
-from nightscreen.steps.policy.check import check_policy
-from nightscreen.steps.policy.file import DEFAULT_POLICY
-from nightscreen.steps.policy.loading import load_policy
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from nightscreen.policy.engine import bounded, locked_engine
+from nightscreen.policy.sql import read_condition
 from nightscreen.schemas.errors import PolicyError
-from nightscreen.steps.policy.engine import bounded, locked_engine
-from nightscreen.steps.policy.sql import read_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

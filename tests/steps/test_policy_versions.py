@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from nightscreen.schemas.contests import PolicyState
-from nightscreen.schemas.errors import InputError, PolicyError
-from nightscreen.schemas.settings import Cutoffs
-from nightscreen.steps.policy.file import parse, read_text, rewritten
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.policy.versions import (
+from nightscreen.journal import open_journal
+from nightscreen.journal.erasure import Erasures
+from nightscreen.policy.file import parse, read_text, rewritten
+from nightscreen.policy.loading import load_policy
+from nightscreen.policy.versions import (
     decide_version,
     propose,
     read_policy,
@@ -22,16 +21,17 @@ from nightscreen.steps.policy.versions import (
     version_in_force,
     versions,
 )
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.erasure import Erasures
+from nightscreen.schemas.contests import PolicyState
+from nightscreen.schemas.errors import InputError, PolicyError
+from nightscreen.schemas.settings import Cutoffs
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from nightscreen.journal import Journal
     from nightscreen.schemas.contests import PolicyVersion
-    from nightscreen.storage.journal import Journal
 
 APPROVED: Final = PolicyState.APPROVED
 REFUSED: Final = PolicyState.REFUSED

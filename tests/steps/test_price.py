@@ -12,12 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.money import MICRO
-from nightscreen.schemas.plan import NEEDED
-from nightscreen.schemas.quote import First
-from nightscreen.schemas.settings import MaxInFlight
-from nightscreen.steps.planning.lookup_table import LookupRanking
-from nightscreen.steps.planning.price import (
+from nightscreen.planning.lookup_table import LookupRanking
+from nightscreen.planning.price import (
     SeenCharges,
     approval_reason,
     fund,
@@ -25,7 +21,11 @@ from nightscreen.steps.planning.price import (
     rank,
     seen_rates,
 )
-from nightscreen.steps.quoting import quote_document
+from nightscreen.runs.quoting import quote_document
+from nightscreen.schemas.money import MICRO
+from nightscreen.schemas.plan import NEEDED
+from nightscreen.schemas.quote import First
+from nightscreen.schemas.settings import MaxInFlight
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.policy.loading import load_policy
+from nightscreen.results.publish_results import RunOutputs, tell, withdraw
+from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.contests import Review
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.results.publish_results import RunOutputs, tell, withdraw
-from nightscreen.steps.results.tracked_state import evidence_digest
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 from tests.steps.nights_in_a_test import BATCH, DAY, Nights
 

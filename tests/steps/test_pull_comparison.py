@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.schemas.pulls import Answered, Known
-from nightscreen.steps.transactions.comparison import (
+from nightscreen.files.sealing import Pseudonyms
+from nightscreen.operations.transactions.comparison import (
     HELD_TAIL,
     LONG_LIST,
     changed_fields,
     compare,
     read_records,
 )
-from nightscreen.steps.transactions.json_decode import json_text, parse_text, read_list
-from nightscreen.steps.transactions.record_fields import Drift, load_fields
-from nightscreen.storage.sealing import Pseudonyms
+from nightscreen.operations.transactions.json_decode import json_text, parse_text, read_list
+from nightscreen.operations.transactions.record_fields import Drift, load_fields
+from nightscreen.schemas.pulls import Answered, Known
 
 if TYPE_CHECKING:
     import random

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.consents.access import consented_data
+from nightscreen.operations.transactions.transaction_files import Transactions
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.purging import due, purge
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.consents.access import consented_data
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.privacy.purging import due, purge
-from nightscreen.storage.clock import DAY_MICROS, system_clock
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.transactions import Transactions
 from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 GONE, STAYS = "GONE-77812", "STAYS-1"
 

@@ -15,11 +15,11 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.vault import Vault
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import TokenAnswer
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

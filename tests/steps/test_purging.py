@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.purging import due, hold, purge, release
+from nightscreen.results.run_files import RunFiles
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.settings import Retention
-from nightscreen.steps.privacy.purging import due, hold, purge, release
-from nightscreen.storage.clock import DAY_MICROS, system_clock
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.erasure import Erasures
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.run_files import RunFiles
 from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:

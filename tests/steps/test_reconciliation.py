@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.steps.report.reconciliation import Balance, BalanceReconciliation, WalletCalls
-from nightscreen.steps.report.timeline import NO_BALANCE
+from nightscreen.report.reconciliation import Balance, BalanceReconciliation, WalletCalls
+from nightscreen.report.timeline import NO_BALANCE
 
 PRICE = 10_000_000
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.report.coverage import CAUSES, OPEN, Coverage, share_pct
+from nightscreen.report.findings import findings_of
+from nightscreen.report.news import News
+from nightscreen.report.timeline import NO_BALANCE, POINTS, timeline
+from nightscreen.results.changes import ChangeSet
 from nightscreen.schemas.checks import Check, NoAnswer
-from nightscreen.steps.report.coverage import CAUSES, OPEN, Coverage, share_pct
-from nightscreen.steps.report.findings import findings_of
-from nightscreen.steps.report.news import News
-from nightscreen.steps.report.timeline import NO_BALANCE, POINTS, timeline
-from nightscreen.steps.results.changes import ChangeSet
-from nightscreen.storage.clock import DAY_MICROS, instant_text
+from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.steps.report.page import report_page
-from nightscreen.steps.report.reason_counts import reason_rows
-from nightscreen.steps.report.summary import decision_rows, summary_markdown
+from nightscreen.report.page import report_page
+from nightscreen.report.reason_counts import reason_rows
+from nightscreen.report.summary import decision_rows, summary_markdown
 from tests.screening import CONSENT, World, customer
 from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights, read
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.schemas.decisions import ReviewRow
-from nightscreen.steps.results.decision_list import write_decisions
-from nightscreen.steps.results.reviews import (
+from nightscreen.results.decision_list import write_decisions
+from nightscreen.results.reviews import (
     Judge,
     Judged,
     WrittenDate,
@@ -20,7 +19,8 @@ from nightscreen.steps.results.reviews import (
     reviewed_evidence,
     take_in,
 )
-from nightscreen.storage.clock import LAGOS, to_micros
+from nightscreen.schemas.clock import LAGOS, to_micros
+from nightscreen.schemas.decisions import ReviewRow
 from tests.steps.enriched_in_a_test import ASKED_AT, enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
 

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.cli.explain import explain_customer
-from nightscreen.steps.planning.rings import RINGS_FILE, RINGS_SCHEMA
-from nightscreen.steps.policy.check import check_policy
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.planning.rings import RINGS_FILE, RINGS_SCHEMA
+from nightscreen.policy.check import check_policy
+from nightscreen.privacy.erasure import Whom, erase, look
 from tests.screening import World, customer
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.steps.report.format import count, decision_titles, naira, sentence
-from nightscreen.steps.report.reason_counts import NO_REASON, reason_rows
-from nightscreen.steps.report.summary import (
+from nightscreen.report.format import count, decision_titles, naira, sentence
+from nightscreen.report.reason_counts import NO_REASON, reason_rows
+from nightscreen.report.summary import (
     answer_rows,
     charts_markdown,
     check_rows,

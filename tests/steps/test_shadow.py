@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.policy.loading import load_policy
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.results.decide import decide
+from nightscreen.results.replay import past_run, rows_of
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import PolicyApproval
-from nightscreen.steps.policy.loading import load_policy
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.results.decide import decide
-from nightscreen.steps.results.replay import past_run, rows_of
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.reviews import Reviews
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.calling.control import CheckProgress, Control
+from nightscreen.calling.detectors import Silence
+from nightscreen.calling.journal_writer import JournalWriter
+from nightscreen.calling.window import RetryBudget, Window
 from nightscreen.client.limiter import AdaptiveCap
+from nightscreen.journal import open_journal
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.steps.calling.journal_writer import JournalWriter
-from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import CheckProgress, Control
-from nightscreen.steps.detectors import Silence
-from nightscreen.storage.journal import open_journal
 from tests.how_many import examples
 from tests.steps.parts_in_a_test import DeadStore
 from tests.steps.virtual_time import VirtualLoop, run

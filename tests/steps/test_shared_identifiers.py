@@ -9,12 +9,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.files.frame import Frame
+from nightscreen.files.sealing import Pseudonyms
+from nightscreen.planning.customers import gather_customers, planning_queries
+from nightscreen.planning.shared_identifiers import COUNTED, count_shared, signals
 from nightscreen.schemas.enriched import RING_COLUMNS, SIGNALS
 from nightscreen.schemas.rows import Flaw, row_schema
-from nightscreen.steps.planning.customers import gather_customers, planning_queries
-from nightscreen.steps.planning.shared_identifiers import COUNTED, count_shared, signals
-from nightscreen.storage.frame import Frame
-from nightscreen.storage.sealing import Pseudonyms
 from tests.how_many import examples
 
 some = st.sampled_from([None, "1", "2", "3"])

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.planning.short_circuit import NOTHING, Chains, ShortCircuit, Step
+from nightscreen.runs.quoting import quote_batch
 from nightscreen.sandbox.people import karma_of
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.settings import read_settings
-from nightscreen.steps.planning.short_circuit import NOTHING, Chains, ShortCircuit, Step
-from nightscreen.steps.quoting import quote_batch
 from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import Unasked, World, customer
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nightscreen.calling.funding_rounds import FundingRounds
     from nightscreen.schemas.checks import Check
-    from nightscreen.steps.calling.funding_rounds import FundingRounds
 
 KINDS = ["bvn", "phone", "email", "domain", "nuban"]
 ENDS = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.explaining import explain
+from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.purging import due, purge
+from nightscreen.privacy.subject_access import access_page, gather
+from nightscreen.runs import screening_run
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Retention, read_settings
-from nightscreen.steps import screening_run
-from nightscreen.steps.privacy.erasure import Whom, erase, look
-from nightscreen.steps.privacy.explaining import explain
-from nightscreen.steps.privacy.lookup_subject import lookup_subject
-from nightscreen.steps.privacy.purging import due, purge
-from nightscreen.steps.privacy.subject_access import access_page, gather
-from nightscreen.storage.clock import DAY_MICROS, system_clock
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.customers import Customers
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import World, customer
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.approvals import Approvals
+from nightscreen.ops.diagnostics import diagnose
+from nightscreen.runs.approval import resumed
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import to_micro
-from nightscreen.steps.approval import resumed
-from nightscreen.steps.ops.diagnostics import diagnose
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.approvals import Approvals
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, Bureau
 from tests.ops.walk import ask_doctor

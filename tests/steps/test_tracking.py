@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.loans import tracking
+from nightscreen.operations.loans.products import list_products
+from nightscreen.operations.loans.tracking_report import close_tracking
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.offers import TrackLoans
 from nightscreen.schemas.stops import REFUSALS
-from nightscreen.steps.loans import tracking
-from nightscreen.steps.loans.products import list_products
-from nightscreen.steps.loans.tracking_report import close_tracking
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.verify import verify_journal
 from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.calling.call_session import CallSession
+    from nightscreen.calling.call_session import CallSession
 
 DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
 

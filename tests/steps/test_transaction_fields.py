@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.operations.transactions.json_decode import parse_text
+from nightscreen.operations.transactions.record_fields import OTHER_NAME, Drift, load_fields
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.steps.transactions.json_decode import parse_text
-from nightscreen.steps.transactions.record_fields import OTHER_NAME, Drift, load_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

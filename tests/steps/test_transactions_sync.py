@@ -9,27 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.calling.control import StopReason
 from nightscreen.client import aggregator
+from nightscreen.operations.transactions.json_decode import NumberText, parse_text
+from nightscreen.operations.transactions.report import close_pull
+from nightscreen.operations.transactions.sync import within_scope
+from nightscreen.operations.transactions.transaction_files import Transactions
 from nightscreen.sandbox.transactions import changes_between, transactions_of
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
-from nightscreen.steps.control import StopReason
-from nightscreen.steps.transactions.json_decode import NumberText, parse_text
-from nightscreen.steps.transactions.report import close_pull
-from nightscreen.steps.transactions.sync import within_scope
-from nightscreen.storage.transactions import Transactions
 from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.steps.transactions.sync import TransactionSync
+    from nightscreen.operations.transactions.sync import TransactionSync
 
 
 @pytest.fixture(autouse=True)
 def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figures of cash flow, which take longer than a pull here."""
-    monkeypatch.setattr("nightscreen.steps.transactions.report.write_cash_flow", lambda *_: None)
+    monkeypatch.setattr(
+        "nightscreen.operations.transactions.report.write_cash_flow", lambda *_: None
+    )
 
 
 @pytest.fixture

@@ -11,6 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nightscreen.calling.control import CheckProgress, Control
+from nightscreen.calling.journal_writer import JournalWriter
+from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.calling.window import RetryBudget, Window
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
@@ -23,15 +27,11 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
-from nightscreen.steps.calling.journal_writer import JournalWriter
-from nightscreen.steps.calling.lookup_task import LookupTask
-from nightscreen.steps.calling.window import RetryBudget, Window
-from nightscreen.steps.control import CheckProgress, Control
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from nightscreen.steps.calling.funding import Funding
+    from nightscreen.calling.funding import Funding
     from tests.steps.virtual_time import VirtualLoop
 
 NAIRA = 1_000_000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import Journal, open_journal
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallResult,
@@ -15,8 +16,7 @@ from nightscreen.schemas.calls import (
     Reservation,
     ReserveRequest,
 )
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal import Journal, open_journal
+from nightscreen.schemas.clock import MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.checks import Outcome
-from nightscreen.storage.journal.answers import NONE, OUTCOMES, Latest
 from tests.storage.conftest import PRICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 NIGHT = 1 << 60
 BLOCK = 500

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.engine import writing
+from nightscreen.journal.read_only import look_into
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
+from nightscreen.schemas.clock import MICROS, span_micros
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.clock import MICROS, span_micros
-from nightscreen.storage.journal.approvals import Approvals
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.read_only import look_into
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.verify import verify_journal
 
 if TYPE_CHECKING:
+    from nightscreen.journal import Journal
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 DUMP = Path(__file__).with_name("journal_v6")

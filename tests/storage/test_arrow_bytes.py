@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.storage.arrow_bytes import Edges, inside, table_of, table_of_ends
+from nightscreen.files.arrow_bytes import Edges, inside, table_of, table_of_ends
 
 cells = st.lists(st.none() | st.text(st.characters(blacklist_categories=["Cs"]), max_size=4))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
-from nightscreen.storage.journal.bvn_consents import BvnConsents
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 
 def request(number: int, **changes: object) -> BvnRequest:

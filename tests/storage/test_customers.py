@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nightscreen.schemas.contests import Review
-from nightscreen.schemas.decisions import CheckState, State
-from nightscreen.schemas.errors import JournalDamagedError
-from nightscreen.storage.journal.customers import (
+from nightscreen.files.sealing import Sealer
+from nightscreen.journal.customers import (
     SCAN_BLOCK,
     BatchMembership,
     Customers,
     Marks,
     StateWrite,
 )
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.journal.seals import broken_seals, reseal
-from nightscreen.storage.sealing import Sealer
+from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.seals import broken_seals, reseal
+from nightscreen.schemas.contests import Review
+from nightscreen.schemas.decisions import CheckState, State
+from nightscreen.schemas.errors import JournalDamagedError
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 BATCH = "borrowers"
 A, B = b"a" * 16, b"b" * 16

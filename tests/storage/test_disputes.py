@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal.disputes import confirm_invoice, disputed_calls, enter_invoice
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, DisputedCosts, ReservationStatus
 from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.disputes import confirm_invoice, disputed_calls, enter_invoice
-from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, ended, reserve
 
 if TYPE_CHECKING:
+    from nightscreen.journal import Journal
     from nightscreen.schemas.calls import Reservation, ReserveRequest
-    from nightscreen.storage.journal import Journal
     from tests.storage.conftest import Place
 
 ODD = 2_500_000 * MICROS

@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select
 
-from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.contests import Review
-from nightscreen.schemas.decisions import CheckState
-from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.settings import Cutoffs
-from nightscreen.storage.clock import DAY_MICROS
-from nightscreen.storage.journal.customers import Customers, StateWrite
-from nightscreen.storage.journal.engine import reading, sqlite_file
-from nightscreen.storage.journal.erasure import (
+from nightscreen.journal.customers import Customers, StateWrite
+from nightscreen.journal.engine import reading, sqlite_file
+from nightscreen.journal.erasure import (
     TOMBSTONE,
     ErasedPseudonyms,
     Erasures,
     Removed,
     leave_no_trace,
 )
-from nightscreen.storage.journal.reviews import Reviews
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.tables import calls
-from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.tables import calls
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.contests import Review
+from nightscreen.schemas.decisions import CheckState
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.settings import Cutoffs
 from tests.storage.conftest import PRICE, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
     from tests.storage.conftest import Place
 
 CUSTOMER = b"c" * 16

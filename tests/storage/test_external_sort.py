@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nightscreen.storage import external_sort
-from nightscreen.storage.external_sort import SortedFile
+from nightscreen.files import external_sort
+from nightscreen.files.external_sort import SortedFile
 
 if TYPE_CHECKING:
     from pathlib import Path

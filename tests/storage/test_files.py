@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.errors import OutputError
-from nightscreen.storage.files import (
+from nightscreen.files.private_files import (
     atomic_write,
     make_private_folder,
     write_private,
     write_private_once,
 )
+from nightscreen.schemas.errors import OutputError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nightscreen.files.frame import Frame, joined_bytes, pseudonym_column, read_queries
 from nightscreen.schemas.errors import OutputError
-from nightscreen.storage.frame import Frame, joined_bytes, pseudonym_column, read_queries
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from nightscreen.journal.engine import writing
+from nightscreen.journal.holders import FileHolders
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import ReservationStatus
-from nightscreen.storage.holders import FileHolders
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, reserve
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHILD = (
     "import sys, time; from pathlib import Path\n"
     "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
-    "from nightscreen.storage.journal import open_journal\n"
+    "from nightscreen.journal import open_journal\n"
     "journal = open_journal(Path(sys.argv[1]), url=sys.argv[2])\n"
     "ask = ReserveRequest('karma', 'bvn', (1).to_bytes(16, 'big'), 20_000_000, None, 1)\n"
     "journal.calls.reserve('child', 'portfolio', [ask], Caps(), since=0)\n"
@@ -96,7 +96,7 @@ def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
     other = FileHolders(tmp_path / "locks")
     program = (
         "import os, sys, time; from pathlib import Path\n"
-        "from nightscreen.storage.holders import FileHolders\n"
+        "from nightscreen.journal.holders import FileHolders\n"
         "held = FileHolders(Path(sys.argv[1]))\n"
         "woken, wake = os.pipe()\n"
         "pid = os.fork()\n"

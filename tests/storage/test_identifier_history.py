@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select, update
 
-from nightscreen.schemas.settings import Cutoffs
-from nightscreen.storage.clock import DAY_MICROS
-from nightscreen.storage.journal.copying import back_up
-from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
-from nightscreen.storage.journal.identifier_history import (
+from nightscreen.files.keys import encode_key
+from nightscreen.journal.copying import back_up
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.identifier_history import (
     BLOCK,
     NO_BVN,
     REWRITTEN_AFTER,
@@ -21,15 +20,16 @@ from nightscreen.storage.journal.identifier_history import (
     Sightings,
     sightings,
 )
-from nightscreen.storage.journal.opening import open_journal
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.keys import encode_key
+from nightscreen.journal.opening import open_journal
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.settings import Cutoffs
 from tests.storage.conftest import subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 NOBODY = subject(999_999)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.storage.inbox import (
+from nightscreen.files.inbox import (
     RESULT,
     Inbox,
     Lock,

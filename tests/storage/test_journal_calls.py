@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.journal.calls import CRASHED
+from nightscreen.journal.money import Spent, Surprise
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.calls import CRASHED
-from nightscreen.storage.journal.money import Spent, Surprise
-from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.schemas.clock import MICROS
 from tests.how_many import examples
 from tests.storage.conftest import NOON, PRICE, Place, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
+    from nightscreen.journal import Journal
     from nightscreen.schemas.calls import Reservation, ReserveRequest
-    from nightscreen.storage.journal import Journal
 
 
 def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
@@ -285,7 +285,7 @@ def test_settling_is_whole_or_not_at_all(place: Place, monkeypatch: pytest.Monke
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("nightscreen.storage.journal.calls.apply_deltas", fail)
+        patch.setattr("nightscreen.journal.calls.apply_deltas", fail)
         with pytest.raises(MemoryError):
             journal.calls.settle("run-1", [ended(pairs[0])])
     assert journal.answers.latest("karma", [subject(1)]) == {}

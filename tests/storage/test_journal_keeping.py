@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
+from nightscreen.files.keys import encode_key, replace_key
+from nightscreen.files.private_files import write_private
+from nightscreen.files.sealing import key_id
+from nightscreen.journal import open_journal, rotation
+from nightscreen.journal.copying import back_up, restore
+from nightscreen.journal.engine import reading
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.tables import answers, meta, seal_keys
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
-from nightscreen.storage.files import write_private
-from nightscreen.storage.journal import open_journal, rotation
-from nightscreen.storage.journal.copying import back_up, restore
-from nightscreen.storage.journal.engine import reading
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.tables import answers, meta, seal_keys
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.keys import encode_key, replace_key
-from nightscreen.storage.sealing import key_id
 from tests.storage.conftest import Place, ended, reserve, subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 NEW = b"n" * 32
 
@@ -222,7 +222,7 @@ def test_a_backup_never_replaces_and_leaves_no_part(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nightscreen.storage.journal.copying.write_private", fail)
+    monkeypatch.setattr("nightscreen.journal.copying.write_private", fail)
     with pytest.raises(OutputError, match="No space left"):
         back_up(journal, tmp_path / "new")
     assert sorted(each.name for each in tmp_path.iterdir() if each.name != "home") == ["full"]

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallState,
@@ -17,8 +18,7 @@ from nightscreen.schemas.calls import (
     ReservationStatus,
     ReserveRequest,
 )
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.schemas.clock import MICROS
 from tests.how_many import examples
 from tests.storage.conftest import PRICE, Place, ended, reserve, subject
 

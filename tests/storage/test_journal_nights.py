@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import open_journal
+from nightscreen.journal.verify import verify_journal
 from nightscreen.sandbox.faults import FaultPlan
-from nightscreen.storage.journal import open_journal
-from nightscreen.storage.journal.verify import verify_journal
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import Column, LargeBinary, MetaData, Text, create_engine, text
 
+from nightscreen.journal import open_journal, schema, tables
+from nightscreen.journal.copying import back_up, restore
+from nightscreen.journal.engine import make_engine, writing
+from nightscreen.journal.keyring import put_meta
+from nightscreen.journal.opening import journal_url
+from nightscreen.journal.read_only import look_into
+from nightscreen.journal.schema import VERSION, declared_version
 from nightscreen.schemas.errors import (
     JournalError,
     JournalKeyError,
@@ -17,13 +24,6 @@ from nightscreen.schemas.errors import (
     NightscreenError,
     SettingsError,
 )
-from nightscreen.storage.journal import open_journal, schema, tables
-from nightscreen.storage.journal.copying import back_up, restore
-from nightscreen.storage.journal.engine import make_engine, writing
-from nightscreen.storage.journal.keyring import put_meta
-from nightscreen.storage.journal.opening import journal_url
-from nightscreen.storage.journal.read_only import look_into
-from nightscreen.storage.journal.schema import VERSION, declared_version
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from sqlalchemy import create_engine, text
 
+from nightscreen.journal.engine import _WRITE_LOCK, Turn, reading, recording
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import Caps, ReservationStatus
 from nightscreen.schemas.errors import JournalBusyError, JournalError
-from nightscreen.storage.journal.engine import _WRITE_LOCK, Turn, reading, recording
-from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, Place, ended, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.holders import AdvisoryHolders
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
+    from nightscreen.journal.holders import AdvisoryHolders
 
 pytestmark = pytest.mark.postgres
 
@@ -90,7 +90,7 @@ def test_a_connection_that_is_gone_is_replaced(
     """A database that was started anew fails nobody, whether the connection lay idle or not."""
     journal = server_place.open()
     reserve(journal, 1)
-    monkeypatch.setattr("nightscreen.storage.journal.engine._IDLE_S", idle_s)
+    monkeypatch.setattr("nightscreen.journal.engine._IDLE_S", idle_s)
     other = create_engine(server_place.url)
 
     def drop_all() -> None:

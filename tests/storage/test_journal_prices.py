@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import insert, select
 
+from nightscreen.journal.engine import writing
+from nightscreen.journal.money import Spent
+from nightscreen.journal.tables import prices
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
     CallState,
     Caps,
@@ -14,16 +18,12 @@ from nightscreen.schemas.calls import (
     ReservationStatus,
     ReserveRequest,
 )
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.prices import MOST_COST_MICRO, RECENT_MICROS
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.money import Spent
-from nightscreen.storage.journal.tables import prices
-from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import PRICE, asks, ended, reserve
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
     from tests.storage.conftest import Place
 
 LIMIT = 20 * PRICE

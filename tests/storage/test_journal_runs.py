@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from nightscreen.journal.engine import reading, snapshot, writing
+from nightscreen.journal.runs import KILLED
+from nightscreen.journal.tables import spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.engine import reading, snapshot, writing
-from nightscreen.storage.journal.runs import KILLED
-from nightscreen.storage.journal.tables import spend
+from nightscreen.schemas.clock import MICROS
 from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
     from tests.storage.conftest import Place
 
 

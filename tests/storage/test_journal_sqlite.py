@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import text
 
+from nightscreen.journal.engine import reading
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import (
     JournalBusyError,
     JournalDamagedError,
     JournalError,
     SettingsError,
 )
-from nightscreen.storage.journal.engine import reading
-from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import Place, ended, reserve
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_a_file_size_limit_stops_a_process_without_harm(sqlite_place: Place) -> 
     fill(sqlite_place, 1)
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from nightscreen.storage.journal import open_journal\n"
+        "from nightscreen.journal import open_journal\n"
         "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "journal = open_journal(Path(sys.argv[1]))\n"
@@ -246,7 +246,7 @@ def test_processes_that_open_a_new_journal_at_once_share_one(sqlite_place: Place
     """There is one journal and one key, whoever came first."""
     program = (
         "import sys; from pathlib import Path\n"
-        "from nightscreen.storage.journal import open_journal\n"
+        "from nightscreen.journal import open_journal\n"
         "journal = open_journal(Path(sys.argv[1]))\n"
         "print(journal.journal_id, journal.pseudonyms.subject('bvn', '1').hex())\n"
     )

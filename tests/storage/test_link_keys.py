@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from itsdangerous import Signer
 from sqlalchemy import delete
 
-from nightscreen.steps.consents.links import Asked, ConsentLinks, Refusal
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.keyring import LINK_KEYS, link_keys, rotate_link_key
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.tables import meta
+from nightscreen.journal.engine import writing
+from nightscreen.journal.keyring import LINK_KEYS, link_keys, rotate_link_key
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.tables import meta
+from nightscreen.operations.consents.links import Asked, ConsentLinks, Refusal
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Place

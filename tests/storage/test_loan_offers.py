@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
-from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.verify import verify_journal
 from tests.storage.conftest import subject
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 _FREES_MANY = """
 import numpy as np
-from nightscreen.storage.memory_tuning import tune_allocator
+from nightscreen.files.memory_tuning import tune_allocator
 
 def resident():
     with open("/proc/self/status") as file:
@@ -37,7 +37,7 @@ def test_what_was_freed_is_not_kept() -> None:
 
 
 _KEEPS_NOTHING_OF_ARROW = """
-from nightscreen.storage.memory_tuning import choose_allocator, trim_memory, tune_allocator
+from nightscreen.files.memory_tuning import choose_allocator, trim_memory, tune_allocator
 choose_allocator()
 import pyarrow as pa
 

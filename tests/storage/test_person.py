@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nightscreen.storage.person import named_by_account, same_person
+from nightscreen.files.person import named_by_account, same_person
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from nightscreen.files.filesystem import RemotePlace, is_url, remote_place
+from nightscreen.files.outputs import MANIFEST, REPORT, RunFolder
+from nightscreen.files.publishing import withdraw
+from nightscreen.files.sealing import Sealer
+from nightscreen.files.workspace import Workspace, sweep_shared
+from nightscreen.results.run_files import RunFiles
 from nightscreen.schemas.errors import OutputError
-from nightscreen.storage.filesystem import RemotePlace, is_url, remote_place
-from nightscreen.storage.outputs import MANIFEST, REPORT, RunFolder
-from nightscreen.storage.publishing import withdraw
-from nightscreen.storage.run_files import RunFiles
-from nightscreen.storage.sealing import Sealer
-from nightscreen.storage.workspace import Workspace, sweep_shared
 from tests.storage.object_store import BUCKET, object_store
 
 if TYPE_CHECKING:

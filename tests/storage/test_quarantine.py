@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
-from nightscreen.storage.quarantine import (
+from nightscreen.files.quarantine import (
     ProblemsWriter,
     QuarantineWriter,
     append_problems,
     escape_formula,
     unescape_formula,
 )
-from nightscreen.storage.tables import open_source
+from nightscreen.reading.tables import open_source
+from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

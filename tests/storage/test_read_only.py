@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal.read_only import look_into
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError
-from nightscreen.storage.journal.read_only import look_into
 from tests.storage.conftest import PRICE, ended, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
     from tests.storage.conftest import Place
 
 RUN = "run-1"

@@ -5,6 +5,15 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from nightscreen.journal.copying import back_up
+from nightscreen.journal.engine import writing
+from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.opening import open_journal
+from nightscreen.journal.records import KINDS, Records, records
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.record_views import VIEWS
 from nightscreen.schemas.contests import Contest, ToldNotice
 from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.schemas.outcomes import (
@@ -16,20 +25,11 @@ from nightscreen.schemas.outcomes import (
 )
 from nightscreen.schemas.records import RecordKind
 from nightscreen.schemas.settings import Cutoffs
-from nightscreen.steps.privacy.record_views import VIEWS
-from nightscreen.storage.journal.copying import back_up
-from nightscreen.storage.journal.engine import writing
-from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
-from nightscreen.storage.journal.loan_offers import LoanOffers
-from nightscreen.storage.journal.opening import open_journal
-from nightscreen.storage.journal.records import KINDS, Records, records
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.verify import verify_journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
 
 CUSTOMER = b"c" * 16
 OTHER = b"d" * 16

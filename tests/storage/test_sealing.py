@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.files.sealing import SUBJECT_BYTES, Pseudonyms, Sealer, fingerprint
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
-from nightscreen.storage.sealing import SUBJECT_BYTES, Pseudonyms, Sealer, fingerprint
 
 KEY, OTHER = b"a" * 32, b"b" * 32
 

@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from nightscreen.schemas.calls import CallState, Caps, Reservation, ReservationStatus
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.shared_caps import (
+from nightscreen.journal.shared_caps import (
     STALE_MICROS,
     WISH_LASTS_MICROS,
     CapUser,
     cap_users,
     slots_for,
 )
-from nightscreen.storage.journal.tables import calls
+from nightscreen.journal.tables import calls
+from nightscreen.schemas.calls import CallState, Caps, Reservation, ReservationStatus
+from nightscreen.schemas.clock import MICROS
 from tests.how_many import examples
 from tests.storage.conftest import Place, asks, ended, reserve
 
 if TYPE_CHECKING:
+    from nightscreen.journal import Journal
     from nightscreen.schemas.calls import ReserveRequest
-    from nightscreen.storage.journal import Journal
 
 SHARED = Caps(in_flight=(("karma", 4), ("bvn", 2)))
 GRANTED, BUSY = ReservationStatus.GRANTED, ReservationStatus.BUSY

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.storage import text_stream
-from nightscreen.storage.tables import TableSource, open_source
+from nightscreen.reading import text_stream
+from nightscreen.reading.tables import TableSource, open_source
 from tests.how_many import examples
 
 if TYPE_CHECKING:

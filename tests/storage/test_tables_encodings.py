@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.storage import text_stream
-from nightscreen.storage.tables import open_source
+from nightscreen.reading import text_stream
+from nightscreen.reading.tables import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path

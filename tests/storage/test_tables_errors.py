@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.reading.tables import file_digest, open_source
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.tables import file_digest, open_source
 
 if TYPE_CHECKING:
     from pathlib import Path

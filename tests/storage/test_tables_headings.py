@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nightscreen.reading.column_mapping import understand
+from nightscreen.reading.headings import HEADINGS_FILE, fold, heading_words, is_output_name
 from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
-from nightscreen.storage.column_mapping import understand
-from nightscreen.storage.headings import HEADINGS_FILE, fold, heading_words, is_output_name
 
 HERE = Path("batch.csv")
 

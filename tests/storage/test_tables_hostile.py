@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import openpyxl
 import pytest
 
-from nightscreen.schemas.errors import InputError, SettingsError
-from nightscreen.steps.intake import Intake
-from nightscreen.storage.bounded_workbook import (
+from nightscreen.reading.bounded_workbook import (
     BoundedArchive,
     SwollenWorkbookError,
     read_strings,
 )
-from nightscreen.storage.mapping import read_mapping
-from nightscreen.storage.tables import TableSource, open_source
+from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.tables import TableSource, open_source
+from nightscreen.runs.intake import Intake
+from nightscreen.schemas.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path

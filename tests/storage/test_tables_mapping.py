@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.tables import open_source
 from nightscreen.schemas.errors import InputError, SettingsError
-from nightscreen.storage.mapping import read_mapping
-from nightscreen.storage.tables import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.storage.tables import TableSource
+    from nightscreen.reading.tables import TableSource
 
 
 def opened(folder: Path, mapping: str, table: str) -> TableSource:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.reading.parquet_source import as_text
+from nightscreen.reading.tables import open_source
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.parquet_source import as_text
-from nightscreen.storage.tables import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path

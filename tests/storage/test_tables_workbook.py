@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import openpyxl
 import pytest
 
+from nightscreen.reading.mapping import Mapping
+from nightscreen.reading.tables import TableSource, open_source
 from nightscreen.schemas.errors import InputError
-from nightscreen.storage.mapping import Mapping
-from nightscreen.storage.tables import TableSource, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.schemas.calls import CallResult, CallState
-from nightscreen.schemas.checks import Outcome
-from nightscreen.storage.journal.erasure import ErasedPseudonyms, Erasures
-from nightscreen.storage.journal.money import Spent
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.subject_data import Held
-from nightscreen.storage.journal.unreadable import (
+from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.money import Spent
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.subject_data import Held
+from nightscreen.journal.unreadable import (
     Doubts,
     Since,
     doubts_of,
@@ -21,12 +19,14 @@ from nightscreen.storage.journal.unreadable import (
     settle_read,
     unread_answers,
 )
-from nightscreen.storage.journal.verify import verify_journal
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.calls import CallResult, CallState
+from nightscreen.schemas.checks import Outcome
 from tests.storage.conftest import PRICE, ended, reserve, subject
 
 if TYPE_CHECKING:
+    from nightscreen.journal import Journal
     from nightscreen.schemas.calls import Reservation, ReserveRequest
-    from nightscreen.storage.journal import Journal
 
 
 def unread(pair: tuple[ReserveRequest, Reservation], *, cost: int = PRICE) -> CallResult:

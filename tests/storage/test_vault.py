@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
+from nightscreen.files.keys import encode_key
+from nightscreen.journal.copying import back_up, restore
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.grant_tables import consent_grants, consent_states
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.vault import REPLACED, GrantState, Vault
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.errors import ConsentStateError, StateRefusal, UsageError
-from nightscreen.storage.clock import MICROS
-from nightscreen.storage.journal.copying import back_up, restore
-from nightscreen.storage.journal.engine import reading, writing
-from nightscreen.storage.journal.grant_tables import consent_grants, consent_states
-from nightscreen.storage.journal.rotation import rotate_key
-from nightscreen.storage.journal.verify import verify_journal
-from nightscreen.storage.keys import encode_key
-from nightscreen.storage.vault import REPLACED, GrantState, Vault
 
 if TYPE_CHECKING:
-    from nightscreen.storage.journal import Journal
+    from nightscreen.journal import Journal
     from tests.storage.conftest import Place
 
 LIST, VIEW = "transaction:list", "transaction:view"

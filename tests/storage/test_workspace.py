@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from nightscreen.files.sealing import Sealer
+from nightscreen.files.workspace import Workspace
 from nightscreen.schemas.errors import JournalDamagedError, JournalError
-from nightscreen.storage.sealing import Sealer
-from nightscreen.storage.workspace import Workspace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ import xlsxwriter  # type: ignore[import-untyped]  # has no types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nightscreen.storage.clock import LAGOS
-from nightscreen.storage.decision_files import csv_text
-from nightscreen.storage.quarantine import escape_formula
-from nightscreen.storage.xlsx_cells import LONGEST_TEXT, csv_lines
-from nightscreen.storage.xlsx_sheets import fill_sheets
+from nightscreen.files.quarantine import escape_formula
+from nightscreen.results.decision_files import csv_text
+from nightscreen.results.xlsx_cells import LONGEST_TEXT, csv_lines
+from nightscreen.results.xlsx_sheets import fill_sheets
+from nightscreen.schemas.clock import LAGOS
 from tests.how_many import examples
 
 if TYPE_CHECKING:

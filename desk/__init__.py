@@ -1,5 +1,0 @@
-"""The desk: the web pages the lender's own people work in.
-
-A seat over parts that exist: what a run, a quote, a decision or a review is stays in `steps/`. Here
-are users and their rights, sessions, the audit, and one view a page.
-"""

@@ -1,8 +1,0 @@
-"""Prefect flows: each reads from top to bottom as the line it carries out.
-
-A flow opens its resources, awaits tasks and closes what it opened; it computes nothing itself.
-"""
-
-from nightscreen.storage.memory_tuning import choose_allocator
-
-choose_allocator()  # a worker starts flows past the command line; nothing has loaded Arrow yet

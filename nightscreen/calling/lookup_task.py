@@ -1,0 +1,261 @@
+"""One lookup, or API call, on its way through a window, and how an attempt at it is written down.
+
+Plain values without a clock or a task; moving them along is `window`'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
+from nightscreen.planning.freshness import is_closed
+from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
+from nightscreen.schemas.checks import Lookup, Operation, SubjectKind
+from nightscreen.schemas.plan import LookupStatus
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Hashable
+
+    from nightscreen.client.wire import Request
+    from nightscreen.schemas.checks import Outcome
+
+RELEASED = "released"
+"""Trouble of an intent that was given back unsent: the run stopped, or the price rose."""
+
+CALL_STATES = {
+    ChargeStatus.ANSWERED: CallState.ANSWERED,
+    ChargeStatus.UNREADABLE: CallState.UNREADABLE,
+    ChargeStatus.NOT_SENT: CallState.NOT_SENT,
+    ChargeStatus.NOT_CHARGED: CallState.NOT_CHARGED,
+    ChargeStatus.IN_DOUBT: CallState.IN_DOUBT,
+    ChargeStatus.TEST_MODE: CallState.TEST_MODE,
+    ChargeStatus.STOP: CallState.NOT_CHARGED,
+}
+_ENDS = frozenset({LookupStatus.FAILED, LookupStatus.IN_DOUBT})
+_SAID_OF_CUSTOMER = frozenset(
+    {
+        FailureReason.UNREACHABLE,
+        FailureReason.WRONG_CONTACT,
+        FailureReason.OTP_WRONG,
+        FailureReason.OTP_EXPIRED,
+        FailureReason.OTP_UNASKED,
+    }
+)
+"""Refusals that tell something of the customer, as a miss does: they are no failures of calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """A call that is no lookup of a screening run: a token, a BVN consent, a pull, an offer.
+
+    Attributes:
+        check: the operation, under which the journal counts it.
+        kind: what its subject is the pseudonym of.
+        request: the call as it will be written; it may hold secrets and identifiers.
+        keeps_body: the journal keeps the answer, sealed; off where the answer is a secret or lies
+            elsewhere.
+    """
+
+    check: Operation
+    kind: SubjectKind
+    request: Request = field(repr=False)
+    keeps_body: bool = True
+
+
+Question = Lookup | ApiCall
+
+
+@dataclass(slots=True, eq=False)
+class LookupTask:
+    """One lookup or API call on its way.
+
+    Attributes:
+        lookup: what is asked.
+        subject: its pseudonym.
+        worst_micro: the most an attempt may cost.
+        consent_reference: the consent that authorises it.
+        consent_ends_at: instant from which it does not any more; None where none is needed.
+        index: its row among the needed lookups of the run.
+        row: the batch's row in whose name it is asked; None for an API call.
+        status: what became of it.
+        attempts: attempts made in this session.
+        answered_before: answers the run had when it was first sent in this session; -1 before.
+        doubted: an attempt may have been charged without our knowing.
+        doubts: attempts that may have been, over all runs of its age.
+        unread: those of them whose response came and could not be read.
+        was_unread: a response could not be read before, in this run or an earlier one.
+        bound_micro: worst cost the attempt under way is reserved with.
+        waiters: the batches that wait for it.
+        outcome: what was answered, once it was.
+        reading: what the last attempt of an API call came to; of a lookup the journal tells.
+    """
+
+    lookup: Question
+    subject: bytes
+    worst_micro: int
+    consent_reference: str | None = None
+    consent_ends_at: int | None = None
+    index: int = -1
+    row: int | None = None
+    status: LookupStatus = LookupStatus.WAITING
+    attempts: int = 0
+    answered_before: int = -1
+    doubted: bool = False
+    doubts: int = 0
+    unread: int = 0
+    was_unread: bool = False
+    bound_micro: int = 0
+    waiters: list[Barrier] = field(default_factory=list)
+    outcome: Outcome | None = None
+    reading: CallOutcome | None = None
+
+    @property
+    def keeps_body(self) -> bool:
+        """Return whether the journal keeps the answer."""
+        return not isinstance(self.lookup, ApiCall) or self.lookup.keeps_body
+
+    @property
+    def witness(self) -> Hashable:
+        """Return who speaks where its answer makes further calls useless.
+
+        Identifiers of one customer are one witness: a record that is broken is so by each of them.
+        """
+        return self.subject if self.row is None else self.row
+
+    @property
+    def asked(self) -> str:
+        """Return the identifier that is asked about."""
+        if isinstance(self.lookup, ApiCall):
+            return self.lookup.request.asked
+        return self.lookup.identity
+
+    def ask(self) -> ReserveRequest:
+        """Return the wish to make the next attempt."""
+        return ReserveRequest(
+            check=self.lookup.check.value,
+            kind=self.lookup.kind.value,
+            subject=self.subject,
+            worst_micro=self.bound_micro,
+            consent_reference=self.consent_reference,
+            attempt=self.attempts + 1,
+        )
+
+    def take_note(self, reading: CallOutcome) -> None:
+        """Count an attempt that may have been charged without our knowing."""
+        if reading.verdict is ChargeStatus.IN_DOUBT:
+            self.doubts += 1
+            self.unread += reading.is_unread
+        self.was_unread = self.was_unread or reading.is_unread
+
+    def is_used_up(self, reading: CallOutcome, attempts: int) -> bool:
+        """Return whether a lookup whose attempt is in doubt may not be sent again in its age."""
+        if reading.verdict is not ChargeStatus.IN_DOUBT:
+            return False
+        return is_closed(self.doubts, self.unread, attempts)
+
+    def ends_as(
+        self, reading: CallOutcome, delay_s: float | None, *, stops: bool
+    ) -> LookupStatus | None:
+        """Return how the lookup ends with this attempt; None where it goes on or was not reached.
+
+        Args:
+            reading: what the attempt came to.
+            delay_s: wait before the next attempt; None where there is to be none.
+            stops: enough lookups said the same for the check or the run to stop.
+        """
+        if reading.verdict is ChargeStatus.ANSWERED:
+            return LookupStatus.FREE if reading.cost_micro == 0 else LookupStatus.PAID
+        if reading.verdict is ChargeStatus.UNREADABLE:
+            # nobody knows what an API call did, as where its answer was lost; its cost is known
+            return (
+                LookupStatus.IN_DOUBT
+                if isinstance(self.lookup, ApiCall)
+                else LookupStatus.UNREADABLE
+            )
+        if stops:
+            return None
+        if reading.trouble in _SAID_OF_CUSTOMER:
+            return LookupStatus.FREE
+        self.doubted = self.doubted or reading.verdict is ChargeStatus.IN_DOUBT
+        if delay_s is not None:
+            return None
+        return LookupStatus.IN_DOUBT if self.doubted else LookupStatus.FAILED
+
+
+@dataclass(slots=True, eq=False)
+class Barrier:
+    """The lookups one caller waits for."""
+
+    done: asyncio.Future[None]
+    left: int = 0
+
+    def count(self) -> None:
+        """Take note that one more has come to an end."""
+        self.left -= 1
+        if self.left == 0 and not self.done.done():
+            self.done.set_result(None)
+
+
+def most_charged(task: LookupTask, reading: CallOutcome, named_micro: int | None) -> int:
+    """Return the most an attempt can have cost, in micro-naira; of what is not believed, its bound.
+
+    The journal counts what was named in full. Here it would only end a round for want of money.
+    """
+    if named_micro is not None:
+        return task.bound_micro
+    if reading.verdict is ChargeStatus.IN_DOUBT:
+        return task.bound_micro
+    if reading.cost_micro is None and reading.verdict is ChargeStatus.ANSWERED:
+        return task.bound_micro
+    return reading.cost_micro or 0
+
+
+def outcome_of(
+    task: LookupTask,
+    grant: Reservation,
+    reading: CallOutcome,
+    *,
+    ended: LookupStatus | None,
+    sent_at: int,
+    now: int,
+    named_micro: int | None = None,
+) -> CallResult:
+    """Return an attempt as the journal keeps it; `named_micro` is a cost that is not believed."""
+    return CallResult(
+        call_id=grant.call_id,
+        ask=task.ask(),
+        intent_at=grant.intent_at,
+        state=CALL_STATES[reading.verdict],
+        trouble=None if reading.trouble is None else reading.trouble.value,
+        status=reading.status,
+        outcome=None if reading.outcome is None else reading.outcome.value,
+        cost_micro=None if reading.verdict is ChargeStatus.IN_DOUBT else reading.cost_micro,
+        balance_micro=reading.balance_micro,
+        named_micro=named_micro,
+        sent_at=None if reading.verdict is ChargeStatus.NOT_SENT else sent_at,
+        settled_at=now,
+        final=ended in _ENDS,
+        body=reading.body if task.keeps_body else b"",
+        asked=task.asked if _is_kept_unread(task, reading) else "",
+    )
+
+
+def _is_kept_unread(task: LookupTask, reading: CallOutcome) -> bool:
+    """Return whether a body is kept to be read again; of an API call in doubt it is not."""
+    if reading.verdict is ChargeStatus.UNREADABLE:
+        return True
+    return reading.is_unread and not isinstance(task.lookup, ApiCall)
+
+
+def released(task: LookupTask, grant: Reservation, now: int) -> CallResult:
+    """Return an intent that is given back unsent, as the journal keeps it."""
+    return CallResult(
+        call_id=grant.call_id,
+        ask=task.ask(),
+        intent_at=grant.intent_at,
+        state=CallState.NOT_SENT,
+        trouble=RELEASED,
+        settled_at=now,
+    )

@@ -1,0 +1,83 @@
+"""Reading kept bodies again after the table of manners was corrected. Nothing is asked or paid.
+
+An answer that can be read by now becomes an ordinary answer of its own time; the next run uses it
+where it is still fresh. What the table says is `client`'s, what is kept `storage`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nightscreen.client.classify import ChargeStatus, Classifier, Exchange
+from nightscreen.client.wire import Request, lookup_request
+from nightscreen.journal.unreadable import settle_read, unread_answers
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
+
+if TYPE_CHECKING:
+    from nightscreen.client.response_rules import ResponseRules
+    from nightscreen.journal import Journal
+    from nightscreen.journal.unreadable import UnreadAnswer
+
+_ANY_IMAGE = "https://image.invalid/"
+"""Stands for the photograph of an image match, which no reading of an answer looks at."""
+
+
+@dataclass(slots=True)
+class Reread:
+    """What became of one check's kept bodies.
+
+    Attributes:
+        kept: bodies that could not be read before.
+        answers: those that can be read by now, by outcome.
+        left_cost_micro: what those that still cannot be had cost.
+    """
+
+    kept: int = 0
+    answers: Counter[str] = field(default_factory=Counter)
+    left_cost_micro: int = 0
+
+    @property
+    def read(self) -> int:
+        """Return how many can be read by now."""
+        return sum(self.answers.values())
+
+
+def reread(journal: Journal, manners: ResponseRules) -> dict[str, Reread]:
+    """Read every kept body again; return what became of them, by check.
+
+    Only answers to the checks of a screening are read: what a BVN consent or an offer came to hangs
+    on more than its answer.
+
+    Raises:
+        JournalError: the journal cannot be read or written; what was read before is kept.
+    """
+    classifier = Classifier(manners)
+    found: dict[str, Reread] = {}
+    for block in unread_answers(journal):
+        read = []
+        for each in block:
+            mine = found.setdefault(each.check, Reread())
+            mine.kept += 1
+            reading = classifier.read(_request(each), Exchange(each.status, each.body))
+            is_check = each.check in set(Check)
+            if (
+                is_check
+                and reading.verdict is ChargeStatus.ANSWERED
+                and reading.outcome is not None
+            ):
+                mine.answers[reading.outcome.value] += 1
+                read.append((each, reading.outcome, reading.cost_micro))
+            else:
+                mine.left_cost_micro += each.cost_micro or 0
+        settle_read(journal, read)
+    return found
+
+
+def _request(each: UnreadAnswer) -> Request:
+    """Return the request that brought an answer, as far as reading it needs."""
+    if each.check in set(Check):
+        kind = IdentityKind(each.kind)
+        return lookup_request(Lookup(Check(each.check), kind, each.asked, _ANY_IMAGE))
+    return Request(Operation(each.check), "GET", "", None, asked=each.asked)

@@ -1,0 +1,68 @@
+"""Waiting out what may pass: with a deadline, an outage, a low wallet or a quota is tried again.
+
+The one rule for runs of every flow. What a window waits for while it is open is the window's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from nightscreen.calling.control import StopReason
+from nightscreen.schemas.clock import MICROS, next_day
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nightscreen.runs.run import Run
+
+LOOK_S = 1.0
+"""How soon a run that waits hears that it was cancelled."""
+
+
+def seconds_to_resume(run: Run) -> float | None:
+    """Return how long to wait before a stopped run is tried again; None where it has ended.
+
+    An outage, a low balance or a quota that is used up may pass by itself, of the run or of a check
+    alone; it is waited for where a deadline is set. The quota comes back with the next day.
+    """
+    control, now = run.control, run.clock()
+    if control.deadline_at is None:
+        return None
+    waits = []
+    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
+        waits.append(run.settings.resume_every.total_seconds())
+    if control.may_pass(StopReason.QUOTA):
+        waits.append((next_day(now) - now) / MICROS)
+    wait_s = min(waits, default=None)
+    return wait_s if wait_s is not None and wait_s < (control.deadline_at - now) / MICROS else None
+
+
+async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
+    """Wait where a run's stop may pass before its deadline; return True where it goes on.
+
+    Where no deadline is set, or the next try would come after it, or the run is cancelled
+    meanwhile, the stop stays. Open a new session next: it begins with fresh attempts.
+
+    Args:
+        run: the run; nothing of it is in flight.
+        reopen: lets what was lost or failed wait to be asked again; False where nothing may be
+            asked any more, so that the stop stays. After the day's quota alone nothing was lost,
+            and it is not called.
+    """
+    wait_s, control = seconds_to_resume(run), run.control
+    if wait_s is None:
+        return False
+    loop = asyncio.get_running_loop()
+    again_at, stop = loop.time() + wait_s, control.stop
+    control.resting_since = run.clock()
+    while (left_s := again_at - loop.time()) > 0:
+        await asyncio.sleep(min(LOOK_S, left_s))
+        if control.stop != stop:
+            control.resting_since = None
+            return False
+    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE) and reopen() is False:
+        control.resting_since = None
+        return False
+    control.go_on()
+    return True

@@ -1,0 +1,65 @@
+"""Approval of spending on the terminal: a question, an answer, and a time after which it is no.
+
+`steps.approval` decides whether it is needed. Without a terminal, or after a no, the run ends and
+waits for `nightscreen approve`.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.journal.desk_file import has_users
+from nightscreen.schemas.money import naira_words
+from nightscreen.tasks.open_run import screening_at_terminal
+from nightscreen.tasks.terminal import AT_TERMINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nightscreen.schemas.approvals import Approval
+
+_LOOK_S = 0.3
+_YES = frozenset({"y", "yes"})
+
+
+def ask_on_terminal() -> None:
+    """Have this process's approvals asked here, where a person sits at the terminal.
+
+    Where the desk has users, one of them approves there.
+    """
+    terminal = AT_TERMINAL.get()
+    if terminal is not None:
+        sits_here = sys.stdin.isatty() and sys.stderr.isatty()
+        terminal.ask = ask if sits_here and not has_users(settings_of_command().home) else None
+
+
+def ask(asked: Approval) -> bool:
+    """Ask whether to spend; Ctrl-C, an end of input and the approval timeout are a no."""
+    terminal, run = AT_TERMINAL.get(), screening_at_terminal()
+    if terminal is None or run is None:
+        return False
+    timeout_s = run.settings.approval_timeout.total_seconds()
+    terminal.is_asking = True
+    try:
+        time.sleep(_LOOK_S)  # the panel clears its lines meanwhile
+        sys.stderr.write(
+            f"This run needs approval: {asked.reason}.\n"
+            f"Spend up to {naira_words(asked.offered_micro)}? [y/N] "
+        )
+        sys.stderr.flush()
+        until = time.monotonic() + timeout_s
+        return _answer(until, lambda: run.control.stop is not None)
+    finally:
+        terminal.is_asking = False
+
+
+def _answer(until: float, stopped: Callable[[], bool]) -> bool:
+    while time.monotonic() < until and not stopped():
+        if select.select([sys.stdin], [], [], _LOOK_S)[0]:
+            return sys.stdin.readline().strip().casefold() in _YES
+    sys.stderr.write("\n")
+    return False

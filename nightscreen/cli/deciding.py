@@ -1,0 +1,28 @@
+"""Decisions by command: left to the desk where it has users, since they sign in there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nightscreen.journal.desk_file import has_users
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.settings import Settings
+
+
+def require_no_desk(settings: Settings, page: str) -> None:
+    """Refuse to decide by command where the desk has users.
+
+    Args:
+        settings: those of the command.
+        page: the path of the desk's page where it is decided.
+
+    Raises:
+        UsageError: the desk has users.
+    """
+    if has_users(settings.home):
+        at = settings.desk_url.rstrip("/")
+        raise UsageError(
+            f"the desk has users, so one of them decides, signed in: open {at}{page} at the desk"
+        )

@@ -1,0 +1,191 @@
+"""Checks before the engine starts: a mistake is reported at once and costs nothing.
+
+Cheapest first, and nothing is made on disk before everything given has been looked at. The flow
+checks again what it needs, because a deployment starts it without this module.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nightscreen.client.address import parse_address
+from nightscreen.files.filesystem import is_url, try_to_write
+from nightscreen.files.keys import decode_key
+from nightscreen.files.private_files import make_private_folder
+from nightscreen.files.sealed_file import input_in_clear, is_sealed
+from nightscreen.journal import journal_of
+from nightscreen.journal.opening import journal_exists
+from nightscreen.policy.loading import load_policy
+from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.tables import file_digest, open_source
+from nightscreen.runs.run import deadline_instant, require_same_input, require_service
+from nightscreen.runs.run_parameters import resolve
+from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.errors import InputError, OutputError, SettingsError
+from nightscreen.schemas.settings import FreshnessOverrides, overridden
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+
+
+_PATHS = ("mapping", "policy")
+_LASTING = (
+    "batch",
+    "purpose",
+    "checks",
+    "karma_identities",
+    "karma_stop_at_first",
+    "freshness",
+    *_PATHS,
+)
+"""What a run holds from start to end."""
+
+
+def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
+    """Find every mistake that can be found without the engine and the service.
+
+    Raises:
+        UsageError: settings, parameters, input, mapping or output are wrong.
+        JournalError: the journal cannot be used.
+    """
+    if not parameters.quote_only:
+        check_service(settings)
+    _check_choices(parameters)
+    if parameters.input:
+        if not is_sealed(Path(parameters.input)):  # else the journal's key is needed
+            _check_input(Path(parameters.input), parameters.mapping)
+    elif not parameters.run:
+        raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
+    _check_data_key(settings.data_key.get_secret_value())
+    _check_run(parameters, settings)
+    _check_output(parameters.output)
+
+
+def check_service(settings: Settings) -> None:
+    """Refuse an address or a key with which nothing could ever be asked.
+
+    Raises:
+        SettingsError: naming the variable; the value is not shown.
+    """
+    require_service(settings, quote_only=False)
+    try:
+        parse_address(settings.base_url)
+    except SettingsError as error:
+        raise SettingsError(f"NIGHTSCREEN_{error}") from None
+    key = settings.api_key.get_secret_value()
+    if not key.isascii() or not key.isprintable() or key != key.strip() or " " in key:
+        raise SettingsError(
+            "NIGHTSCREEN_API_KEY holds a blank, a line end or a letter that no key has; copy it "
+            "again from the service's console, nothing before or after it"
+        )
+
+
+def _check_choices(parameters: ScreenBatch) -> None:
+    """Make the checks that need neither file nor journal."""
+    overridden(FreshnessOverrides(), parameters.freshness)
+    now = system_clock()
+    deadline = deadline_instant(parameters.deadline, now)
+    if deadline is not None and deadline <= now:
+        raise InputError(f"--deadline: {parameters.deadline} has passed; name a later instant")
+    if parameters.policy:
+        load_policy(Path(parameters.policy))
+    if parameters.shadow:
+        load_policy(Path(parameters.shadow))
+
+
+def _check_input(path: Path, mapping: str) -> None:
+    open_source(path, mapping=read_mapping(Path(mapping)) if mapping else None)
+
+
+def _check_data_key(configured: str) -> None:
+    """Refuse what is no key at all, before a journal is made; whose it is the journal knows."""
+    if configured:
+        decode_key(configured, "NIGHTSCREEN_DATA_KEY")
+
+
+def _check_home(settings: Settings) -> None:
+    try:
+        make_private_folder(settings.home)
+    except OutputError as error:
+        raise SettingsError(f"NIGHTSCREEN_HOME: {error}") from None
+
+
+def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
+    """Open the journal once, and compare a run that is resumed with what is given."""
+    if parameters.run and not journal_exists(settings.home, settings.journal_url):
+        raise InputError(
+            f"there is no run {parameters.run}: there is no journal under {settings.home} yet; set "
+            "NIGHTSCREEN_HOME to where it is"
+        )
+    _check_home(settings)
+    with journal_of(settings) as journal:
+        resolved = resolve(parameters, journal, settings.approval_timeout)
+        if resolved.earlier is not None:
+            begun_with = {
+                "batch": resolved.batch,
+                "karma_identities": [kind.value for kind in resolved.wanted.karma_kinds],
+            }
+            _refuse_changes(parameters, resolved.parameters.model_copy(update=begun_with))
+        with input_in_clear(resolved.input, journal.sealer) as clear:
+            if not parameters.input or is_sealed(resolved.input):
+                _check_input(clear, resolved.parameters.mapping)
+            if resolved.earlier is not None:
+                require_same_input(resolved.earlier, file_digest(clear))
+
+
+def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
+    """Refuse what a run that is resumed cannot be asked for any more.
+
+    Raises:
+        InputError: an option differs from what the run was begun with.
+    """
+    for name in _LASTING:
+        if name not in given.model_fields_set:
+            continue
+        now, then = getattr(given, name), getattr(begun_with, name)
+        if name in _PATHS:
+            now = str(Path(now).absolute())
+        if now != then:
+            shown = ",".join(then) if isinstance(then, list) else then or "none"
+            begun = "without" if now is True else f"with {shown}, and goes on with it"
+            raise InputError(
+                f"--{name.replace('_', '-')}: run {given.run} was begun {begun}; leave the option "
+                "out, or start a new run"
+            )
+
+
+def _check_output(given: str) -> None:
+    """Try the output folder or URL; what was made for the trial is taken away again."""
+    if is_url(given):
+        try:
+            try_to_write(given)
+        except OutputError as error:
+            raise OutputError(f"--output: {error}") from None
+        return
+    output = Path(given)
+    if output.is_dir():
+        _try_to_write(output)
+        return
+    missing = [folder for folder in (output, *output.parents) if not folder.exists()]
+    try:
+        make_private_folder(output)
+    except OutputError as error:
+        raise OutputError(f"--output: {error}") from None
+    finally:
+        for folder in missing:
+            if folder.is_dir():
+                folder.rmdir()
+
+
+def _try_to_write(folder: Path) -> None:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise OutputError(
+            f"--output: cannot write to the folder {folder}: {error.strerror}; choose another, or "
+            "change its permissions"
+        ) from None

@@ -1,0 +1,59 @@
+"""`nightscreen privacy`: the papers a controller keeps, drafted from the settings.
+
+Their content is made in `steps.privacy.processing_record`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
+from typing import Annotated
+
+import typer
+
+from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.output import print_json
+
+privacy_app = typer.Typer(help="Papers of data protection.", no_args_is_help=True)
+RECORD_FILE, ASSESSMENT_FILE = "processing-record.md", "impact-assessment.md"
+
+
+@privacy_app.callback()
+def _privacy() -> None:
+    """Keep `record` a command of its group, though it is the only one."""
+
+
+@privacy_app.command("record", epilog="Example: nightscreen privacy record --output papers")
+def record(
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the two papers; default: standard output.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print the record of processing and a draft of the impact assessment."""
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.files.private_files import make_private_folder, write_private
+    from nightscreen.policy.declarations import read_declarations
+    from nightscreen.privacy.processing_record import (
+        assessment_page,
+        processing_record,
+        record_page,
+    )
+
+    settings = settings_of_command()
+    declared = read_declarations(settings)
+    found = processing_record(settings, declared)
+    papers = {
+        RECORD_FILE: record_page(found),
+        ASSESSMENT_FILE: assessment_page(settings, declared),
+    }
+    if output is not None:
+        folder = make_private_folder(output, ours=False)
+        for name, text in papers.items():
+            write_private(folder / name, text.encode())
+    if json_output:
+        print_json(found)
+    elif output is None:
+        sys.stdout.write("\n".join(papers.values()))
+    else:
+        typer.echo(f"{len(papers)} papers are in {output}; fill in: {', '.join(found['blanks'])}")

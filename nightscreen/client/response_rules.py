@@ -1,0 +1,268 @@
+"""The table of the service's manners: its words, its shape, and how it is loaded and checked.
+
+The rules themselves are in `data/manners.toml`, where a lender can correct a line. What does not
+belong here: applying them (`client/classify.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from nightscreen.client.http_exchange import Break
+from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
+from nightscreen.schemas.checks import Operation, Outcome
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.shipped import DATA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANNERS = DATA / "manners.toml"
+STATUS_CLASS = re.compile(r"[1-9]xx")
+STATUS_RANGE = range(100, 1000)
+
+
+class ChargeStatus(StrEnum):
+    """The result of one call, which also says whether it was charged."""
+
+    ANSWERED = "answered"
+    UNREADABLE = "unreadable"
+    """Charged what the body states, and not to be read; without a stated cost it is in doubt."""
+    NOT_SENT = "not_sent"
+    NOT_CHARGED = "not_charged"
+    IN_DOUBT = "in_doubt"
+    TEST_MODE = "test_mode"
+    STOP = "stop"
+
+
+class FailureReason(StrEnum):
+    """Why a call has no answer."""
+
+    NOT_SENT = "not_sent"
+    REFUSED = "refused"
+    OVERLOAD = "overload"
+    TIMEOUT = "timeout"
+    CUT = "cut"
+    UNREADABLE = "unreadable"
+    WRONG_IDENTITY = "wrong_identity"
+    REJECTED = "rejected"
+    AUTH = "auth"
+    NO_RIGHT = "no_right"
+    """The key is known and may not ask this."""
+    UNPRICED = "unpriced"
+    BALANCE = "balance"
+    ADDRESS = "address"
+    TEST_MODE = "test_mode"
+    GRANT = "grant"
+    """A code or a refresh token was refused."""
+    TOKEN = "token"  # noqa: S105 - a word for trouble, not a secret
+    """An access token was refused: expired, revoked, or without the scope."""
+    DISTRIBUTOR = "distributor"
+    """The key belongs to no distributor of loans."""
+    UNREACHABLE = "unreachable"
+    """No one-time password could be sent to the customer."""
+    WRONG_CONTACT = "wrong_contact"
+    """The contact given is not the registered one, which the service shows masked."""
+    OTP_WRONG = "otp_wrong"
+    OTP_EXPIRED = "otp_expired"
+    OTP_UNASKED = "otp_unasked"
+    """The service knows of no open BVN request of the customer."""
+
+
+class StopSignal(StrEnum):
+    """The reason in an exchange that makes further calls useless."""
+
+    AUTH = "auth"
+    BALANCE = "balance"
+    ADDRESS = "address"
+    TEST_MODE = "test_mode"
+
+
+class StopScope(StrEnum):
+    """How far a stop reaches."""
+
+    CHECK = "check"
+    RUN = "run"
+
+
+class BodyShape(StrEnum):
+    """What a body holds."""
+
+    RECORD = "record"
+    OTHER_PERSON = "other_person"
+    OTHER_MISS = "other_miss"
+    """No record, and a message that names another BVN than the one asked about."""
+    NO_RECORD = "no_record"
+    NO_DATA = "no_data"
+    """A kind of `no_record`: "data" is absent, null or empty, so that nothing is left unread."""
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
+
+
+def _status(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("is no status code; write 404 or 5xx in quotes")  # noqa: TRY004
+    if isinstance(value, int) and value in STATUS_RANGE:
+        return value
+    if isinstance(value, str) and STATUS_CLASS.fullmatch(value.casefold()):
+        return value.casefold()
+    raise ValueError("is no status code; write 404, or 5xx in quotes")
+
+
+def _pattern(value: object) -> object:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("is no expression; write some words of the message")
+    try:
+        return re.compile(value, re.IGNORECASE)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+
+
+def _word(value: object) -> object:
+    return value.casefold() if isinstance(value, str) else value
+
+
+StatusCode = Annotated[int | str, BeforeValidator(_status)]
+Pattern = Annotated[Any, BeforeValidator(_pattern)]
+Word = Annotated[str, BeforeValidator(_word)]
+
+
+class ResponseRule(BaseModel):
+    """One line of the table; the head of `data/manners.toml` explains each field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    name: str = Field(min_length=1)
+    operations: tuple[Operation, ...] = ()
+    broken: tuple[Break, ...] = ()
+    status: tuple[StatusCode, ...] = ()
+    body_status: tuple[Word, ...] = ()
+    message_matches: tuple[Pattern, ...] = ()
+    keys: tuple[str, ...] = ()
+    body: tuple[BodyShape, ...] = ()
+    shows_contact: bool = False
+    verdict: ChargeStatus
+    outcome: Outcome | None = None
+    trouble: FailureReason | None = None
+    retry: bool = False
+    strain: bool = False
+    stop: StopSignal | None = None
+    stop_scope: StopScope | None = None
+    cost_naira: Decimal | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _conclusions_agree(self) -> Self:
+        answered = self.verdict is ChargeStatus.ANSWERED
+        if answered != (self.outcome is not None):
+            raise ValueError("`outcome` belongs to the verdict answered, and only there")
+        if self.outcome is Outcome.UNREADABLE:
+            raise ValueError('write verdict = "unreadable" with a `trouble`, not an outcome')
+        if answered == (self.trouble is not None):
+            raise ValueError("`trouble` says why there is no answer; an answered rule has none")
+        stops = self.verdict in (ChargeStatus.STOP, ChargeStatus.TEST_MODE)
+        if stops != (self.stop is not None) or stops != (self.stop_scope is not None):
+            raise ValueError("`stop` and `stop_scope` belong to the verdicts stop and test_mode")
+        if self.retry and (answered or stops):
+            raise ValueError("`retry` makes no sense after an answer or a stop")
+        if self.broken and self.looks_at_body():
+            raise ValueError("a broken exchange has no body to look at")
+        found = self.outcome not in (None, Outcome.CLEAR, Outcome.NOT_FOUND)
+        if found and self.body != (BodyShape.RECORD,):
+            raise ValueError('an answer with evidence needs body = ["record"]')
+        return self
+
+    def has_conditions(self) -> bool:
+        """Return whether the rule may fail to apply."""
+        return bool(self.operations or self.broken or self.status) or self.looks_at_body()
+
+    def looks_at_body(self) -> bool:
+        """Return whether a condition is about the body."""
+        return self.shows_contact or bool(
+            self.body_status or self.message_matches or self.keys or self.body
+        )
+
+    def may_apply(self, operation: Operation, happened: Break | int | None) -> bool:
+        """Return whether the conditions that do not look at the body hold."""
+        if self.operations and operation not in self.operations:
+            return False
+        if self.broken:
+            return happened in self.broken
+        if isinstance(happened, Break):
+            return not self.status and not self.looks_at_body()
+        if not self.status:
+            return True
+        return happened is not None and (
+            happened in self.status or f"{happened // 100}xx" in self.status
+        )
+
+
+class ResponseRules(BaseModel):
+    """The whole table, in the order in which it is tried."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    rules: tuple[ResponseRule, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ends_in_doubt(self) -> Self:
+        last = self.rules[-1]
+        if last.has_conditions() or last.verdict is not ChargeStatus.IN_DOUBT:
+            raise ValueError("the last rule must have no condition and the verdict in_doubt")
+        names = [rule.name for rule in self.rules]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f'two rules are named "{twice}"')
+        return self
+
+
+def load_response_rules(path: Path | None = None) -> ResponseRules:
+    """Return the table of `data/manners.toml`, or of a file like it.
+
+    Raises:
+        SettingsError: the file cannot be read, is no TOML, or has a mistake in a rule, which is
+            named with its file and line.
+    """
+    return _package_rules() if path is None else _rules_in(path)
+
+
+@cache
+def _package_rules() -> ResponseRules:
+    return _rules_in(MANNERS)
+
+
+def _rules_in(path: Path) -> ResponseRules:
+    text, table = read_toml(path)
+    try:
+        return ResponseRules.model_validate(table)
+    except ValidationError as error:
+        place = place_in(path, text, error.errors()[0]["loc"] or ("rules", _wrong_rule(table)))
+        mistake = first_mistake(error)
+        raise SettingsError(f"{place}: {mistake}{_rule_name(table, error)}") from None
+
+
+def _wrong_rule(table: dict[str, Any]) -> int:
+    """Return the number of the rule to blame where the table as a whole is wrong.
+
+    That is the second of two with one name; else the last, which must match everything that is
+    left.
+    """
+    rules = table.get("rules")
+    names = [rule.get("name") for rule in rules if isinstance(rule, dict)] if rules else []
+    twice = (index for index, name in enumerate(names) if name in names[:index])
+    return next(twice, len(names) - 1)
+
+
+def _rule_name(table: dict[str, Any], error: ValidationError) -> str:
+    """Return the name of the rule a mistake is in, for those who do not count from nought."""
+    match error.errors()[0]["loc"]:
+        case ("rules", int(number), *_):
+            rule = table["rules"][number]
+            name = rule.get("name") if isinstance(rule, dict) else None
+            return f' (rule {number + 1}, "{name}")' if name else f" (rule {number + 1})"
+    return ""

@@ -1,0 +1,179 @@
+"""The page of approvals: runs that wait, what they would cost, and the decision on each.
+
+The decision is the journal's record; an approved run is resumed under its cap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.desk.pages import html, onward
+from nightscreen.desk.runs import resume_approved
+from nightscreen.desk.visit import DeskError, naira_typed, plain_naira
+from nightscreen.files.sealed_file import RESUMABLE_DAYS
+from nightscreen.planning.price import CAP_STEPS
+from nightscreen.runs.approval import resumed
+from nightscreen.runs.run import deadline_instant
+from nightscreen.schemas.approvals import ApprovalDecision
+from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import from_micro, naira_text, to_micro
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.approvals import Approval
+
+
+def approvals(visit: Visit) -> Response:
+    """Show every run that waits, oldest first."""
+    return _page(visit)
+
+
+def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> Response:
+    seat = visit.seat
+    waiting = [_shown(visit, each) for each in seat.approvals.waiting()]
+    return visit.page(
+        "approvals",
+        status,
+        waiting=waiting,
+        today=seat.journal.money.today(),
+        settings=seat.settings,
+        balance=seat.journal.runs.last_balance(),
+        error=error,
+        of=of,
+        note=visit.text("note") if error else "",
+    )
+
+
+def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
+    seat = visit.seat
+    run = seat.journal.runs.find(approval.run_id)
+    upload = seat.uploads.of_run(run)
+    asked_by = upload.user if upload is not None else approval.asked_by
+    until = approval.asked_at + RESUMABLE_DAYS * DAY_MICROS if upload is not None else None
+    deadline = None if run is None else _deadline(run)
+    reused = {
+        check: counts["reused"] for check, counts in (approval.quote.get("checks") or {}).items()
+    }
+    return {
+        "approval": approval,
+        "run": run,
+        "name": upload.name if upload is not None else approval.quote.get("batch", ""),
+        "asked_by": asked_by,
+        "offered": approval.offered_micro,
+        "most": from_micro(approval.offered_micro),
+        "reused": reused,
+        "until": min(filter(None, (until, deadline)), default=None),
+        "own": visit.user is not None
+        and run is not None
+        and not seat.accounts.may_decide(visit.user, seat.accounts.who_asked(approval, run)),
+    }
+
+
+def _deadline(run: RunRecord) -> int | None:
+    text = str(run.parameters.get("deadline") or "")
+    return deadline_instant(text, run.started_at) if text else None
+
+
+def preview(visit: Visit) -> Response:
+    """Say what a lower cap would leave unanswered; for the form, as the amount is changed."""
+    approval = _waiting(visit)
+    amount = visit.asked_first("max_spend")
+    cap, unanswered, error = approval.offered_micro, None, ""
+    try:
+        cap = _amount(amount, cap)
+        unanswered = _unanswered(approval, cap, visit.seat.journal.runs.last_balance())
+    except InputError as trouble:
+        error = str(trouble)
+    return html(
+        "approval_amount",
+        cap=cap,
+        most=from_micro(approval.offered_micro),
+        unanswered=unanswered,
+        exact=len(approval.quote.get("short_by_cap") or ()) <= CAP_STEPS,
+        error=error,
+        run_id=approval.run_id,
+    )
+
+
+def _unanswered(approval: Approval, cap: int, balance: int | None) -> int | None:
+    """Return how many rows a cap would leave without all their answers, by the quote as shown.
+
+    None where the quote does not say: it was made by an earlier version.
+    """
+    quote = approval.quote
+    steps = quote.get("short_by_cap")
+    if not steps:
+        return None
+    spent_before = approval.ceiling_micro - to_micro(Decimal(quote["quoted"]["high"]))
+    money = max(0, min(each for each in (cap - spent_before, balance) if each is not None))
+    place = bisect_right(steps, money, key=lambda step: step[0]) - 1
+    (low, short), after = steps[place], steps[place + 1 : place + 2]
+    if not after:
+        return int(short)
+    high, fewer = after[0]
+    return int(short - (short - fewer) * (money - low) // (high - low))
+
+
+def _waiting(visit: Visit) -> Approval:
+    run_id = visit.request.path_params["run_id"]
+    found = next((e for e in visit.seat.approvals.waiting() if e.run_id == run_id), None)
+    if found is None:
+        raise DeskError(
+            409, "This run does not wait any more: somebody has decided, or it goes on."
+        )
+    return found
+
+
+def _amount(text: str, most: int) -> int:
+    """Return an amount in micro-naira.
+
+    Raises:
+        InputError: it cannot be read, or is more than may be approved.
+    """
+    if not plain_naira(text):
+        return most
+    naira = naira_typed(text)
+    if not naira:
+        raise InputError("Most to spend: write naira such as 50000.")
+    if naira > from_micro(most):
+        raise InputError("Most to spend may be lowered, not raised above what was asked for.")
+    return to_micro(naira)
+
+
+def decide(visit: Visit) -> Response:
+    """Approve or refuse; an approved run is resumed at once."""
+    seat = visit.seat
+    approval = _waiting(visit)
+    refused = visit.text("do") == "refuse"
+    shown = _shown(visit, approval)
+    if shown["own"]:
+        seat.audit.write(visit.name, "refused", run_id=approval.run_id, needs="another approver")
+        raise DeskError(403, "You asked for this yourself; somebody else must approve it.")
+    try:
+        cap = None if refused else _amount(visit.text("max_spend", 30), approval.offered_micro)
+        seen = visit.text("seen", 20)
+        decided = seat.approvals.decide(
+            approval.run_id,
+            ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,
+            by=visit.name,
+            note=visit.text("note", 2000),
+            max_spend_micro=cap,
+            seen=int(seen) if seen.isdecimal() else approval.approval_id,
+        )
+    except InputError as error:
+        return _page(visit, 400, error=str(error), of=approval.run_id)
+    word = "spending refused" if refused else "spending approved"
+    seat.audit.write(visit.name, word, run_id=approval.run_id, max_spend=naira_text(cap))
+    if refused:
+        seat.uploads.sweep()
+        return onward("/approvals")
+    run = seat.journal.runs.find(approval.run_id)
+    assert run is not None  # noqa: S101 - it waits, so it is there
+    resume_approved(visit, decided, run, resumed(run, decided, seat.clock()))
+    return onward(f"/runs/{approval.run_id}")

@@ -1,0 +1,107 @@
+"""The page of the audit: who did or saw what; searched, and taken out with the chain's marks."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from nightscreen.desk.audit import NEWEST, AuditQuery
+from nightscreen.desk.customer import require_seen
+from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
+from nightscreen.desk.pages import words
+from nightscreen.schemas.clock import LAGOS, to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+
+SHOWN: Final = 200
+_BLOCK: Final = 2000
+_FIELDS: Final = ("search", "user", "action", "run_id", "customer_id", "since", "until")
+_HEADINGS: Final = ("number", "at", "user", "action", "run_id", "customer", "detail", "mark")
+
+
+def audit(visit: Visit) -> Response:
+    """Show entries, newest first."""
+    typed, asked = _asked(visit)
+    given = visit.asked_first("before")
+    before = int(given) if given.isdecimal() and len(given) < 16 else NEWEST  # noqa: PLR2004 - no audit is longer
+    number, found = visit.seat.audit.page(asked, before, SHOWN + 1)
+    entries = visit.seat.audit.of_numbers(found[:SHOWN])
+    if not _names_customers(visit):
+        entries = [{**each, "customer_id": "(not shown)"} for each in entries]
+    return visit.page(
+        "audit",
+        entries=entries,
+        number=number,
+        older=found[SHOWN - 1] if len(found) > SHOWN else None,
+        newest=before == NEWEST,
+        asked=typed,
+    )
+
+
+def take_out(visit: Visit) -> Response:
+    """Give the entries that are asked for as CSV; customers stand in it by pseudonym."""
+    require_not_taken(visit)
+    typed, asked = _asked(visit)
+    number, found = visit.seat.audit.page(asked, NEWEST, 1)
+    named = visit.may("people") and visit.seat.audit.find(
+        AuditQuery(customer_id=asked.search), limit=1
+    )
+    search = "one customer" if asked.search and named else asked.search
+    said = _words(typed, search="a search" if search else "")
+    visit.seat.audit.write(visit.name, "audit taken out", rows=number, filter=said)
+    about = about_export(visit, _words(typed, search=search), number)
+    return csv_response(
+        "audit.csv", _HEADINGS, _lines(visit, asked, max(found, default=0) + 1), about
+    )
+
+
+def _words(typed: dict[str, str], *, search: str) -> str:
+    """Return a filter in words; that one customer was asked for is said, not which."""
+    kept = {**typed, "search": search, "customer_id": "one" if typed["customer_id"] else ""}
+    said = (f"{words(name).lower()}: {kept[name]}" for name in _FIELDS if kept[name])
+    return "; ".join(said) or "everything"
+
+
+def _asked(visit: Visit) -> tuple[dict[str, str], AuditQuery]:
+    """Return the fields as they were typed, and which entries they ask for."""
+    typed = {name: visit.asked_first(name).strip()[:200] for name in _FIELDS}
+    if visit.branches and typed["customer_id"]:
+        require_seen(visit, typed["customer_id"], "")
+    since, until = (_midnight(day_of(visit, name)) for name in ("since", "until"))
+    asked = AuditQuery(
+        typed["user"],
+        typed["action"],
+        typed["run_id"],
+        typed["customer_id"],
+        typed["search"],
+        since=None if since is None else to_micros(since),
+        until=None if until is None else to_micros(until + timedelta(days=1)),
+        by_customer=_names_customers(visit),
+    )
+    return typed, asked
+
+
+def _midnight(day: str) -> datetime | None:
+    return datetime.fromisoformat(day).replace(tzinfo=LAGOS) if day else None
+
+
+def _names_customers(visit: Visit) -> bool:
+    """Tell whether the user is shown which customer an entry is about."""
+    return visit.may("people") and not visit.branches
+
+
+def _lines(visit: Visit, asked: AuditQuery, before: int) -> Iterator[list[Any]]:
+    while found := visit.seat.audit.find(asked, limit=_BLOCK, before=before):
+        for each in found:
+            yield [
+                *(each[name] for name in ("number", "at", "user", "action", "run_id", "pseudonym")),
+                json.dumps(each["detail"], ensure_ascii=False),
+                each["mark"],
+            ]
+        before = found[-1]["number"]

@@ -1,0 +1,614 @@
+"""The page of one customer: the decision in words, evidence as cards, history, and a review.
+
+What a customer's evidence is, and whether a review is sound, is decided in `results/`. The consent
+gate holds for every view: where consent has ended a card says so and shows nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from nightscreen.client.aggregator import Scope
+from nightscreen.desk.audit import AuditQuery
+from nightscreen.desk.cases import WAITS_FOR
+from nightscreen.desk.decisions import in_words
+from nightscreen.desk.my_work import USUAL_WAIT_DAYS
+from nightscreen.desk.new_file import begin, keep_rows
+from nightscreen.desk.pages import TITLES, naira, onward, words
+from nightscreen.desk.run_rows import branch_of, columns_of_care
+from nightscreen.desk.visit import DeskError, naira_typed
+from nightscreen.files.person import same_person
+from nightscreen.operations.consents.links import USUAL, ConsentLinks
+from nightscreen.planning.consent import consent_valid, twelve_months_after
+from nightscreen.policy.declarations import read_declarations
+from nightscreen.portal.config import origin_of
+from nightscreen.privacy.explaining import explain
+from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
+from nightscreen.report.format import STATUSES
+from nightscreen.results.ask_again import parameters_again
+from nightscreen.results.decision_list import customer_name
+from nightscreen.results.notices import notice_of, record_told, rewrite_reviewed
+from nightscreen.results.one_row import find_row
+from nightscreen.results.reviews import Judge, Judged, take_in
+from nightscreen.results.second_person import confirm_override
+from nightscreen.results.tracked_state import LISTINGS, TRACKED
+from nightscreen.runs.quoting import quote_batch
+from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
+from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
+from nightscreen.schemas.contests import ContestState
+from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
+from nightscreen.schemas.enriched import UNREADABLE
+from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.schemas.rows import Flaw
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.declarations import Declarations
+
+REASONS: Final = (
+    "The policy is right",
+    "Evidence is of another person",
+    "Evidence is wrong or out of date",
+    "Settled since, proof seen",
+    "Income or security suffices",
+    "Agreed by the committee",
+    "Other, see the note",
+)
+"""What a reviewer chooses from; it goes before the note."""
+PLAIN: Final = {
+    "karma clear": "No lender has listed this customer.",
+    "bank_account not_found": "The bank knows no such account.",
+    "ecosystem not_found": "No lender has reported a loan of this customer.",
+}
+"""What a card says of an answer that holds no fields."""
+SAID: Final = {
+    "saved": "The review is saved.",
+    "proposed": "The override waits for a second person, who confirms it.",
+    "confirmed": "The override is confirmed and saved.",
+    "ended": "The override is not made.",
+    "contest": "The contest is recorded. It is answered by somebody who did not decide.",
+    "told": "It is written down that the customer was told.",
+}
+WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
+LOOKED_S: Final = 15 * 60
+"""Who opened a customer within this time may be at work on it."""
+_BVN_DIGITS = 11
+_LOOKED_AT = 60
+"""Runs of a batch, from the newest on, in which a customer's branch is looked for."""
+
+
+def customer(visit: Visit) -> Response:
+    """Show a customer."""
+    return _page(visit, *_found(visit))
+
+
+def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | None, list[str]]:
+    """Return the customer the address names, the run whose row is shown, the row, other batches.
+
+    Raises:
+        DeskError: no batch knows the customer, or the user does not see the customer's branch.
+    """
+    seat, customer_id = visit.seat, visit.request.path_params["customer_id"]
+    run_id = visit.text("run", 60) or visit.asked_first("run")
+    run = seat.journal.runs.find(run_id) if run_id else None
+    if run is not None:
+        row = find_row(run, customer_id)
+        if row is not None:
+            visit.require_branch(branch_of(row), customer_id=customer_id)
+            require_seen(visit, customer_id, run.batch)
+            key = seat.journal.pseudonyms.customer(run.batch, customer_id)
+            return Subject(customer_id, run.batch, key, (run,)), run, row, []
+    try:
+        people = lookup_subject(seat.journal, seat.customers, customer_id)
+    except InputError as error:
+        raise DeskError(404, str(error)) from None
+    found = newest_row(people[0])
+    run, row = found if found is not None else (None, None)
+    person = people[0]
+    visit.require_branch(branch_of(row or {}), customer_id=customer_id)
+    shown = Subject(person.customer_id, person.batch, person.pseudonym, (run,) if run else ())
+    return shown, run, row, [each.batch for each in people[1:]]
+
+
+def sees(visit: Visit, customer_id: str, batch: str) -> bool:
+    """Tell whether the customer is of a branch that the user sees, by the newest row there is.
+
+    Args:
+        visit: whose user.
+        customer_id: the customer.
+        batch: the batch name; empty for any.
+    """
+    if not visit.branches:
+        return True
+    runs = visit.seat.journal.runs
+    of_batch = (head for head in runs.heads() if not batch or head.batch == batch)
+    for head in islice(of_batch, _LOOKED_AT):
+        run = runs.find(head.run_id)
+        row = None if run is None else find_row(run, customer_id)
+        if row is not None:
+            return visit.sees_branch(branch_of(row))
+    return False
+
+
+def require_seen(visit: Visit, customer_id: str, batch: str) -> None:
+    """Refuse to go on with a customer of a branch that the user does not see.
+
+    Raises:
+        DeskError: 403.
+    """
+    if not sees(visit, customer_id, batch):
+        visit.require_branch("", customer_id=customer_id)
+
+
+def _page(
+    visit: Visit,
+    person: Subject,
+    run: RunRecord | None,
+    row: dict[str, Any] | None,
+    others: list[str],
+    *,
+    status: int = 200,
+    error: str = "",
+    said: str = "",
+    link: str = "",
+    again: dict[str, Any] | None = None,
+) -> Response:
+    seat = visit.seat
+    declared = read_declarations(seat.settings)
+    with seat.judging() as engine:
+        document = explain(
+            seat.journal, seat.customers, seat.reviews, person, declared, engine=engine
+        )
+    shown = None if row is None else dict(in_words(seat, [row], run.purpose if run else None)[0])
+    allowed = row is not None and _consents(row, seat.clock())
+    gated = {check.value for check in CONSENT_GATED}
+    place: tuple[str | None, int, int] = (None, 0, 0)
+    rows = visit.rows_of(run) if run is not None else None
+    if rows is not None:
+        place = rows.next_after(person.customer_id)
+    cases = seat.work.seen_by(visit.name, visit.branches)
+    case = cases.case(person.batch, person.customer_id)
+    mine = cases.next_own(person.batch, person.customer_id)
+    seen_by = _seen_by(visit, person)
+    seat.audit.write(
+        visit.name,
+        "customer seen",
+        run_id=run.run_id if run else "",
+        customer_id=person.customer_id,
+    )
+    return visit.page(
+        "customer",
+        status,
+        person=person,
+        run=run,
+        row=shown,
+        name=None if row is None else customer_name(row),
+        last_four=_last_four(row),
+        looked_after=[] if row is None else [str(row[name]) for name in columns_of_care(row)],
+        document=document,
+        also=_also(document, shown),
+        no_answer=STATUSES,
+        again=again or _can_be_asked(visit, run, row),
+        cards=[] if row is None else _cards(row, document, allowed=allowed),
+        changes=[
+            each
+            for each in document["changes"]
+            if allowed or str(each.get("check") or "") not in gated
+        ],
+        history=_history(visit, person),
+        others=others,
+        next_id=place[0] if mine is None else mine["customer_id"],
+        next_run=(run.run_id if run else "") if mine is None else mine["run_id"],
+        case=case,
+        seen_by=seen_by,
+        waits_for=WAITS_FOR,
+        usual_wait=lagos_day(seat.clock()) + timedelta(days=USUAL_WAIT_DAYS),
+        newest_review=_newest_review(visit, person),
+        proposal=next(iter(seat.reviews.waiting(person.pseudonym)), None),
+        place=place[1],
+        listed=place[2],
+        reasons=REASONS,
+        decisions=tuple(dict.fromkeys(word.value for word in REVIEWED.values())),
+        typed={name: visit.text(name) for name in ("decision", "reason", "note")}
+        if error
+        else {"decision": "", "reason": "", "note": ""},
+        error=error,
+        said=said or SAID.get(visit.asked_first("said"), ""),
+        link=link,
+        notice=_notice(visit, run, row, declared),
+        ways=WAYS_TO_TELL,
+        contested=[each for each in document["contests"] if each["state"] == ContestState.OPEN],
+    )
+
+
+def review(visit: Visit) -> Response:
+    """Save a review, as if a decision list with this one row had come back."""
+    person, run, row, others = _found(visit)
+    if run is None or row is None:
+        raise DeskError(409, "This customer has no row of a run to review.")
+    word, reason = visit.text("decision").casefold(), visit.text("reason")
+    note = visit.text("note").replace("\r\n", "\n")
+    decision = REVIEWED[word].value if word in REVIEWED else word
+    if not decision:
+        return _page(visit, person, run, row, others, status=400, error="Choose a decision first.")
+    seat = visit.seat
+    held = seat.cases.find(person.batch, person.pseudonym)
+    if held is not None and held.holder not in {visit.name, ""}:
+        text = f"{held.holder} has this case. Nothing was saved; what you typed stands below."
+        return _page(visit, person, run, row, others, status=409, error=text)
+    newest = _newest_review(visit, person)
+    if "newest_review" in visit.form and visit.text("newest_review") != newest:
+        text = (
+            "Somebody reviewed this customer while you did; see the reviews below. Nothing was "
+            "saved; what you typed stands below."
+        )
+        return _page(visit, person, run, row, others, status=409, error=text)
+    overrides = any(decision != each for each in (row["decision"], _decided_now(visit, person)))
+    if overrides:
+        visit.require("override")
+    said = ". ".join(part for part in (reason, note) if part)
+    cells = {
+        "customer_id": person.customer_id,
+        "run_id": run.run_id,
+        "reviewer_decision": decision,
+        "reviewer": visit.name,
+        "review_note": said,
+        "reviewed_at": "",
+    }
+    try:
+        judged = _judged(visit, cells)
+    except InputError as error:
+        return _page(visit, person, run, row, others, status=400, error=str(error))
+    about = {"run_id": run.run_id, "customer_id": person.customer_id}
+    if take_in(seat.journal, judged, above=seat.settings.override_above).waiting:
+        seat.audit.write(visit.name, "override proposed", **about, reason=reason)
+        return _after(visit, person, run, "proposed")
+    _settle(visit, person, judged.runs)
+    seat.audit.write(
+        visit.name,
+        "review saved",
+        **about,
+        decision=decision,
+        reason=reason,
+        overrides=overrides,
+    )
+    return _after(visit, person, run, "saved")
+
+
+def _judged(visit: Visit, cells: dict[str, str]) -> Judged:
+    """Return a review that is sound.
+
+    Raises:
+        InputError: it is not, or conflicts with another.
+    """
+    seat = visit.seat
+    judge = Judge(seat.customers, seat.reviews, seat.journal.pseudonyms, now=seat.clock())
+    judged = judge.judge([ReviewRow(0, "", cells)])
+    if judged.mistakes:
+        raise InputError(" ".join(each.hint for each in judged.mistakes))
+    return judged
+
+
+def _settle(visit: Visit, person: Subject, runs: list[str]) -> None:
+    """Close the case of a review that was saved, and write the notices of its runs again."""
+    seat = visit.seat
+    seat.cases.close(person.batch, [person.pseudonym])
+    rewrite_reviewed(seat.journal, runs, read_declarations(seat.settings))
+
+
+def _after(visit: Visit, person: Subject, run: RunRecord, said: str) -> Response:
+    """Open the next case of the user's own; the same customer where there is none."""
+    cases = visit.seat.work.seen_by(visit.name, visit.branches)
+    found = cases.next_own(person.batch, person.customer_id) or {
+        "customer_id": person.customer_id,
+        "run_id": run.run_id,
+    }
+    address = f"/customers/{quote(found['customer_id'], safe='')}"
+    return onward(f"{address}?run={found['run_id']}&said={said}")
+
+
+def override(visit: Visit) -> Response:
+    """Confirm or refuse an override that waits for a second person; or take one's own back."""
+    person, run, row, others = _found(visit)
+    seat = visit.seat
+    proposal = next(iter(seat.reviews.waiting(person.pseudonym)), None)
+    if proposal is None or run is None:
+        raise DeskError(409, "No override of this customer waits any more.")
+    if visit.text("proposal") not in {"", proposal.key}:
+        raise DeskError(409, "Another override was proposed meanwhile. Look at it first.")
+    own = same_person(proposal.reviewer, visit.name)
+    about = {"run_id": proposal.run_id, "customer_id": person.customer_id}
+    if visit.text("do") != "confirm":
+        seat.reviews.end(proposal)
+        action = "override taken back" if own else "override refused"
+        seat.audit.write(visit.name, action, **about, by=proposal.reviewer)
+        return _after(visit, person, run, "ended")
+    if own:
+        seat.audit.write(visit.name, "refused", page="override", needs="a second person", **about)
+        raise DeskError(403, "Nobody confirms their own override: another user does.")
+    try:
+        confirmed = confirm_override(seat.journal, proposal, visit.name)
+    except InputError as error:
+        return _page(visit, person, run, row, others, status=409, error=str(error))
+    _settle(visit, person, [confirmed.run_id])
+    seat.audit.write(visit.name, "override confirmed", **about, by=proposal.reviewer)
+    return _after(visit, person, run, "confirmed")
+
+
+def _newest_review(visit: Visit, person: Subject) -> str:
+    """Return the instant of a customer's newest review as text; empty where there is none."""
+    found = visit.seat.reviews.of_customer(person.pseudonym)
+    return str(max(each.at for each in found)) if found else ""
+
+
+def _seen_by(visit: Visit, person: Subject) -> list[str]:
+    """Return who else looked at a customer a short while ago."""
+    since = visit.seat.clock() - LOOKED_S * MICROS
+    asked = AuditQuery(action="customer seen", customer_id=person.customer_id, since=since)
+    found = visit.seat.audit.find(asked, limit=50)
+    return sorted({each["user"] for each in found} - {visit.name})
+
+
+def _decided_now(visit: Visit, person: Subject) -> str:
+    """Return the policy's latest decision of a customer, whichever run's row is shown."""
+    known = visit.seat.customers.known([person.pseudonym]).get(person.pseudonym)
+    listed = None if known is None else known.state.get(LISTED_PART)
+    return "" if listed is None else listed.values["decision"]
+
+
+def ask_for_consent(visit: Visit) -> Response:
+    """Make a link by which the customer consents to sharing transactions."""
+    person, run, row, others = _found(visit)
+    settings = visit.seat.settings
+    base = settings.portal_url or settings.redirect_uri
+    if not base:
+        sentence = (
+            "Where customers reach the portal is not set: an engineer writes "
+            "NIGHTSCREEN_REDIRECT_URI or NIGHTSCREEN_PORTAL_URL."
+        )
+        return _page(visit, person, run, row, others, status=409, error=sentence)
+    try:
+        made = ConsentLinks(visit.seat.journal).make(
+            person.customer_id, (Scope.TRANSACTION_LIST,), USUAL
+        )
+    except NightscreenError as error:
+        return _page(visit, person, run, row, others, status=400, error=str(error))
+    visit.seat.audit.write(visit.name, "consent asked for", customer_id=person.customer_id)
+    return _page(visit, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
+
+
+def mark_as_told(visit: Visit) -> Response:
+    """Write down that the customer was told, how and by whom; the notice must be the one shown."""
+    person, run, row, others = _found(visit)
+    declared = read_declarations(visit.seat.settings)
+    notice = _notice(visit, run, row, declared)
+    if run is None or notice is None or notice["sentence_digest"] != visit.text("digest"):
+        text = "Somebody told the customer already, or what is to be told has changed. See below."
+        return _page(visit, person, run, row, others, status=409, error=text)
+    how = visit.text("how", 60)
+    if how not in WAYS_TO_TELL:
+        text = "Say how the customer was told."
+        return _page(visit, person, run, row, others, status=400, error=text)
+    record_told(visit.seat.journal, run, notice, how=how, by=visit.name)
+    about = {"run_id": run.run_id, "customer_id": person.customer_id}
+    visit.seat.audit.write(visit.name, "notice told", **about, how=how)
+    return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=told")
+
+
+def ask_again(visit: Visit) -> Response:
+    """Ask one check of a customer again, whatever the age of its answer: first its price, then it.
+
+    The customer is screened alone, as a part of the batch, under the price that was shown; other
+    checks are asked only where their answers are not fresh any more.
+    """
+    person, run, row, others = _found(visit)
+    can = _can_be_asked(visit, run, row)
+    if run is None or row is None or can is None:
+        raise DeskError(409, "This customer has no row of a run that could be asked about again.")
+    check = visit.text("check", 20)
+    if check not in can["checks"]:
+        text = "Choose one of the checks this customer was asked about."
+        return _page(visit, person, run, row, others, status=400, error=text)
+    seat, confirmed = visit.seat, visit.text("do") == "ask"
+    cap = seat.settings.contest.ask_again_cap
+    seen = naira_typed(visit.text("price", 20))
+    if seen is None and visit.text("price"):
+        text = "Look at the price again."
+        return _page(visit, person, run, row, others, status=400, error=text)
+    chosen = parameters_again(run, Check(check), f"{cap if seen is None else seen:f}")
+    upload_id = keep_rows(visit, "one-customer.csv", [row], chosen)
+    upload = seat.uploads.find(upload_id)
+    assert upload is not None  # noqa: S101 - kept in the line above
+    started = False
+    try:
+        quoted = quote_batch(seat.uploads.parameters(upload), seat.settings)
+        most = quoted["quoted"]["high"]
+        if not any(line["calls"] for line in quoted["lines"] if line["check"] == check):
+            raise InputError(
+                f"{TITLES[check]} would not be asked: {_why_unasked(quoted['checks'][check])}."
+            )
+        if Decimal(most) > cap:
+            raise InputError(
+                f"It may cost {naira(most)}, more than asking again may cost: {naira(cap)} "
+                "(NIGHTSCREEN_CONTEST__ASK_AGAIN_CAP)."
+            )
+        if not confirmed or seen != Decimal(most):
+            price = {"price": most, "expected": quoted["quoted"]["expected"], "check": check}
+            return _page(visit, person, run, row, others, again={**can, **price})
+        begin(visit, upload)
+        started = True
+    except UsageError as error:
+        return _page(visit, person, run, row, others, status=400, error=str(error))
+    finally:
+        if not started:
+            seat.uploads.remove(upload)
+    seat.audit.write(
+        visit.name, "asked again", customer_id=person.customer_id, check=check, max_spend=most
+    )
+    return onward(f"/new/{upload_id}")
+
+
+def _can_be_asked(
+    visit: Visit, run: RunRecord | None, row: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return the checks that may be asked again, or None where none may."""
+    if run is None or row is None or not visit.may("screen"):
+        return None
+    checks = [check for check in TITLES if (row.get(f"{check}_status") or "off") != "off"]
+    return {"checks": checks, "check": "", "price": None} if checks else None
+
+
+def _why_unasked(counts: Mapping[str, int]) -> str:
+    if counts["rows_refused"]:
+        return "the customer's consent does not hold"
+    if counts["rows_ineligible"] or counts["rows_invalid"]:
+        return "the identifier it needs is absent or malformed"
+    return "it is being asked already"
+
+
+def _consents(row: Mapping[str, Any], now: int) -> bool:
+    """Tell whether the customer's consent counts now, by what the lender's file says of it."""
+    return consent_valid(
+        row.get("consent_reference"),
+        row.get("consented_at"),
+        row.get("consent_expires_at"),
+        row.get("consent_withdrawn_at"),
+        at=to_instant(now),
+        flaws=int(Flaw.CONSENT) if row.get(UNREADABLE) else 0,
+    )
+
+
+def _cards(
+    row: Mapping[str, Any], document: Mapping[str, Any], *, allowed: bool
+) -> list[dict[str, Any]]:
+    """Return each check's card: status, fields, age, source, consent and cost."""
+    ages = {each["check"]: each for each in document["evidence"]}
+    costs: dict[str, Any] = {}
+    for lookup in document["lookups"]:
+        if lookup["run_id"] == document["run_id"] and lookup["cost"] is not None:
+            costs.setdefault(lookup["check"], []).append(Decimal(lookup["cost"]))
+    cards = []
+    for check in map(Check, TITLES):
+        status = row.get(f"{check.value}_status") or "off"
+        card: dict[str, Any] = {
+            "check": check.value,
+            "title": TITLES[check.value],
+            "status": status,
+            "fields": [],
+            "closed": "",
+            "plain": PLAIN.get(f"{check.value} {status}", ""),
+            "evidence": ages.get(check.value),
+            "cost": sum(costs.get(check.value, []), Decimal(0)),
+            "reference": row.get("consent_reference") if check in CONSENT_GATED else None,
+        }
+        if status == "off":
+            continue
+        if check in CONSENT_GATED and not allowed:
+            word = "unreadable consent" if row.get(UNREADABLE) else "no consent"
+            card |= {"status": word, "closed": _why_closed(row), "evidence": None}
+            card["cost"] = Decimal(0)
+        else:
+            card["fields"] = list(_fields(check, row))
+        cards.append(card)
+    return cards
+
+
+def _why_closed(row: Mapping[str, Any]) -> str:
+    """Say why nothing is asked or shown."""
+    reference, given = row.get("consent_reference"), row.get("consented_at")
+    if row.get(UNREADABLE):
+        return "The consent on record has a date that cannot be read. Nothing is asked or shown."
+    if not reference or given is None:
+        return "No consent is on record. Nothing is asked or shown."
+    ended = row.get("consent_withdrawn_at") or row.get("consent_expires_at")
+    ended = ended or twelve_months_after(given)
+    return f"Consent {reference} ended on {ended:%d %B %Y}. Nothing is asked or shown."
+
+
+def _fields(check: Check, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pairs of a word and a value
+    """Yield a card's lines: a word and a value."""
+    for field in TRACKED[check.value]:
+        value = row.get(field.name)
+        if value is None or value == [] or field.name.endswith("_status"):
+            continue
+        if field.name == LISTINGS:
+            for listing in value:
+                yield "Kind", words(listing["karma_type"])
+                by, day = listing["reporting_entity_name"], listing["default_date"]
+                yield "Reported by", ", ".join(filter(None, (by, f"{day:%d %B %Y}" if day else "")))
+            continue
+        name = field.name.removeprefix(f"{check.value}_")
+        yield words(name), _shown(name, value)
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "agrees" if value else "contradicts"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if "amount" in name:
+        return naira(round(value, 2))  # type: ignore[call-overload]  # a decimal
+    return str(value)
+
+
+def _last_four(row: Mapping[str, Any] | None) -> str:
+    bvn = str((row or {}).get("bvn") or "")
+    return bvn[-4:] if len(bvn) == _BVN_DIGITS and bvn.isdecimal() else ""
+
+
+def _also(document: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[str]:
+    """Return the other reasons in the policy's own sentences, the main one left out."""
+    said = []
+    for reason in document["reasons"]:
+        rules = reason["rules"]
+        said.append(rules[0]["team"] if rules else f"{words(reason['code'])}.")
+    main = "" if row is None else row["why"]
+    return [each for each in dict.fromkeys(said) if each and each not in main]
+
+
+def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
+    """Return the decisions there were, newest first."""
+    customers = visit.seat.customers
+    states = customers.history(person.pseudonym)
+    now = customers.known([person.pseudonym]).get(person.pseudonym)
+    found = []
+    for state in reversed([*states, *([now] if now is not None else [])]):
+        part = state.state.get(LISTED_PART) or state.state.get(DECISION_PART)
+        if part is not None:
+            word = part.values.get("decision", "")
+            decided = state.state.get(DECISION_PART)
+            why = decided.values.get("reasons", "") if decided is not None else ""
+            found.append(
+                {
+                    "at": state.decided_at,
+                    "decision": word,
+                    "run_id": state.run_id,
+                    "why": [code for code in why.split(", ") if code],
+                }
+            )
+    return found
+
+
+def _notice(
+    visit: Visit, run: RunRecord | None, row: Mapping[str, Any] | None, declared: Declarations
+) -> dict[str, str] | None:
+    """Return what the customer is told now, as the run's notices say it; None for nothing."""
+    if run is None or row is None or not _consent_holds_for_all(row, visit.seat.clock()):
+        return None
+    return notice_of(visit.seat.journal, run, row, declared)
+
+
+def _consent_holds_for_all(row: Mapping[str, Any], now: int) -> bool:
+    """Tell whether nothing a decision may rest on is closed since its consent has ended."""
+    asked = (row.get(f"{check.value}_status") for check in CONSENT_GATED)
+    closed = {None, NoAnswer.OFF, NoAnswer.REFUSED, NoAnswer.INELIGIBLE, NoAnswer.INVALID}
+    return _consents(row, now) or all(status in closed for status in asked)

@@ -1,0 +1,162 @@
+"""The pages of one run's decisions: its list with facets, and what is taken out of it.
+
+What a row's reason is in words comes from the policy it was decided by.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+import xlsxwriter  # type: ignore[import-untyped]  # ships no types
+from starlette.responses import Response
+
+from nightscreen.desk.exports import about_export, csv_response
+from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
+from nightscreen.desk.runs import find_run
+from nightscreen.desk.visit import DeskError
+from nightscreen.results.decision_list import (
+    Words,
+    main_reason,
+    missing_checks,
+    reason_text,
+    team_sentences,
+)
+from nightscreen.schemas.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nightscreen.desk.run_rows import RunRows
+    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.visit import Visit
+    from nightscreen.journal.runs import RunRecord
+
+MOST_TAKEN_OUT: Final = 1_000_000
+_SHEET_ROWS: Final = 1_048_000
+NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
+_TAKEN = ("customer_id", "decision", "why", "branch", "officer", "exposure", "new")
+
+
+def run_decisions(visit: Visit) -> Response:
+    """Show a run's list: facets, sort, search by the beginning of a customer id."""
+    run, rows, asked = _asked(visit)
+    number, facets = rows.counted(asked)
+    last = max(0, (number - 1) // PAGE_ROWS)
+    page = min(visit.whole_number("page"), last)
+    found = rows.page(asked, page * PAGE_ROWS)
+    visit.seat.audit.write(
+        visit.name, "decisions seen", run_id=run.run_id, filter=kinds(asked), rows=len(found)
+    )
+    return visit.page(
+        "run_decisions",
+        run=run,
+        asked=asked,
+        facets={name: values for name, values in facets.items() if values},
+        rows=in_words(visit.seat, found, run.purpose),
+        number=number,
+        total=rows.rows,
+        needing=rows.needing(),
+        needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
+        sorts=tuple(SORTS),
+        page=page,
+        last=last,
+        first_row=page * PAGE_ROWS,
+    )
+
+
+def take_out(visit: Visit) -> Response:
+    """Give what a list shows as CSV or XLSX, with who took it, when and by which filter."""
+    run, rows, asked = _asked(visit)
+    kind = visit.request.path_params["kind"]
+    if kind not in {"csv", "xlsx"}:
+        raise DeskError(404, "A list is taken out as CSV or XLSX.")
+    found = in_words(visit.seat, rows.page(asked, 0, MOST_TAKEN_OUT), run.purpose)
+    about = about_export(visit, asked.words(), len(found), run_id=run.run_id)
+    visit.seat.audit.write(
+        visit.name,
+        "list taken out",
+        run_id=run.run_id,
+        kind=kind,
+        rows=len(found),
+        filter=kinds(asked),
+    )
+    name = f"{run.run_id}-decisions.{kind}"
+    if kind == "csv":
+        lines = ([row[column] for column in _TAKEN] for row in found)
+        return csv_response(name, _TAKEN, lines, about)
+    return Response(
+        _workbook(found, about),
+        media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        headers={"content-disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def in_words(seat: Seat, rows: list[dict[str, Any]], purpose: str | None) -> list[dict[str, Any]]:
+    """Return rows with why they were decided so, in the policy's words for the run's purpose."""
+    sentences: dict[str | None, Words] = {None: {}}
+    for row in rows:
+        policy = row["policy"]
+        if policy not in sentences:
+            text = seat.reviews.policy_text(policy)
+            sentences[policy] = (
+                {} if text is None else team_sentences(Policy.model_validate_json(text), purpose)
+            )
+        said = sentences[policy]
+        code, _ = main_reason(row["decision"], row["reasons"] or (), said)
+        missing = missing_checks(row)
+        row["why"] = reason_text(row["decision"], code, said, missing)
+    return rows
+
+
+def _asked(visit: Visit) -> tuple[RunRecord, RunRows, Filter]:
+    run = find_run(visit)
+    rows = visit.rows_of(run)
+    if rows is None:
+        raise DeskError(
+            404, "This run has no rows here: it has not written them yet, or they were removed."
+        )
+    return run, rows, asked_filter(visit, FACETS)
+
+
+def asked_filter(visit: Visit, facets: Sequence[str]) -> Filter:
+    """Return the filter that the address names."""
+    chosen = {name: tuple(dict.fromkeys(visit.asked(name)))[:50] for name in facets}
+    sort = visit.asked_first("sort")
+    return Filter(
+        {name: values for name, values in chosen.items() if values},
+        visit.asked_first("search").strip()[:200],
+        sort if sort in SORTS else "exposure",
+    )
+
+
+def kinds(asked: Filter) -> str:
+    """Return a filter for the audit: a search is named, not what was searched for."""
+    said = Filter(asked.chosen).words()
+    return f"{said}; a search" if asked.search else said
+
+
+def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:
+    sink = io.BytesIO()
+    with xlsxwriter.Workbook(sink, {"in_memory": True, "constant_memory": False}) as book:
+        sheet, notes = book.add_worksheet("Decisions"), book.add_worksheet("About")
+        bold, money = book.add_format({"bold": True}), book.add_format({"num_format": "#,##0.00"})
+        for column, name in enumerate(_TAKEN):
+            sheet.write_string(0, column, name, bold)
+        for line, row in enumerate(rows[:_SHEET_ROWS], start=1):
+            for column, name in enumerate(_TAKEN):
+                value = row[name]
+                if name == "exposure" and value is not None:
+                    sheet.write_number(line, column, float(value), money)
+                else:
+                    sheet.write_string(line, column, _cell(value))
+        sheet.set_column(0, len(_TAKEN), 18)
+        sheet.freeze_panes(1, 1)
+        for line, (name, value) in enumerate(about):
+            notes.write_string(line, 0, name, bold)
+            notes.write_string(line, 1, value)
+    return sink.getvalue()
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,112 @@
+"""What is taken out of the desk as CSV: its lines, and who took it, when and by which filter.
+
+Which lines those are is each page's own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from datetime import date
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import StreamingResponse
+
+from nightscreen.desk.visit import DeskError
+from nightscreen.files.quarantine import escape_formula
+from nightscreen.schemas.clock import instant_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from nightscreen.desk.visit import Visit
+
+_BLOCK: Final = 2000
+_FIRST_YEAR: Final = 2000
+"""No run is older."""
+_NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
+
+
+def about_export(
+    visit: Visit, filtered: str, rows: int, *, run_id: str = ""
+) -> list[tuple[str, str]]:
+    """Return what a file that is taken out says of itself."""
+    return [
+        *([("run", run_id)] if run_id else []),
+        ("taken out by", visit.name),
+        ("at", instant_text(visit.seat.clock()) or ""),
+        ("filter", filtered),
+        ("rows", f"{rows}"),
+    ]
+
+
+def csv_blocks(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], about: Iterable[tuple[str, str]]
+) -> Iterator[bytes]:
+    """Yield a CSV file that spreadsheets open, in blocks; what it says of itself comes last."""
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    sink.write("\ufeff")
+    writer.writerow(headings)
+    lines = iter(rows)
+    while block := list(islice(lines, _BLOCK)):
+        for row in block:
+            writer.writerow(map(_cell, row))
+        yield sink.getvalue().encode()
+        sink.seek(0)
+        sink.truncate()
+    writer.writerows([f"# {name}: {value}"] for name, value in about)
+    yield sink.getvalue().encode()
+
+
+def _cell(value: object) -> str:
+    """Return a cell that no spreadsheet takes for a formula; a number below zero stays one."""
+    text = "" if value is None else str(value)
+    return text if _NUMBER.fullmatch(text) else escape_formula(text)
+
+
+def csv_response(
+    name: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    about: Iterable[tuple[str, str]],
+) -> StreamingResponse:
+    """Return a CSV file to save, sent as its lines are read."""
+    return StreamingResponse(
+        csv_blocks(headings, rows, about),
+        media_type="text/csv; charset=utf-8",
+        headers={"content-disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def require_not_taken(visit: Visit) -> None:
+    """Refuse an export to whom the right `export` was taken; it is written into the audit.
+
+    What holds no customer may be taken out by whoever reads its page: an auditor has no right
+    `export` by the role, and takes the audit out.
+
+    Raises:
+        DeskError: 403.
+    """
+    if visit.user is not None and visit.user.rights.get("export") is False:
+        visit.require("export")
+
+
+def day_of(visit: Visit, name: str) -> str:
+    """Return a day of the address as ISO text; empty where none is given.
+
+    Raises:
+        DeskError: it is no day.
+    """
+    text = visit.asked_first(name).strip()
+    if not text:
+        return ""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = date.max
+    if not _FIRST_YEAR <= day.year < date.max.year:  # the day after it is reckoned with
+        raise DeskError(400, "Write a day such as 2026-03-01.")
+    return day.isoformat()

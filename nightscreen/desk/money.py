@@ -1,0 +1,293 @@
+"""The page of money: what was spent by day, check and batch, what is in doubt, how balances add up.
+
+Every figure is the journal's own counter or stands in a run's report: nothing is counted again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from nightscreen.desk.accounts import Role
+from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
+from nightscreen.desk.pages import TITLES, onward
+from nightscreen.desk.visit import DeskError
+from nightscreen.journal.calls import CRASHED
+from nightscreen.journal.disputes import (
+    confirm_invoice,
+    disputed_calls,
+    enter_invoice,
+    needs_second,
+)
+from nightscreen.journal.money import Spent
+from nightscreen.schemas.clock import instant_text, spending_day
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text, typed_micro
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from starlette.responses import Response
+
+    from nightscreen.desk.visit import Visit
+    from nightscreen.journal.runs import RunHead
+
+DAYS_SHOWN: Final = 62
+RUNS_SHOWN: Final = 31
+CALLS_SHOWN: Final = 50
+WITHDRAWN: Final = "(of no run any more)"
+"""Batch of what a run had spent that was withdrawn; its calls and their cost are kept."""
+_HEADINGS: Final = (
+    *("part", "day", "check", "batch", "run_id", "at", "calls", "spent", "in_doubt"),
+    *("opening", "cost", "explained_in_doubt", "drift", "closing"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked for: words that stand on a line, and a range of spending days."""
+
+    search: str
+    since: str
+    until: str
+
+    def of_days(self, day: str) -> bool:
+        return (not self.since or day >= self.since) and (not self.until or day <= self.until)
+
+    def has(self, *said: str) -> bool:
+        if not self.search:
+            return True
+        line = " ".join(said).lower()
+        return all(word in line for word in self.search.lower().split())
+
+    def words(self) -> str:
+        parts = (("search", self.search), ("from", self.since), ("to", self.until))
+        return "; ".join(f"{name}: {value}" for name, value in parts if value) or "everything"
+
+
+def money(visit: Visit) -> Response:
+    """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
+    return _page(visit)
+
+
+def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
+    asked = _asked(visit)
+    journal = visit.seat.journal
+    by_day, by_check = _by_day(visit, asked)
+    runs, by_batch = _by_batch(visit, asked)
+    doubtful = list(_in_doubt(visit, asked))
+    balances = [each for each in _balances(visit, runs[:RUNS_SHOWN]) if each["opening"] is not None]
+    days = sorted(by_day, reverse=True)
+    disputed = disputed_calls(journal)
+    return visit.page(
+        "money",
+        status,
+        error=error,
+        typed={name: visit.text(name, 30) for name in ("call", "cost")},
+        may_settle=_may_settle(visit),
+        disputed=[each for each in disputed if each.waits]
+        + [each for each in disputed if not each.waits][:CALLS_SHOWN],
+        disputed_number=len(disputed),
+        asked=asked,
+        checks=list(by_check),
+        days=[(day, by_day[day], _sum(by_day[day].values())) for day in days[:DAYS_SHOWN]],
+        more_days=max(0, len(days) - DAYS_SHOWN),
+        by_check=by_check,
+        by_batch=by_batch,
+        total=_sum(by_check.values()),
+        doubtful=doubtful[:CALLS_SHOWN],
+        doubtful_number=len(doubtful),
+        doubtful_micro=sum(each["micro"] for each in doubtful),
+        balances=balances,
+        more_runs=max(0, len(runs) - RUNS_SHOWN),
+        drift=sum((Decimal(each["drift"]) for each in balances), Decimal(0)),
+        balance=journal.runs.last_balance(),
+        today=journal.money.today(),
+        month=journal.money.this_month(),
+        settings=visit.seat.settings,
+    )
+
+
+def settle(visit: Visit) -> Response:
+    """Enter what an invoice says of a call; below its reservation a second person confirms it."""
+    _require_settling(visit)
+    seat, call = visit.seat, visit.text("call", 30)
+    try:
+        cost_micro = typed_micro(visit.text("cost", 30))
+        call_id = int(call)
+        waits = needs_second(seat.journal, call_id, cost_micro)
+        done = enter_invoice(seat.journal, call_id, cost_micro, by=visit.name, waits=waits)
+    except InputError as error:
+        return _page(visit, 400, error=str(error))
+    except (ValueError, OverflowError):
+        return _page(visit, 400, error="Write the call's number, and naira such as 25 or 17.50.")
+    word = "cost entered" if waits else "cost settled"
+    seat.audit.write(visit.name, word, run_id=done.run_id, **done.document())
+    return onward("/money#disputed")
+
+
+def confirm(visit: Visit) -> Response:
+    """Confirm what somebody else entered of an invoice."""
+    _require_settling(visit)
+    seat, call = visit.seat, visit.text("call", 30)
+    try:
+        done = confirm_invoice(seat.journal, int(call), visit.text("cost", 30), by=visit.name)
+    except InputError as error:
+        seat.audit.write(visit.name, "refused", page="money", call=call, needs="a second person")
+        return _page(visit, 403, error=str(error))
+    except (ValueError, OverflowError):
+        return _page(visit, 400, error="Load the page again.")
+    seat.audit.write(visit.name, "cost settled", run_id=done.run_id, **done.document())
+    return onward("/money#disputed")
+
+
+def _may_settle(visit: Visit) -> bool:
+    """Tell whether the user may settle costs: an auditor sees money and changes nothing."""
+    user = visit.user
+    only_reads = user is not None and set(user.roles) <= {Role.AUDITOR}
+    return visit.may("money") and not only_reads
+
+
+def _require_settling(visit: Visit) -> None:
+    visit.require("money")
+    if not _may_settle(visit):
+        visit.seat.audit.write(visit.name, "refused", page="money", needs="money")
+        raise DeskError(403, "An auditor sees what runs cost and changes nothing.")
+
+
+def take_out(visit: Visit) -> Response:
+    """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
+    require_not_taken(visit)
+    asked = _asked(visit)
+    lines = [{**dict.fromkeys(_HEADINGS), **line} for line in _lines(visit, asked)]
+    visit.seat.audit.write(visit.name, "money taken out", rows=len(lines), filter=asked.words())
+    return csv_response(
+        "money.csv",
+        _HEADINGS,
+        [[line[name] for name in _HEADINGS] for line in lines],
+        about_export(visit, asked.words(), len(lines)),
+    )
+
+
+def _asked(visit: Visit) -> _Asked:
+    search = visit.asked_first("search").strip()[:200]
+    return _Asked(search, day_of(visit, "since"), day_of(visit, "until"))
+
+
+def _by_day(visit: Visit, asked: _Asked) -> tuple[dict[str, dict[str, Spent]], dict[str, Spent]]:
+    """Return the journal's counters by day and check, and their sums by check."""
+    days: dict[str, dict[str, Spent]] = defaultdict(dict)
+    checks: dict[str, list[Spent]] = defaultdict(list)
+    for day, check, spent in visit.seat.journal.money.by_day():
+        if asked.of_days(day) and asked.has(day, check, TITLES.get(check, "")):
+            days[day][check] = spent
+            checks[check].append(spent)
+    return days, {check: _sum(each) for check, each in sorted(checks.items())}
+
+
+def _by_batch(visit: Visit, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
+    """Return the runs that began in these days, newest first, and their counters by batch."""
+    journal = visit.seat.journal
+    spent = journal.money.by_run()
+    runs, batches = [], dict[str, list[Spent]]()
+    for run in journal.runs.heads():
+        counters = spent.pop(run.run_id, Spent())
+        day = spending_day(run.started_at)
+        if asked.of_days(day) and asked.has(run.batch, run.run_id, day):
+            runs.append(run)
+            batches.setdefault(run.batch, []).append(counters)
+    if spent and not (asked.since or asked.until) and asked.has(WITHDRAWN, *spent):
+        batches[WITHDRAWN] = list(spent.values())
+    found = [
+        {"batch": batch, "runs": len(each), "spent": _sum(each)} for batch, each in batches.items()
+    ]
+    return runs, sorted(found, key=lambda each: -each["spent"].bound_micro)
+
+
+def _in_doubt(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
+    """Yield the calls that may have been charged without our knowing, newest first."""
+    batches: dict[str, str] | None = None
+    for row in reversed(visit.seat.journal.runs.in_doubt()):
+        if batches is None:
+            batches = {run.run_id: run.batch for run in visit.seat.journal.runs.heads()}
+        at, batch = row.sent_at or row.intent_at, batches.get(row.run_id, WITHDRAWN)
+        day, why = spending_day(row.intent_at), row.trouble or CRASHED
+        title = TITLES.get(row.check, "")
+        if asked.of_days(day) and asked.has(day, row.check, title, row.run_id, batch, why):
+            yield {
+                "call_id": row.call_id,
+                "at": at,
+                "day": day,
+                "check": row.check,
+                "batch": batch,
+                "run_id": row.run_id,
+                "why": why,
+                "micro": row.reserved_micro,
+            }
+
+
+def _balances(visit: Visit, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]]:
+    """Yield how each run's balance adds up, as its report has it."""
+    blocks = (heads[place : place + RUNS_SHOWN] for place in range(0, len(heads), RUNS_SHOWN))
+    for run in (run for block in blocks for run in visit.seat.journal.runs.find_all(block)):
+        balance = (run.report or {}).get("balance") or {}
+        if run.report and "drift" in balance:
+            yield {
+                "run": run,
+                "cost": run.report["cost"]["total"],
+                **{
+                    name: balance.get(name)
+                    for name in ("opening", "explained_in_doubt", "drift", "closing", "exact")
+                },
+            }
+
+
+def _lines(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
+    """Yield the lines of an export; each names the part of the page that it is of."""
+    days, _ = _by_day(visit, asked)
+    for day in sorted(days, reverse=True):
+        for check, spent in sorted(days[day].items()):
+            yield {"part": "day and check", "day": day, "check": check, **_counters(spent)}
+    runs, batches = _by_batch(visit, asked)
+    for each in batches:
+        yield {"part": "batch", "batch": each["batch"], **_counters(each["spent"])}
+    for each in _in_doubt(visit, asked):
+        yield {
+            "part": "call in doubt",
+            **{name: each[name] for name in ("day", "check", "batch", "run_id")},
+            "at": instant_text(each["at"]),
+            "calls": 1,
+            "in_doubt": naira_text(each["micro"]),
+        }
+    for each in _balances(visit, runs):
+        run = each["run"]
+        yield {
+            "part": "balance of a run",
+            "day": spending_day(run.started_at),
+            "batch": run.batch,
+            "run_id": run.run_id,
+            "at": instant_text(run.finished_at),
+            **{
+                name: each[name]
+                for name in ("opening", "cost", "explained_in_doubt", "drift", "closing")
+            },
+        }
+
+
+def _counters(spent: Spent) -> dict[str, Any]:
+    return {
+        "calls": spent.calls,
+        "spent": naira_text(spent.spent_micro),
+        "in_doubt": naira_text(spent.reserved_micro),
+    }
+
+
+def _sum(counters: Iterable[Spent]) -> Spent:
+    every = list(counters)
+    return Spent(
+        sum(each.spent_micro for each in every),
+        sum(each.reserved_micro for each in every),
+        sum(each.calls for each in every),
+    )

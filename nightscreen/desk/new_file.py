@@ -1,0 +1,634 @@
+"""The pages of a new file: brought, understood, quoted, screened; and one applicant at the counter.
+
+Reading, judging and quoting are `runs/`; what is brought lies sealed (`uploads`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from pydantic import ValidationError
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from nightscreen.desk.pages import onward
+from nightscreen.desk.runs import start
+from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED, USUAL_CHECKS
+from nightscreen.desk.visit import (
+    DeskError,
+    plain_naira,
+    recognise,
+    refusal,
+    require_own,
+    require_typed,
+    to_sign_in,
+)
+from nightscreen.files.sealed_file import reseal_file, unsealed
+from nightscreen.journal.keyring import follow_rotation
+from nightscreen.portal.log import note
+from nightscreen.reading.date_orders import ORDERS, DateOrders
+from nightscreen.reading.headings import meanings
+from nightscreen.reading.mapping import DATE_ORDERS, read_mapping
+from nightscreen.reading.mapping import Mapping as Meaning
+from nightscreen.reading.tables import headings_of, open_source, sheets_of
+from nightscreen.results.ask_again import rows_as_part
+from nightscreen.runs.diagnosis import diagnose
+from nightscreen.runs.intake import Intake
+from nightscreen.runs.quoting import quote_batch
+from nightscreen.runs.run import require_service
+from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.parameters import CheckName, PurposeName
+from nightscreen.schemas.rows import KNOWN_COLUMNS, Action
+from nightscreen.values.customer_ids import CustomerNumbers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.uploads import Upload
+    from nightscreen.desk.visit import Visit
+
+SHOWN_ROWS: Final = 50
+LONGEST_FIELDS: Final = 64 * 1024
+PURPOSES: Final = get_args(PurposeName)
+CHECKS: Final = get_args(CheckName)
+_USUAL: Final = {
+    "purpose": "portfolio",
+    "checks": list(USUAL_CHECKS),
+    "max_spend": "",
+    "policy": "",
+}
+"""What a file is screened with where nothing else is chosen."""
+AT_THE_COUNTER: Final = (
+    ("customer_id", "Customer id", "text"),
+    ("first_name", "First name", "text"),
+    ("middle_name", "Middle name", "text"),
+    ("last_name", "Last name", "text"),
+    ("date_of_birth", "Date of birth", "date"),
+    ("bvn", "BVN", "text"),
+    ("account_number", "Account number", "text"),
+    ("bank_name", "Bank", "text"),
+    ("phone", "Phone", "tel"),
+    ("email", "Email", "email"),
+    ("exposure", "Amount asked for", "text"),
+    ("consent_reference", "Consent reference", "text"),
+    ("consented_at", "Consented on", "date"),
+)
+"""Column, label and kind of each field of the form for one applicant."""
+_OPEN_DATES: Final = (
+    "The dates of {0} can be read in two ways, such as {1}, and consent depends on them. Choose "
+    "under Date order whether the day or the month is first."
+)
+_ABSENT: Final = "This is taken as absent."
+_COUNTER_BATCH = "applicants"
+_NAMELESS = "though its name ends in nothing"
+_IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns\] (\w+) = "[^"]*"')
+"""What a command says of a missing column; here it is chosen on the page."""
+
+
+def new(visit: Visit) -> Response:
+    """Show the form that takes a file."""
+    return _form(visit)
+
+
+def _form(visit: Visit, status: int = 200, *, error: str = "", **typed: Any) -> Response:  # noqa: ANN401 - what was typed
+    return visit.page(
+        "new",
+        status,
+        error=error,
+        chosen=_USUAL | typed,
+        purposes=PURPOSES,
+        checks=CHECKS,
+        policies=policies(visit),
+    )
+
+
+def policies(visit: Visit) -> list[str]:
+    """Return the policy files there are to choose from, beside the one in force."""
+    folder = visit.seat.settings.home.absolute() / "policies"
+    return [str(each) for each in sorted(folder.glob("*.toml"))] if folder.is_dir() else []
+
+
+def receive(seat: Seat) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint that takes a file as it comes, sealed piece by piece."""
+
+    async def endpoint(request: Request) -> Response:
+        note(request.scope, page="receive")
+        visit = await asyncio.to_thread(recognise, seat, request)
+        if visit.user is None:
+            return to_sign_in(request)
+        try:
+            await asyncio.to_thread(visit.require, "screen")
+            await asyncio.to_thread(follow_rotation, seat.journal)
+            with ExitStack() as stack:
+                upload_id = await _receive(visit, stack)
+                await asyncio.to_thread(stack.close)
+            if await asyncio.to_thread(follow_rotation, seat.journal):  # while the file came in
+                path = seat.uploads.path(upload_id)
+                await asyncio.to_thread(reseal_file, path, seat.journal.sealer)
+        except DeskError as error:
+            if error.status == 400:  # noqa: PLR2004 - what can be mended on the form
+                return await asyncio.to_thread(
+                    partial(_form, visit, 400, error=error.sentence, **_choices(visit))
+                )
+            return await asyncio.to_thread(refusal, visit, error)
+        upload = seat.uploads.find(upload_id)
+        assert upload is not None  # noqa: S101 - kept in the lines above
+        await asyncio.to_thread(seat.uploads.choose, upload, _choices(visit))
+        return onward(f"/new/{upload_id}")
+
+    return endpoint
+
+
+async def _receive(visit: Visit, stack: ExitStack) -> str:
+    """Read a form with a file; return the id under which the file is sealed, empty where none is.
+
+    Raises:
+        DeskError: it is no form of ours, or cannot be read.
+    """
+    kind, options = parse_options_header(visit.request.headers.get("content-type", ""))
+    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+        raise DeskError(415, "This page takes a file by its own form.")
+    parts = _Parts()
+    parser = MultipartParser(options[b"boundary"], parts.callbacks())
+    upload_id, writer = "", None
+    form: dict[str, list[str]] = {}
+    visit.form = form
+    try:
+        async for piece in visit.request.stream():
+            parser.write(piece)
+            for name, filename, data in parts.take():
+                require_typed(name, filename or data.decode("utf-8", "replace"))
+                if filename is None:
+                    form.setdefault(name, []).append(data.decode("utf-8", "replace"))
+                elif filename and writer is None:
+                    require_own(visit, visit.text("token"))
+                    upload_id, writer = stack.enter_context(
+                        visit.seat.uploads.receiving(filename, visit.name, {})
+                    )
+                if filename and writer is not None:
+                    writer.write(data)
+        parser.finalize()
+    except FormParserError:
+        raise DeskError(400, "The file did not arrive whole. Send it again.") from None
+    require_own(visit, visit.text("token"))
+    if writer is None:
+        raise DeskError(400, "Choose a file first: CSV, XLSX or Parquet.")
+    if writer.size == 0:
+        raise DeskError(400, "The file is empty. Export it again.")
+    return upload_id
+
+
+class _Parts:
+    """Gathers the parts of a form as the parser comes upon them."""
+
+    def __init__(self) -> None:
+        self._ready: list[tuple[str, str | None, bytes]] = []
+        self._headers: dict[bytes, bytes] = {}
+        self._header = self._value = b""
+        self._name = ""
+        self._filename: str | None = None
+        self._data = bytearray()
+        self._fields = 0
+
+    def callbacks(self) -> Any:  # noqa: ANN401 - the parser's own table
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": self._field,
+            "on_header_value": self._of_field,
+            "on_header_end": self._header_end,
+            "on_headers_finished": self._headers_end,
+            "on_part_data": self._more,
+            "on_part_end": self._end,
+        }
+
+    def take(self) -> list[tuple[str, str | None, bytes]]:
+        """Return name, file name and data of what has come; a file comes in pieces."""
+        if self._filename is not None and self._data:
+            self._ready.append((self._name, self._filename, bytes(self._data)))
+            self._data.clear()
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _begin(self) -> None:
+        self._headers, self._filename, self._name = {}, None, ""
+        self._data.clear()
+
+    def _field(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
+
+    def _of_field(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _header_end(self) -> None:
+        self._headers[self._header.lower()] = self._value
+        self._header = self._value = b""
+
+    def _headers_end(self) -> None:
+        _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
+        self._name = options.get(b"name", b"").decode("utf-8", "replace")
+        if b"filename" in options:
+            self._filename = options[b"filename"].decode("utf-8", "replace")
+
+    def _more(self, data: bytes, start: int, end: int) -> None:
+        self._data += data[start:end]
+        self._fields += 0 if self._filename is not None else end - start
+        if self._fields > LONGEST_FIELDS:
+            raise DeskError(413, "The form holds more than it has room for.")
+
+    def _end(self) -> None:
+        self._ready.append((self._name, self._filename, bytes(self._data)))
+        self._data.clear()
+        self._filename = None
+
+
+def _choices(visit: Visit) -> dict[str, Any]:
+    """Return what was chosen on a form, as far as it was on it."""
+    chosen: dict[str, Any] = {}
+    for name in ("purpose", "max_spend", "policy"):
+        if name in visit.form:
+            chosen[name] = visit.text(name, 500)
+    if "max_spend" in chosen:
+        chosen["max_spend"] = plain_naira(chosen["max_spend"])
+    if "checks_shown" in visit.form:
+        chosen["checks"] = [each for each in visit.form.get("check", []) if each in CHECKS]
+    if chosen.get("policy") and chosen["policy"] not in policies(visit):
+        chosen["policy"] = ""
+    if chosen.get("purpose") not in PURPOSES:
+        chosen.pop("purpose", None)
+    return chosen
+
+
+def _own(visit: Visit) -> Upload:
+    """Return the upload of the address, if this user brought it.
+
+    Raises:
+        DeskError: there is none, or it is somebody else's.
+    """
+    upload = visit.seat.uploads.find(visit.request.path_params["upload_id"])
+    if upload is None or upload.user.casefold() != visit.name.casefold():
+        raise DeskError(404, "There is no such file of yours. Bring it again under New file.")
+    return upload
+
+
+def file(visit: Visit) -> Response:
+    """Show how a file is understood, what it would cost, and where its run is."""
+    upload = _own(visit)
+    run = visit.seat.uploads.run_of(upload)
+    if run is not None or upload.choices.get("started_at"):
+        return _started(visit, upload, None if run is None else run.run_id)
+    if upload.state == GONE:
+        raise DeskError(410, "This file was removed, as nobody screened it. Bring it again.")
+    return _file(visit, upload)
+
+
+def _started(visit: Visit, upload: Upload, run_id: str | None) -> Response:
+    if run_id is not None:
+        response = onward(f"/runs/{run_id}")
+        if visit.request.headers.get("hx-request") == "true":
+            response = visit.page("starting", upload=upload, waited=0)
+            response.headers["hx-redirect"] = f"/runs/{run_id}"
+        return response
+    waited = visit.seat.clock() - int(upload.choices.get("started_at") or 0)
+    return visit.page("starting", upload=upload, waited=waited // 1_000_000)
+
+
+@contextmanager
+def _in_clear(visit: Visit, upload: Upload) -> Iterator[Path]:
+    """Give the file to read; what is wrong with it is said under the name it was brought by."""
+    uploads = visit.seat.uploads
+    try:
+        with unsealed(uploads.path(upload.upload_id), visit.seat.journal.sealer) as path:
+            yield path
+    except InputError as error:
+        said = str(error)
+        for made in ("/proc/self/fd/", "/dev/fd/"):
+            head, found, rest = said.partition(made)
+            said = head + upload.name + rest.lstrip("0123456789") if found else said
+        mapping = str(uploads.mapping(upload.upload_id))
+        said = said.replace(mapping, "the meaning of headings below")
+        raise InputError(
+            _IN_A_MAPPING.sub(r"choose \1 for one of the headings below", said)
+        ) from None
+
+
+def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -> Response:
+    headings: list[str] = []
+    sheets: list[str] = []
+    diagnosis, shown, open_dates = None, None, None
+    try:
+        with _in_clear(visit, upload) as path:
+            sheets = sheets_of(path)
+            mapping = _mapping(visit, upload)
+            headings = headings_of(path, mapping)
+            upload = _understood(visit, upload, path, headings)
+            merge = bool(visit.seat.settings.merge_rows or upload.choices.get("merge_rows"))
+            diagnosis = diagnose(path, mapping, merge=merge)
+            shown = preview(path, mapping, merge=merge)
+            open_dates = DateOrders(open_source(path, mapping=mapping)).open_consent()
+    except UsageError as trouble:
+        status, error = (400 if status == 200 else status), error or str(trouble)  # noqa: PLR2004 - well so far
+    return visit.page(
+        "new_file",
+        status,
+        upload=upload,
+        error=error,
+        headings=headings,
+        sheets=sheets if len(sheets) > 1 else [],
+        sheet=upload.choices.get("sheet") or (diagnosis.sheet if diagnosis else ""),
+        orders=ORDERS,
+        open_dates="" if open_dates is None or error else _OPEN_DATES.format(*open_dates),
+        merging=visit.seat.settings.merge_rows or upload.choices.get("merge_rows"),
+        meaning=upload.choices.get("headings") or upload.choices.get("understood") or {},
+        known=KNOWN_COLUMNS,
+        carried=CARRIED,
+        left_out=LEFT_OUT,
+        diagnosis=diagnosis,
+        findings=[]
+        if diagnosis is None or TYPED in upload.choices
+        else [finding for finding in diagnosis.findings if _NAMELESS not in finding],
+        shown=shown,
+        quote=upload.choices.get("quote"),
+        chosen=_USUAL | upload.choices,
+        purposes=PURPOSES,
+        checks=CHECKS,
+        policies=policies(visit),
+        ceiling=visit.seat.settings.approval_above,
+    )
+
+
+def _mapping(visit: Visit, upload: Upload) -> Meaning | None:
+    """Return what was chosen for headings, sheet and dates; None where nothing was."""
+    path = visit.seat.uploads.mapping(upload.upload_id)
+    return read_mapping(path) if path.exists() else None
+
+
+def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -> Upload:
+    """Note once what each heading is taken for by itself."""
+    if upload.choices.get("understood"):
+        return upload
+    sheet = upload.choices.get("sheet")
+    try:
+        source = open_source(path, mapping=Meaning(sheet=sheet))
+        found = {each.heading: each.known or "" for each in source.header.columns}
+    except InputError:  # a correction may mend it: what single headings mean is known all the same
+        taken: set[str] = set()
+        found = {}
+        for heading in headings:
+            known = next((each for each in meanings(heading) if each not in taken), "")
+            taken.add(known)
+            found[heading] = known
+    return visit.seat.uploads.choose(upload, {"understood": found})
+
+
+def preview(
+    path: Path,
+    mapping: Meaning | None,
+    number: int = SHOWN_ROWS,
+    *,
+    merge: bool = False,
+    date_order: str = "",
+) -> dict[str, Any]:
+    """Return the first rows as they are understood: each cell sound, wrong or merely carried.
+
+    A cell has its `value` as understood, and as `written`; `dropped` says why nothing is made of
+    what is written.
+    """
+    source = open_source(path, mapping=mapping)
+    batch = next(source.batches(number))
+    orders = DateOrders(source, date_order)
+    taken = Intake(source.header, CustomerNumbers() if merge else None, orders).take(batch)
+    wrong: dict[tuple[int, str], str] = {}
+    warned: dict[tuple[int, str], str] = {}
+    refused = {each.line: each.hint for each in taken.refused}
+    for problem in taken.problems:
+        of = wrong if problem.action in {Action.REFUSED, Action.INVALID} else warned
+        of.setdefault((problem.line, problem.column), problem.hint)
+    accepted = {row["line"]: row for row in taken.rows.to_pylist()}
+    meant = Counter(column.known for column in source.header.columns)
+    rows = []
+    for at_row, line in enumerate(batch.lines):
+        cells = []
+        for at, column in enumerate(source.header.columns):
+            written = batch.columns.column(at)[at_row].as_py() or ""
+            names = (column.known or "", column.heading, column.output)
+            hint = next((wrong[line, name] for name in names if (line, name) in wrong), "")
+            value, dropped = written, ""
+            if column.known and meant[column.known] == 1 and line in accepted:
+                value = _as_understood(accepted[line][column.known])
+                if written.strip() and not value:
+                    dropped = hint or warned.get((line, column.known)) or _ABSENT
+            tone = "wrong" if hint else "ok" if column.known and value else ""
+            cells.append(
+                {"value": value, "written": written, "tone": tone, "hint": hint, "dropped": dropped}
+            )
+        rows.append({"line": line, "cells": cells, "refused": refused.get(line, "")})
+    return {"columns": source.header.columns, "rows": rows}
+
+
+def _as_understood(value: object) -> str:
+    """Return a value of a row in words; times are those of Lagos."""
+    if isinstance(value, datetime):
+        local = value.astimezone(LAGOS)
+        bare = local.time() in {time.min, time.max}
+        return f"{local:%Y-%m-%d}" if bare else f"{local:%Y-%m-%d %H:%M}"
+    return "" if value is None else str(value)
+
+
+def _with_headings(visit: Visit, upload: Upload) -> Upload:
+    """Keep what the form says of headings, purpose, checks, policy and cap."""
+    chosen = _choices(visit)
+    sheet = visit.text("sheet", 80)
+    if sheet and sheet != (upload.choices.get("sheet") or visit.text("sheet_read", 80)):
+        chosen |= {"sheet": sheet, "headings": {}, "understood": {}, "quote": None}
+        return visit.seat.uploads.choose(upload, chosen)
+    order = visit.form.get("heading", [])
+    if order:
+        allowed = {*KNOWN_COLUMNS, CARRIED, LEFT_OUT}
+        picked = {h: visit.text(f"h{at}", 60) for at, h in enumerate(order)}
+        chosen["headings"] = {
+            h: known if known in allowed else CARRIED for h, known in picked.items()
+        }
+    if visit.text("date_order", 3) in DATE_ORDERS:
+        chosen["declared"] = visit.text("date_order", 3)
+    elif "date_order" in visit.form:
+        chosen["declared"] = None
+    if "merge_shown" in visit.form:
+        chosen["merge_rows"] = "merge_rows" in visit.form
+    chosen["quote"] = None
+    return visit.seat.uploads.choose(upload, chosen)
+
+
+def _require_date_order(visit: Visit, upload: Upload) -> None:
+    """Have the order of consent dates chosen where the file leaves it open, and keep it.
+
+    Raises:
+        UsageError: it is open, or the file cannot be read.
+    """
+    with _in_clear(visit, upload) as path:
+        open_ = DateOrders(open_source(path, mapping=_mapping(visit, upload))).open_consent()
+    if open_ is not None:
+        raise InputError(_OPEN_DATES.format(*open_))
+    if upload.choices.get("declared"):
+        batch = visit.seat.uploads.parameters(upload).batch
+        visit.seat.journal.runs.keep_date_order(batch, upload.choices["declared"])
+
+
+def quote(visit: Visit) -> Response:
+    """Quote a file as its headings are understood now."""
+    before = _own(visit)
+    upload = _with_headings(visit, before)
+    if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
+        return onward(f"/new/{upload.upload_id}")
+    try:
+        _require_date_order(visit, upload)
+        document = quote_upload(visit, upload)
+    except UsageError as error:
+        return _file(visit, upload, 400, error=str(error))
+    visit.seat.uploads.choose(upload, {"quote": document})
+    visit.seat.audit.write(
+        visit.name, "file quoted", name=upload.name, expected=document["quoted"]["expected"]
+    )
+    return onward(f"/new/{upload.upload_id}#quote")
+
+
+def quote_upload(visit: Visit, upload: Upload) -> dict[str, Any]:
+    """Return the quote of an upload as it would be screened now.
+
+    Raises:
+        UsageError: choices or the file are wrong.
+    """
+    try:
+        parameters = visit.seat.uploads.parameters(upload)
+    except ValidationError as error:
+        raise InputError(_mistake(error)) from None
+    with _in_clear(visit, upload):  # what is wrong is said under the file's own name
+        return quote_batch(parameters, visit.seat.settings)
+
+
+def _mistake(error: ValidationError) -> str:
+    field = error.errors()[0]["loc"][0]
+    if field == "max_spend":
+        return "Most to spend: write naira such as 250000 or 99.50."
+    if field == "checks":
+        return "Checks: choose at least one."
+    return f"{field}: {error.errors()[0]['msg']}"
+
+
+def screen(visit: Visit) -> Response:
+    """Start the run of a file."""
+    upload = _own(visit)
+    if upload.choices.get("started_at"):
+        return onward(f"/new/{upload.upload_id}")
+    before, upload = upload, _with_headings(visit, upload)
+    if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
+        return onward(f"/new/{upload.upload_id}")
+    try:
+        _require_date_order(visit, upload)
+        begin(visit, upload)
+    except UsageError as error:
+        return _file(visit, upload, 400, error=str(error))
+    return onward(f"/new/{upload.upload_id}")
+
+
+def begin(visit: Visit, upload: Upload) -> None:
+    """Start the run of an upload, once its file is known to be readable.
+
+    Raises:
+        UsageError: settings, choices or the file are wrong.
+        DeskError: it cannot be started.
+    """
+    seat = visit.seat
+    require_service(seat.settings, quote_only=False)
+    try:
+        parameters = seat.uploads.parameters(upload)
+    except ValidationError as error:
+        raise InputError(_mistake(error)) from None
+    with _in_clear(visit, upload) as path:
+        open_source(path, mapping=_mapping(visit, upload))
+    if not seat.uploads.claim(upload):
+        return
+    try:
+        start(visit, parameters)
+    except BaseException:
+        seat.uploads.choose(upload, {"started_at": None})
+        raise
+    seat.audit.write(
+        visit.name,
+        "run started",
+        name=upload.name,
+        digest=upload.digest,
+        max_spend=parameters.max_spend,
+    )
+
+
+def applicant(visit: Visit) -> Response:
+    """Take one applicant at the counter; quote, or quote and screen at once."""
+    typed = {name: visit.text(name, 200) for name, _, _ in AT_THE_COUNTER}
+    if visit.request.method == "GET":
+        return _counter(visit, typed)
+    if not typed["customer_id"]:
+        return _counter(visit, typed, 400, error="Customer id: every applicant needs one.")
+    chosen = {**_choices(visit), "purpose": "origination", "batch": _COUNTER_BATCH}
+    own = {}
+    if visit.branches:
+        from nightscreen.desk.customer import require_seen  # noqa: PLC0415 - it imports this module
+
+        key = visit.seat.journal.pseudonyms.customer(_COUNTER_BATCH, typed["customer_id"])
+        if visit.seat.customers.known([key]):  # else a customer of another branch would become ours
+            require_seen(visit, typed["customer_id"], _COUNTER_BATCH)
+        own = {"branch": visit.branches[0]}  # else they would not see them
+    upload_id = keep_rows(visit, "applicant.csv", [{**typed, **own}], chosen)
+    upload = visit.seat.uploads.find(upload_id)
+    assert upload is not None  # noqa: S101 - kept in the line above
+    try:
+        with _in_clear(visit, upload) as path:
+            (row,) = preview(path, None)["rows"]
+        hints = [cell["hint"] for cell in row["cells"] if cell["hint"]]
+        if row["refused"] or hints:
+            raise InputError(row["refused"] or " ".join(hints))
+        document = quote_upload(visit, upload)
+        upload = visit.seat.uploads.choose(upload, {"quote": document})
+        if visit.text("do") == "screen":
+            begin(visit, upload)
+    except UsageError as error:
+        return _counter(visit, typed, 400, error=str(error))
+    return onward(f"/new/{upload_id}")
+
+
+def keep_rows(
+    visit: Visit, name: str, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
+) -> str:
+    """Seal rows as a part of their batch and return the id of the upload."""
+    choices = {**chosen, TYPED: True}
+    with visit.seat.uploads.receiving(name, visit.name, choices) as (upload_id, sealed):
+        sealed.write(rows_as_part(rows))
+    return upload_id
+
+
+def _counter(
+    visit: Visit, typed: dict[str, str], status: int = 200, *, error: str = ""
+) -> Response:
+    return visit.page(
+        "applicant",
+        status,
+        fields=AT_THE_COUNTER,
+        typed=typed,
+        error=error,
+        checks=CHECKS,
+        chosen={
+            "checks": visit.form.get("check", list(USUAL_CHECKS)),
+            "max_spend": visit.text("max_spend", 20),
+        },
+    )

@@ -1,0 +1,493 @@
+"""The page of the policy: thresholds as fields, who would move by others, proposals and versions.
+
+What a version is and who may approve it is decided in `policy/versions.py`; past runs are
+decided again by `results/backtest.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nightscreen.desk.pages import NOTHING, onward
+from nightscreen.desk.runs import SCREENING
+from nightscreen.desk.uploads import TYPED
+from nightscreen.desk.visit import DeskError, plain_naira
+from nightscreen.policy.file import read_text, rewritten, threshold_comments
+from nightscreen.policy.loading import sound_policy
+from nightscreen.policy.versions import (
+    decide_version,
+    is_own,
+    last_approved,
+    policy_in_force,
+    read_policy,
+    version_in_force,
+    versions,
+)
+from nightscreen.policy.versions import propose as write_proposal
+from nightscreen.report.outcomes_section import rate
+from nightscreen.results.backtest import backtest, file_schema
+from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.decision_list import customer_name
+from nightscreen.results.list_columns import NAMES
+from nightscreen.results.outcomes import PaidAfterwards, verdict_in_words
+from nightscreen.results.replay import past_run
+from nightscreen.schemas.clock import LAGOS, to_instant
+from nightscreen.schemas.contests import PolicyState
+from nightscreen.schemas.errors import PolicyError, UsageError
+from nightscreen.schemas.policy import thresholds_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from starlette.responses import Response
+
+    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.visit import Visit
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.contests import PolicyVersion
+    from nightscreen.schemas.policy import Policy
+
+RUNS_OFFERED: Final = 12
+_LOOKED_AT: Final = 40
+CUSTOMERS_SHOWN: Final = 200
+"""Of those who would move, the largest exposures; the command writes all of them to a file."""
+VERSIONS_SHOWN: Final = 50
+_BLOCK_ROWS: Final = 65_536
+_MOST: Final = 10**15
+_PLACES: Final = 6
+_LONGEST_VERSION: Final = 64
+_TRYING = threading.Lock()
+"""One at a time: deciding a large night again fills a core and some hundred megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryOut:
+    """What trying a policy on past runs found.
+
+    Attributes:
+        policy: the policy that was tried.
+        moves: from the policy in force to it, as a backtest has them.
+        rows: customers that were decided again, those of several runs once a run.
+        moved: the customers who would move, the largest exposures.
+        verdict: what the loans say, in words; empty where nothing is known of any.
+        took_s: how long it took.
+    """
+
+    policy: Policy
+    moves: Mapping[str, Any]
+    rows: int
+    moved: Sequence[Mapping[str, Any]]
+    verdict: Sequence[str]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What the form of the next version starts from.
+
+    Attributes:
+        label: of the policy in force, as its record has it.
+        text: the policy in force; the default one where that reads as no policy any more.
+        policy: the same, read.
+        unreadable: why the policy in force reads as none by this program; empty where it does.
+    """
+
+    label: str
+    text: str
+    policy: Policy
+    unreadable: str = ""
+
+
+def policy(visit: Visit) -> Response:
+    """Show the policy in force, what is proposed, and every version there was."""
+    return _page(visit)
+
+
+def _page(
+    visit: Visit, status: int = 200, *, error: str = "", of: str = "", tried: TryOut | None = None
+) -> Response:
+    seat = visit.seat
+    found = versions(seat.journal)
+    in_force = last_approved(found, seat.clock())
+    basis = _basis(in_force)
+    present = basis.policy
+    runs = _past_runs(seat)
+    comments = threshold_comments(basis.text)
+    proposals = [
+        {
+            "version": each,
+            **_read_proposal(present, each),
+            "own": is_own(each, visit.name),
+            "stale": each.replaces != basis.label,
+        }
+        for each in found
+        if each.state == PolicyState.PROPOSED
+    ]
+    return visit.page(
+        "policy",
+        status,
+        policy=present,
+        basis=basis,
+        in_force=in_force,
+        fields=[
+            {
+                "name": name,
+                "value": f"{value:f}",
+                "typed": visit.text(_field(name), 40) if _field(name) in visit.form else "",
+                "comment": comments.get(name, ""),
+                "codes": _codes_naming(present, name),
+            }
+            for name, value in present.thresholds.items()
+        ],
+        version=visit.text("version", _LONGEST_VERSION)
+        or _next_version(seat, {present.version, *(each.version for each in found)}),
+        note=visit.text("note"),
+        runs=runs,
+        chosen=_chosen(visit, runs),
+        can_try=bool(runs) and visit.may("people") and not visit.branches and not basis.unreadable,
+        by_file=_runs_by_file(runs),
+        proposals=proposals,
+        versions=[each for each in reversed(found) if each.state != PolicyState.PROPOSED][
+            :VERSIONS_SHOWN
+        ],
+        tried=tried,
+        rate=rate,
+        error=error,
+        of=of,
+        reason=visit.text("reason", 2000) if error else "",
+    )
+
+
+def _basis(in_force: PolicyVersion | None) -> Basis:
+    """Return what the form starts from, given the version in force."""
+    default = read_text(None)
+    if in_force is None:
+        policy = read_policy(default)
+        return Basis(policy.label, default, policy)
+    try:
+        return Basis(in_force.policy, in_force.text, read_policy(in_force.text))
+    except PolicyError as error:
+        return Basis(in_force.policy, default, read_policy(default), str(error))
+
+
+def _read_proposal(present: Policy, made: PolicyVersion) -> dict[str, Any]:
+    """Return what a proposal would change, or why it reads as no policy."""
+    try:
+        return {"changes": changes(present, read_policy(made.text)), "unreadable": ""}
+    except PolicyError as error:
+        nothing = {"entries": (), "in": (), "out": (), "moved": False}
+        return {"changes": nothing, "unreadable": str(error)}
+
+
+def _field(threshold: str) -> str:
+    return f"threshold-{threshold}"
+
+
+def _codes_naming(policy: Policy, threshold: str) -> list[str]:
+    """Return the reasons whose conditions name a threshold."""
+    naming = [rule.code for rule in policy.rules if threshold in thresholds_named(rule.when)]
+    return list(dict.fromkeys(naming))
+
+
+def _next_version(seat: Seat, taken: set[str]) -> str:
+    """Return a name for the next version: today in Lagos, numbered where that is taken."""
+    today = f"{to_instant(seat.clock()).astimezone(LAGOS):%Y-%m-%d}"
+    numbered = (f"{today}-{number}" for number in range(2, len(taken) + 3))
+    return next(each for each in (today, *numbered) if each not in taken)
+
+
+def _past_runs(seat: Seat) -> list[RunRecord]:
+    """Return the newest runs that decided and whose rows are here, no parts of a batch."""
+    found = []
+    for run in seat.journal.runs.newest(limit=_LOOKED_AT):
+        if run.flow != SCREENING or run.state == "test_mode":
+            continue
+        if not any((Path(run.folder) / "enriched").glob("part-*.parquet")):
+            continue
+        upload = seat.uploads.of_run(run)
+        typed = upload is not None and TYPED in upload.choices
+        if not typed and (run.report or {}).get("decisions"):
+            found.append(run)
+        if len(found) == RUNS_OFFERED:
+            break
+    return found
+
+
+def _runs_by_file(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
+    """Return the batches whose newest run named a policy file, which no approval here changes."""
+    newest = {run.batch: run for run in reversed(runs)}
+    return [
+        {"batch": batch, "file": Path(run.parameters["policy"]).name}
+        for batch, run in newest.items()
+        if run.parameters.get("policy")
+    ]
+
+
+def changes(before: Policy, after: Policy) -> dict[str, Any]:
+    """Return what one policy has otherwise than another: entries, and rules put in or taken out."""
+    entries = [
+        (name, f"{before.thresholds.get(name, NOTHING)}", f"{after.thresholds.get(name, NOTHING)}")
+        for name in dict.fromkeys([*before.thresholds, *after.thresholds])
+        if before.thresholds.get(name) != after.thresholds.get(name)
+    ]
+    one, other = before.model_dump(mode="json"), after.model_dump(mode="json")
+    entries += [
+        (name, f"{one[name]}", f"{other[name]}")
+        for name in ("name", "language", "carried", "allow_sensitive")
+        if one[name] != other[name]
+    ]
+    return {
+        "entries": entries,
+        "out": _rules_missing(before, after),
+        "in": _rules_missing(after, before),
+        "moved": [rule.code for rule in before.rules] != [rule.code for rule in after.rules],
+    }
+
+
+def _rules_missing(there: Policy, other: Policy) -> list[Any]:
+    """Return the rules of one policy that another has not, or has in other words."""
+    words = zip(there.rules, there.in_words(), strict=True)
+    return [said for rule, said in words if rule not in other.rules]
+
+
+# --- trying ---
+
+
+def try_on_past_runs(visit: Visit) -> Response:
+    """Decide past runs again by the policy in force and by another one, and say who would move."""
+    visit.require_all_branches()
+    if visit.request.method == "GET":  # the address of a result that somebody opens later
+        return onward("/policy")
+    seat, key = visit.seat, visit.text("proposal", 60)
+    try:
+        text = _proposed(visit, key).text if key else _text_typed(visit)
+        tried = sound_policy(text, "the policy", "nightscreen policy check FILE")
+        runs = _runs_chosen(visit)
+        with _one_at_a_time():
+            found = _try_out(seat, tried, runs)
+    except UsageError as error:
+        return _page(visit, 400, error=_plainly(error), of=key or "thresholds")
+    seat.audit.write(
+        visit.name,
+        "policy tried",
+        policy=tried.label,
+        **_thresholds_changed(seat, tried),
+        runs=[run.run_id for run in runs],
+        moved=found.moves["moved"]["rows"],
+        shown=len(found.moved),
+    )
+    return _page(visit, tried=found, of=key)
+
+
+def _runs_chosen(visit: Visit) -> list[RunRecord]:
+    """Return the runs to try a policy on.
+
+    Raises:
+        UsageError: there are none.
+    """
+    offered = _past_runs(visit.seat)
+    chosen = _chosen(visit, offered)
+    runs = [run for run in offered if run.run_id in chosen]
+    if not runs:
+        raise UsageError(
+            "Choose a past run to try it on." if offered else "No run to try it on: screen a file."
+        )
+    return runs
+
+
+def _chosen(visit: Visit, offered: Sequence[RunRecord]) -> set[str]:
+    """Return the runs that are ticked; where no form says so, the newest of each batch."""
+    if "runs_shown" in visit.form:
+        return set(visit.form.get("run", []))
+    return {run.run_id for run in {run.batch: run for run in reversed(offered)}.values()}
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Let one try-out go on at a time.
+
+    Raises:
+        DeskError: another one goes on.
+    """
+    if not _TRYING.acquire(blocking=False):
+        raise DeskError(409, "Somebody tries a policy right now. Try again in a minute.")
+    try:
+        yield
+    finally:
+        _TRYING.release()
+
+
+def _try_out(seat: Seat, tried: Policy, runs: Sequence[RunRecord]) -> TryOut:
+    began = perf_counter()
+    heaviest = [file_schema(2).empty_table()]
+
+    def keep(portion: pa.Table) -> None:
+        moving = portion.filter(pc.not_equal(portion["first_decision"], portion["second_decision"]))
+        table = pa.concat_tables([heaviest[0], moving])
+        order = pc.sort_indices(table, [("exposure", "descending")])
+        heaviest[0] = table.take(order[:CUSTOMERS_SHOWN])
+
+    found = backtest(
+        [past_run(Path(run.folder)) for run in runs],
+        [policy_in_force(seat.journal, seat.clock()), tried],
+        paid=PaidAfterwards.of(seat.journal, seat.settings.bad_loan),
+        moving=keep,
+    )
+    moves = found.document()["between"]
+    paid = moves["outcomes"]
+    moved = heaviest[0].to_pylist()
+    names = {run.run_id: _names(run, moved) for run in runs}
+    return TryOut(
+        policy=tried,
+        moves=moves,
+        rows=sum(run["rows"] for run in found.runs),
+        moved=[{**row, "name": names[row["run_id"]].get(row["customer_id"])} for row in moved],
+        verdict=() if paid is None else verdict_in_words(paid, "what is tried"),
+        took_s=perf_counter() - began,
+    )
+
+
+def _names(run: RunRecord, moved: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """Return the names of a run's customers who would move, as the lender's file has them."""
+    wanted = pa.array([row["customer_id"] for row in moved if row["run_id"] == run.run_id])
+    found: dict[str, str | None] = {}
+    for part in past_run(Path(run.folder)).parts if len(wanted) else ():
+        with pq.ParquetFile(part) as file:
+            columns = {"customer_id", "full_name", *NAMES}
+            for rows in customer_batches(file, columns, _BLOCK_ROWS):
+                own = rows.filter(pc.is_in(rows["customer_id"], value_set=wanted))
+                found |= {row["customer_id"]: customer_name(row) for row in own.to_pylist()}
+    return found
+
+
+def _text_typed(visit: Visit) -> str:
+    """Return the text of the policy in force with the thresholds and the version of the form.
+
+    Raises:
+        UsageError: a field holds no number, or the form is of a policy that is no longer in force.
+    """
+    basis = _basis(version_in_force(visit.seat.journal, visit.seat.clock()))
+    text, present = basis.text, basis.policy
+    if visit.text("seen", 200) != basis.label:
+        raise UsageError(
+            f"{basis.label} was put in force since you opened this page. Its thresholds are "
+            "shown now: change them once more."
+        )
+    version = " ".join(visit.text("version", 1000).split())
+    if not version or len(version) > _LONGEST_VERSION or not version.isprintable():
+        raise UsageError(f"Version: write 1 to {_LONGEST_VERSION} letters or digits.")
+    thresholds = {name: _number(visit, name) for name in present.thresholds}
+    return rewritten(text, version, thresholds)
+
+
+def _number(visit: Visit, name: str) -> Decimal:
+    typed = plain_naira(visit.text(_field(name), 100))
+    try:
+        value = Decimal(typed)
+    except InvalidOperation:
+        raise UsageError(f"Write a number such as 5000 for {name}.") from None
+    if not value.is_finite() or abs(value) >= _MOST or value != round(value, _PLACES):
+        raise UsageError(f"Write a number with up to six decimal places for {name}.")
+    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value.normalize()
+
+
+def _thresholds_changed(seat: Seat, other: Policy) -> dict[str, str]:
+    """Return the entries that differ from the policy in force, for the audit."""
+    before = _basis(version_in_force(seat.journal, seat.clock())).policy
+    entries = changes(before, other)["entries"]
+    return {"changes": "; ".join(f"{name} from {was} to {now}" for name, was, now in entries)}
+
+
+def _plainly(error: Exception) -> str:
+    """Return what is wrong as the page's own fields are named."""
+    said = str(error).partition("; see all with")[0]
+    return said[:1].upper() + said[1:]
+
+
+# --- proposing and deciding ---
+
+
+def propose(visit: Visit) -> Response:
+    """Write down the thresholds of the form as a version that waits for somebody else."""
+    seat = visit.seat
+    try:
+        text = _text_typed(visit)
+        seen = visit.text("seen", 200)
+        made = write_proposal(
+            seat.journal, text, by=visit.name, note=visit.text("note", 2000), seen=seen
+        )
+    except UsageError as error:
+        return _page(visit, 400, error=_plainly(error), of="thresholds")
+    seat.audit.write(
+        visit.name,
+        "policy proposed",
+        policy=made.policy,
+        version=made.version,
+        replaces=made.replaces,
+        **_thresholds_changed(seat, read_policy(text)),
+        note=made.note,
+    )
+    return onward(f"/policy#{made.key}")
+
+
+def _proposed(visit: Visit, key: str) -> PolicyVersion:
+    """Return a proposal that waits.
+
+    Raises:
+        DeskError: it does not wait, or was never made.
+    """
+    found = next((each for each in versions(visit.seat.journal) if each.key == key), None)
+    if found is None or found.state != PolicyState.PROPOSED:
+        raise DeskError(409, "This proposal does not wait any more: somebody has decided about it.")
+    return found
+
+
+def decide(visit: Visit) -> Response:
+    """Approve or refuse a proposal; its proposer may take it back, and never approve it."""
+    seat = visit.seat
+    found = _proposed(visit, visit.request.path_params["key"])
+    approve, own = visit.text("do") == "approve", is_own(found, visit.name)
+    if approve or not own:
+        visit.require("policy")
+    if approve and own:
+        seat.audit.write(visit.name, "refused", policy=found.policy, needs="another user")
+        raise DeskError(403, "You proposed this yourself; somebody else must approve it.")
+    try:
+        decided = decide_version(
+            seat.journal,
+            found.key,
+            PolicyState.APPROVED if approve else PolicyState.REFUSED,
+            by=visit.name,
+            reason=visit.text("reason", 2000),
+        )
+    except UsageError as error:
+        return _page(visit, 400, error=_plainly(error), of=found.key)
+    word = "policy approved" if approve else "proposal taken back" if own else "policy refused"
+    seat.audit.write(
+        visit.name,
+        word,
+        policy=decided.policy,
+        version=decided.version,
+        replaces=decided.replaces,
+        proposed_by=decided.proposed_by,
+        reason=decided.reason,
+    )
+    return onward("/policy")
+
+
+def waiting(visit: Visit) -> list[PolicyVersion]:
+    """Return the proposals that wait for this user, for the front page."""
+    if not visit.may("policy"):
+        return []
+    found = versions(visit.seat.journal)
+    return [e for e in found if e.state == PolicyState.PROPOSED and not is_own(e, visit.name)]

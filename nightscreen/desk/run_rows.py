@@ -1,0 +1,397 @@
+"""A run's rows as the desk lists them: filtered, counted and sorted by DuckDB.
+
+Read from the enriched parts (the change of each listed customer from `decisions.csv`) into memory
+alone; the few runs looked at last are kept, as a page asks many small questions of one run. Which
+columns a page shows and what a decision means is not decided here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from nightscreen.files.outputs import DECISIONS_CSV, enriched_parts
+from nightscreen.files.quarantine import GUARDED_PATTERN
+from nightscreen.policy.engine import locked_connection
+from nightscreen.report.decided import GROUPS, group_columns
+from nightscreen.results.customer_rows import customer_batches
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.rows import NAIRA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from duckdb import DuckDBPyConnection
+
+    from nightscreen.journal.runs import RunRecord
+
+MEMORY: Final = "256MB"
+RUNS_KEPT: Final = 3
+PAGE_ROWS: Final = 50
+BLOCK_ROWS: Final = 65_536
+MOST_VALUES: Final = 12
+"""Values of a facet that are shown; the most frequent ones, and those chosen."""
+BANDS: Final = (
+    ("under ₦50,000", 50_000),
+    ("₦50,000 to ₦200,000", 200_000),
+    ("₦200,000 to ₦1,000,000", 1_000_000),
+    ("₦1,000,000 and more", None),
+)
+UNKNOWN: Final = "unknown"
+FACETS: Final = ("decision", "reason", "branch", "officer", "new", "exposure")
+SORTS: Final = {
+    "exposure": "exposure DESC NULLS LAST",
+    "customer": "customer_id",
+    "decision": "CASE decision WHEN 'decline' THEN 0 WHEN 'review' THEN 1 WHEN 'undecided' THEN 2"
+    " ELSE 3 END",
+    "branch": "branch NULLS LAST",
+    "officer": "officer NULLS LAST",
+    "new": "new NULLS LAST",
+}
+STATUSES = tuple(f"{check.value}_status" for check in Check)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What of a run is asked for.
+
+    Attributes:
+        chosen: the values chosen of each facet.
+        search: the beginning of a customer id.
+        sort: a key of `SORTS`.
+    """
+
+    chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    search: str = ""
+    sort: str = "exposure"
+
+    def pairs(self, *, without: str = "") -> list[tuple[str, str]]:
+        """Return the filter as parameters of an address."""
+        pairs = [
+            (name, value)
+            for name, values in self.chosen.items()
+            if name != without
+            for value in values
+        ]
+        if self.search:
+            pairs.append(("search", self.search))
+        if self.sort != "exposure":
+            pairs.append(("sort", self.sort))
+        return pairs
+
+    def words(self) -> str:
+        """Return the filter in words, as a file that is taken out bears it."""
+        said = [f"{name}: {', '.join(values)}" for name, values in self.chosen.items() if values]
+        if self.search:
+            said.append(f"customer id begins with {self.search}")
+        return "; ".join(said) or "all customers"
+
+
+class Listing:
+    """Rows in memory that are listed and counted by facets.
+
+    Attributes:
+        source: the table they are in, or a query for them.
+    """
+
+    def __init__(
+        self, connection: DuckDBPyConnection, source: str, facets: Sequence[str] = FACETS
+    ) -> None:
+        self._connection = connection
+        self._facets = facets
+        self.source = source
+
+    def page(
+        self, asked: Filter, start: int, number: int = PAGE_ROWS, *, first: str = ""
+    ) -> list[dict[str, Any]]:
+        """Return rows of a filter in its order; `first` is an order that goes before it."""
+        conditions, values = _conditions(asked)
+        where = " AND ".join(["true", *conditions.values()])
+        order = SORTS.get(asked.sort, SORTS["exposure"])
+        sql = (
+            f"SELECT * FROM {self.source} WHERE {where} ORDER BY {first}{order}, row"  # noqa: S608 - words of ours
+            f" LIMIT {int(number)} OFFSET {int(start)}"
+        )
+        return self.ask(sql, values)
+
+    def counted(self, asked: Filter) -> tuple[int, dict[str, list[tuple[str, int]]]]:
+        """Return how many rows a filter has, and values and rows of each facet.
+
+        Of its own choice each facet is free. Every condition is judged once a row, for all of it.
+        """
+        conditions, values = _conditions(asked)
+        shown = [f"({_VALUE[name]}) AS {name}_value" for name in self._facets]
+        holds = [f"({condition}) AS {name}_holds" for name, condition in conditions.items()]
+        pieces = []
+        for name in (*self._facets, ""):
+            value = (
+                "unnest(reason_value)" if name == "reason" else f"{name}_value" if name else "''"
+            )
+            others = [f"{each}_holds" for each in conditions if each != name]
+            pieces.append(
+                f"SELECT '{name}' AS facet, value, count(*) AS n FROM (SELECT {value} AS value"  # noqa: S608 - words of ours
+                f" FROM asked WHERE {' AND '.join(['true', *others])})"
+                " WHERE value IS NOT NULL GROUP BY value"
+            )
+        found = self.ask(
+            f"WITH asked AS MATERIALIZED (SELECT {', '.join([*shown, *holds])}"  # noqa: S608 - the same
+            f" FROM {self.source}) " + " UNION ALL ".join(pieces),
+            values,
+        )
+        number = sum(each["n"] for each in found if not each["facet"])
+        return number, {
+            name: _shown(name, found, asked.chosen.get(name, ())) for name in self._facets
+        }
+
+    def table(self, where: str, columns: str = "*") -> pa.Table:
+        """Return rows of a condition as a table, in the order of the run."""
+        cursor = self._connection.cursor()
+        try:
+            sql = f"SELECT {columns} FROM {self.source} WHERE {where} ORDER BY row"  # noqa: S608 - the same
+            return cursor.sql(sql).to_arrow_table()
+        finally:
+            cursor.close()
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Return what a query finds."""
+        cursor = self._connection.cursor()  # pages are made in several threads
+        try:
+            asked = cursor.execute(sql, list(values))
+            names = [each[0] for each in asked.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+        finally:
+            cursor.close()
+
+
+class RunRows(Listing):
+    """One run's rows in memory."""
+
+    def __init__(self, connection: DuckDBPyConnection, rows: int, *, number: int = 0) -> None:
+        super().__init__(connection, f"run_{number}")
+        self.rows = rows
+        self._list = f"list_{number}"
+        self._within: dict[tuple[str, ...], RunRows] = {}
+        self._lock = threading.Lock()
+        connection.execute(_LIST.format(run=self.source, list=self._list))
+
+    def within(self, branches: Sequence[str]) -> RunRows:
+        """Return the rows of some branches alone: listed, counted and numbered by themselves."""
+        wanted = tuple(sorted({each.lower() for each in branches}))
+        with self._lock:
+            if wanted not in self._within:
+                number = len(self._within) + 1
+                marks = ", ".join("?" * len(wanted))
+                self.ask(
+                    f"CREATE TABLE run_{number} AS SELECT * FROM {self.source}"  # noqa: S608 - names of ours
+                    f" WHERE lower(trim(branch)) IN ({marks})",
+                    wanted,
+                )
+                (counted,) = self.ask(f"SELECT count(*) AS n FROM run_{number}", [])  # noqa: S608 - the same
+                self._within[wanted] = RunRows(self._connection, counted["n"], number=number)
+            return self._within[wanted]
+
+    def needing(self) -> int:
+        """Return how many customers somebody must look at."""
+        return self.at_stake()[0]
+
+    def at_stake(self) -> tuple[int, Decimal]:
+        """Return how many customers somebody must look at, and their exposure in naira."""
+        sql = f"SELECT count(*) AS n, sum(exposure) AS naira FROM {self._list}"  # noqa: S608 - a name of ours
+        (found,) = self.ask(sql, [])
+        return int(found["n"]), Decimal(found["naira"] or 0)
+
+    def among(self, customer_ids: Sequence[str]) -> set[str]:
+        """Return which of some customers the run has."""
+        sql = (
+            f"SELECT DISTINCT customer_id FROM {self.source}"  # noqa: S608 - a name of ours
+            " WHERE customer_id IN (SELECT unnest(?))"
+        )
+        return {each["customer_id"] for each in self.ask(sql, [list(customer_ids)])}
+
+    def next_after(self, customer_id: str) -> tuple[str | None, int, int]:
+        """Return who follows a customer on the list to work on, the customer's place, its length.
+
+        The list holds what is not approved, worst exposure first.
+        """
+        sql = (
+            f"WITH list AS (SELECT * FROM {self._list}),"  # noqa: S608 - a name of ours
+            " own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
+            " SELECT (SELECT customer_id FROM list WHERE place = own.place + 1) AS next, place,"
+            " (SELECT count(*) FROM list) AS n FROM own"
+        )
+        row = self.ask(sql, [customer_id])[0]
+        return row["next"], int(row["place"]), int(row["n"])
+
+
+_LIST = (
+    "CREATE TABLE {list} AS SELECT customer_id, exposure, row_number() OVER (ORDER BY exposure DESC"
+    " NULLS LAST, row) AS place FROM {run} WHERE decision IN ('decline', 'review', 'undecided')"
+)
+_VALUE = {
+    "decision": "decision",
+    "reason": "reasons",
+    "branch": "branch",
+    "officer": "officer",
+    "new": "new",
+    "batch": "batch",
+    "whose": "whose",
+    "exposure": "CASE WHEN exposure IS NULL THEN 'unknown' "
+    + " ".join(f"WHEN exposure < {top} THEN '{name}'" for name, top in BANDS if top)
+    + f" ELSE '{BANDS[-1][0]}' END",
+}
+_ORDER = {
+    "whose": ("mine", "free", "others", "waiting"),
+    "decision": ("decline", "review", "undecided", "approve"),
+    "exposure": (*(name for name, _ in reversed(BANDS)), UNKNOWN),
+}
+"""Facets whose values have an order of their own; the others stand by number of rows."""
+
+
+def _shown(
+    name: str, counted: Sequence[Mapping[str, Any]], chosen: Sequence[str]
+) -> list[tuple[str, int]]:
+    """Return the values of a facet with their rows: the first of them, and those chosen."""
+    found = [(each["value"], each["n"]) for each in counted if each["facet"] == name]
+    own = _ORDER.get(name, ())
+    found.sort(key=lambda each: (own.index(each[0]) if each[0] in own else 99, -each[1], each[0]))
+    shown = [each for at, each in enumerate(found) if at < MOST_VALUES or each[0] in chosen]
+    missing = set(chosen) - {value for value, _ in shown}
+    return [*shown, *((value, 0) for value in sorted(missing))]
+
+
+def _conditions(asked: Filter) -> tuple[dict[str, str], list[Any]]:
+    """Return a condition by facet, and one for the search; and their values in order."""
+    said: dict[str, str] = {}
+    values: list[Any] = []
+    for name, chosen in asked.chosen.items():
+        if not chosen or name not in _VALUE:
+            continue
+        marks = ", ".join("?" * len(chosen))
+        if name == "reason":
+            said[name] = f"list_has_any(reasons, [{marks}])"
+        else:
+            said[name] = f"coalesce(({_VALUE[name]}) IN ({marks}), false)"
+        values.extend(chosen)
+    if asked.search:
+        said["search"] = "starts_with(lower(customer_id), lower(?))"
+        values.append(asked.search)
+    return said, values
+
+
+class RunRowsCache:
+    """Keeps the rows of the runs looked at last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int], RunRows] = OrderedDict()
+
+    def of(self, run: RunRecord, *, keep: bool = True) -> RunRows | None:
+        """Return a run's rows; None where its files are not on this machine, or gone.
+
+        Args:
+            run: the run.
+            keep: they will be asked for again soon.
+        """
+        parts = enriched_parts(Path(run.folder))
+        if not parts:
+            return None
+        key = (run.run_id, max(part.stat().st_mtime_ns for part in parts))
+        with self._lock:
+            if not keep and key not in self._kept:
+                return _read(Path(run.folder), parts)
+            if key not in self._kept:
+                self._kept[key] = _read(Path(run.folder), parts)
+            self._kept.move_to_end(key)
+            while len(self._kept) > RUNS_KEPT:
+                self._kept.popitem(last=False)
+            return self._kept[key]
+
+
+def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
+    schema = pq.read_schema(parts[0])
+    columns = ["customer_id", "decision", "reasons", "policy", *STATUSES]
+    columns += [name for name in ("exposure",) if name in schema.names]
+    own = dict.fromkeys(GROUPS) | group_columns(schema.names)
+    columns += [column for column in own.values() if column is not None]
+    wanted = list(dict.fromkeys(each for each in columns if each in schema.names))
+    customers: list[pa.Table] = []
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            customers += customer_batches(file, wanted, BLOCK_ROWS)
+    table = pa.concat_tables(customers or [schema.empty_table().select(wanted)])
+    made = {
+        name: _text(table[column])
+        if column in table.column_names
+        else pa.nulls(len(table), pa.string())
+        for name, column in {
+            "customer_id": "customer_id",
+            "decision": "decision",
+            "policy": "policy",
+            **{name: column or "" for name, column in own.items()},
+            **{name: name for name in STATUSES},
+        }.items()
+    }
+    made["reasons"] = table["reasons"]
+    exposed = "exposure" in table.column_names
+    made["exposure"] = table["exposure"] if exposed else pa.nulls(len(table), NAIRA)
+    made["row"] = pa.array(range(len(table)), pa.int32())
+    connection = locked_connection(MEMORY)
+    connection.register("enriched", pa.table(made))
+    connection.register("listed", _changes(folder / DECISIONS_CSV))
+    connection.execute(
+        "CREATE TABLE run_0 AS SELECT enriched.*, listed.change AS new FROM enriched"
+        " LEFT JOIN listed USING (customer_id)"
+    )
+    connection.unregister("enriched")
+    connection.unregister("listed")
+    return RunRows(connection, len(table))
+
+
+def columns_of_care(row: Mapping[str, Any]) -> list[str]:
+    """Return the lender's own columns of a row that say who looks after the customer."""
+    return [name for name in group_columns(list(row)).values() if row[name]]
+
+
+def branch_of(row: Mapping[str, Any]) -> str:
+    """Return the branch of a row; empty where the lender's file names none."""
+    name = group_columns(list(row)).get("branch")
+    return "" if name is None or row[name] is None else str(row[name]).strip()
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    text = column.cast(pa.string())
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+
+def _changes(file: Path) -> pa.Table:
+    """Return how each listed customer differs from the night before."""
+    names = ["customer_id", "change"]
+    empty = pa.table({name: pa.array([], pa.string()) for name in names})
+    if not file.exists():
+        return empty
+    try:
+        table = pa_csv.read_csv(
+            file,
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+    except (pa.ArrowInvalid, OSError):  # not ours any more: somebody saved over it
+        return empty
+    plain = pc.replace_substring_regex(
+        table["customer_id"], pattern=GUARDED_PATTERN, replacement=r"\1"
+    )
+    return table.set_column(0, "customer_id", plain)

@@ -1,0 +1,287 @@
+"""The pages of runs: the list, one run live, its report and its files; stopping and resuming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.responses import FileResponse, Response
+
+from nightscreen.desk.pages import REPORT_POLICY, onward
+from nightscreen.desk.run_rows import Filter
+from nightscreen.desk.visit import DeskError, plain_naira
+from nightscreen.journal.read_only import look_into
+from nightscreen.journal.runs import KILLED, RUNNING
+from nightscreen.ops.run_status import HUNG, condition_of, deadline_words, ending
+from nightscreen.runs.approval import waits_in_inbox
+from nightscreen.schemas.approvals import ApprovalState
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.parameters import ScreenBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nightscreen.desk.visit import Visit
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.approvals import Approval
+
+SHOWN: Final = 50
+SCREENING: Final = "screen_batch"
+_NO_PERSON: Final = frozenset(
+    {"report.html", "report.json", "problems.csv", "calls.parquet", "changes.parquet"}
+    | {"manifest.json"}
+)
+"""Files without identifiers; the others are taken out by whoever has the right to."""
+_MONEY: Final = frozenset({"report.html", "report.json", "calls.parquet"})
+"""Files with costs and the balance."""
+_NO_BRANCH: Final = frozenset({"problems.csv", "manifest.json"})
+"""Files that say nothing of customers; the others are of every branch at once."""
+
+_HOLDS: Final = {
+    "calls.parquet": "every call: check, outcome, attempts, cost, times",
+    "changes.parquet": "what changed since the night before",
+    "decisions.csv": "the list to work on",
+    "decisions.xlsx": "the list to work on, as a workbook",
+    "manifest.json": "every file with its rows and digest",
+    "notices.csv": "what to tell customers",
+    "problems.csv": "every finding about the file, without the values",
+    "quarantine.csv": "rows to fix, each with its line and a hint",
+    "report.html": "the report below",
+    "report.json": "the report, for programs",
+    "shadow.csv": "whom the policy tried beside would decide otherwise",
+}
+
+
+def find_run(visit: Visit) -> RunRecord:
+    """Return the run that the address names.
+
+    Raises:
+        DeskError: there is none.
+    """
+    run = visit.seat.journal.runs.find(visit.request.path_params["run_id"])
+    if run is None:
+        raise DeskError(404, "There is no run of this id. See all of them under Runs.")
+    return run
+
+
+def runs(visit: Visit) -> Response:
+    """List runs, newest first."""
+    journal = visit.seat.journal
+    heads = journal.runs.heads()
+    last = max(0, (len(heads) - 1) // SHOWN)
+    page = min(visit.whole_number("page"), last)
+    found = journal.runs.find_all(heads[page * SHOWN : (page + 1) * SHOWN])
+    return visit.page(
+        "runs",
+        runs=found,
+        ending=ending_of,
+        page=page,
+        last=last,
+        first=page * SHOWN,
+        number=len(heads),
+    )
+
+
+def ending_of(run: RunRecord) -> str:
+    """Return how a run of the list ended; what became of its approval is on its own page."""
+    report = run.report or {}
+    held = bool(report.get("held")) and not report.get("released")
+    facts = {"state": run.state, "stop_reason": run.stop_reason, "held": held, "approval": None}
+    return ending(facts)
+
+
+def run(visit: Visit) -> Response:
+    """Show one run: live while it goes on, with report and files once it has ended."""
+    found = find_run(visit)
+    facts = facts_of(visit, found)
+    follows = visit.request.headers.get("hx-request") == "true"
+    ended_at = visit.asked_first("resumed")
+    facts["starting"] = ended_at != "" and ended_at == str(found.finished_at)
+    approval = (facts["approval"] or {}).get("state", "")
+    stands = f"{facts['state']} {approval}".strip()
+    response = visit.page(
+        "run_live" if follows else "run",
+        stands=stands,
+        every_s=_asks_again_after(facts, approval),
+        run=found,
+        facts=facts,
+        ending=ending(facts),
+        files=files_of(found),
+        open_files={name for name in files_of(found) if _is_open(visit, name)},
+        costs=_MONEY,
+        held=_HOLDS,
+        waits=visit.seat.approvals.newest(found.run_id),
+        may_resume=visit.may("screen") and _of_own_branches(visit, found),
+    )
+    if follows and visit.asked("stands") != [stands]:
+        response.headers["hx-refresh"] = "true"  # its buttons, files and report change as well
+    return response
+
+
+def _asks_again_after(facts: Mapping[str, Any], approval: str) -> int:
+    """Return after how many seconds a page looks again by itself; 0 where nothing is to come."""
+    if facts["live"] or facts["starting"] or approval == ApprovalState.APPROVED:
+        return 2
+    return 10 if approval == ApprovalState.WAITING else 0
+
+
+def facts_of(visit: Visit, run: RunRecord) -> dict[str, Any]:
+    """Return how a run stands, in words and numbers for a page."""
+    settings = visit.seat.settings
+    look = look_into(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+        clock=visit.seat.clock,
+    )
+    if look is None:
+        raise DeskError(404, "The journal is not there any more.")
+    with look:
+        facts = condition_of(settings, run.run_id, look, visit.seat.clock)
+    assert facts is not None  # noqa: S101 - the run was found in the same journal
+    facts["deadline"] = deadline_words(facts)
+    facts["live"] = facts["state"] == RUNNING
+    facts["may_stop"] = facts["state"] in {RUNNING, HUNG}
+    left_s = None
+    if facts["live"] and facts["finish_at"] is not None:
+        left_s = max(0, (facts["finish_at"] - facts["now"]) // MICROS)
+    facts["left_s"] = left_s
+    return facts
+
+
+def files_of(run: RunRecord) -> list[str]:
+    """Return the names of a run's files, as far as they are on this machine."""
+    folder = Path(run.folder)
+    if not folder.is_dir():
+        return []
+    found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return sorted(
+        each.as_posix() for each in found if not any(part.startswith(".") for part in each.parts)
+    )
+
+
+def file(visit: Visit) -> Response:
+    """Give one file of a run; what holds identifiers is given to those who may take data out."""
+    found, name = find_run(visit), visit.request.path_params["name"]
+    if name not in files_of(found):
+        raise DeskError(404, "This run has no such file.")
+    visit.require(_need(name))
+    if name not in _NO_BRANCH:
+        visit.require_all_branches()
+    visit.seat.audit.write(visit.name, "file taken out", run_id=found.run_id, file=name)
+    path = Path(found.folder) / name
+    return FileResponse(path, filename=f"{found.run_id}-{path.name}")
+
+
+def _need(name: str) -> str:
+    """Return the right without which a file is not given."""
+    return "money" if name in _MONEY else "runs" if name in _NO_PERSON else "export"
+
+
+def _is_open(visit: Visit, name: str) -> bool:
+    return visit.may(_need(name)) and (name in _NO_BRANCH or not visit.branches)
+
+
+def report(visit: Visit) -> Response:
+    """Give a run's report as it is shown inside its page."""
+    visit.require(_need("report.html"))
+    visit.require_all_branches()
+    found = find_run(visit)
+    path = Path(found.folder) / "report.html"
+    if not path.is_file():
+        raise DeskError(404, "This run has no report yet.")
+    page = path.read_bytes()
+    for name in [*files_of(found), "./"]:  # beside the report there; here each has its address
+        at = f"/runs/{found.run_id}" + (f"/files/{name}" if name != "./" else "#files")
+        page = page.replace(
+            f'href="{name}"'.encode(), f'href="{at}" target="_blank" rel="noopener"'.encode()
+        )
+    return Response(
+        page,
+        media_type="text/html; charset=utf-8",
+        headers={"content-security-policy": REPORT_POLICY, "x-frame-options": "SAMEORIGIN"},
+    )
+
+
+def stop(visit: Visit) -> Response:
+    """Ask a run to stop in good order."""
+    found = find_run(visit)
+    facts = facts_of(visit, found)
+    if not facts["may_stop"]:
+        raise DeskError(409, "This run is not under way; there is nothing to stop.")
+    visit.seat.starter.stop(found.run_id, facts["pid"])
+    visit.seat.audit.write(visit.name, "run stopped", run_id=found.run_id)
+    return onward(f"/runs/{found.run_id}")
+
+
+def resume(visit: Visit) -> Response:
+    """Resume a run that was stopped or killed, under another cap where one is given."""
+    found = find_run(visit)
+    if not _of_own_branches(visit, found):
+        visit.require_all_branches()
+    if found.flow != SCREENING:
+        raise DeskError(409, "Only screenings are resumed here; the others by their command.")
+    if found.state not in {"stopped", KILLED}:
+        raise DeskError(409, "This run is not one that can be resumed.")
+    if found.run_id in {each.run_id for each in visit.seat.approvals.waiting()}:
+        raise DeskError(409, "This run waits for approval; it goes on once it is approved.")
+    given: dict[str, Any] = {"run": found.run_id}
+    cap = plain_naira(visit.text("max_spend", 20))
+    if cap:
+        given["max_spend"] = cap
+    try:
+        parameters = ScreenBatch.model_validate(given)
+    except ValueError:
+        raise DeskError(400, "Write the most to spend in naira, such as 250000.") from None
+    approval = visit.seat.approvals.newest(found.run_id)
+    if approval is None:
+        start(visit, parameters)
+    elif waits_in_inbox(found, visit.seat.settings):
+        raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
+    else:
+        resume_approved(visit, approval, found, parameters)
+    visit.seat.audit.write(visit.name, "run resumed", run_id=found.run_id, max_spend=cap)
+    return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
+
+
+def _of_own_branches(visit: Visit, run: RunRecord) -> bool:
+    """Tell whether every customer of a run is of a branch that the user sees.
+
+    Where a run left no rows, it is the user's own who brought its file.
+    """
+    if not visit.branches:
+        return True
+    rows = visit.seat.rows.of(run, keep=False)
+    if rows is None:
+        upload = visit.seat.uploads.of_run(run)
+        return upload is not None and upload.user.casefold() == visit.name.casefold()
+    number, _ = rows.counted(Filter())
+    return number > 0 and rows.within(visit.branches).counted(Filter())[0] == number
+
+
+def start(visit: Visit, parameters: ScreenBatch) -> None:
+    """Start a run.
+
+    Raises:
+        DeskError: it cannot be started.
+    """
+    try:
+        visit.seat.starter.start(parameters)
+    except UsageError as error:
+        raise DeskError(503, str(error)) from None
+
+
+def resume_approved(
+    visit: Visit, approval: Approval, run: RunRecord, parameters: ScreenBatch
+) -> None:
+    """Have a run resumed by what started it.
+
+    Raises:
+        DeskError: it cannot be resumed.
+    """
+    waits = waits_in_inbox(run, visit.seat.settings)
+    try:
+        visit.seat.starter.resume(approval, parameters, waits_in_inbox=waits)
+    except UsageError as error:
+        raise DeskError(503, str(error)) from None

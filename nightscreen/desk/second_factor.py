@@ -1,0 +1,195 @@
+"""The second factor: codes of an authenticator (RFC 6238), beside the password.
+
+A secret lies sealed under the data key. A code counts once, and wrong ones are held up as wrong
+passwords are. Who must have one the settings say.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from base64 import b32encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from nightscreen.desk.accounts import DEVICE_S
+from nightscreen.desk.pages import onward
+from nightscreen.desk.visit import COOKIE, DEVICE_COOKIE, DeskError, local_address, set_cookie
+from nightscreen.schemas.clock import MICROS
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from nightscreen.desk.accounts import Accounts, Source, User
+    from nightscreen.desk.visit import Visit
+    from nightscreen.journal import Journal
+
+DIGITS: Final = 6
+STEP_S: Final = 30
+_AROUND: Final = (-1, 0, 1)
+"""Steps beside the present one whose codes count: clocks of phones differ."""
+_SECRET_BYTES: Final = 20
+"""As long as the digest of SHA-1, which RFC 4226 recommends."""
+_SLOW: Final = "Too many wrong codes came of late. Wait a quarter of an hour, then try again."
+_WRONG: Final = "This code does not count: it is wrong, too old, or was used already."
+
+
+def code_at(secret: bytes, step: int, digits: int = DIGITS) -> str:
+    """Return the code of a step of time (RFC 6238 with SHA-1, RFC 4226 section 5.3)."""
+    digest = hmac.digest(secret, step.to_bytes(8, "big"), "sha1")
+    start = digest[-1] & 0xF
+    number = int.from_bytes(digest[start : start + 4], "big") & 0x7FFF_FFFF
+    return str(number % 10**digits).zfill(digits)
+
+
+@dataclass(frozen=True, slots=True)
+class SecondFactor:
+    """Keeps the secrets of users and holds codes against them.
+
+    Attributes:
+        accounts: whose file they lie in.
+        journal: whose key seals them.
+    """
+
+    accounts: Accounts
+    journal: Journal
+
+    def offered(self, user: User) -> str:
+        """Return the secret a user is to put into an authenticator, the same until confirmed."""
+        kept = self._secret(user, "second_new")
+        if kept is None:
+            kept = secrets.token_bytes(_SECRET_BYTES)
+            sealed = self.journal.sealer.seal(kept, _context(user.name))
+            self.accounts.set_second(user.name, new=sealed)
+        return b32encode(kept).decode()
+
+    def confirm(self, user: User, code: str, source: Source) -> bool:
+        """Take the offered secret for the user's own, where a code of it counts."""
+        secret = self._secret(user, "second_new")
+        if secret is None or not self._counts(user, secret, code, source):
+            return False
+        sealed = self.journal.sealer.seal(secret, _context(user.name))
+        self.accounts.set_second(user.name, own=sealed)
+        return True
+
+    def check(self, user: User, code: str, source: Source) -> bool:
+        """Tell whether a code counts; it counts once."""
+        secret = self._secret(user, "second")
+        return secret is not None and self._counts(user, secret, code, source)
+
+    def _counts(self, user: User, secret: bytes, code: str, source: Source) -> bool:
+        code = "".join(code.split())
+        now = self.accounts.clock() // MICROS // STEP_S
+        attempt = self.accounts.begin_attempt(throttled_as(user.name), source)
+        if attempt is None:
+            return False
+        given = code.encode("utf-8", "replace")
+        steps = [now + each for each in _AROUND]
+        fitting = [
+            step for step in steps if hmac.compare_digest(code_at(secret, step).encode(), given)
+        ]
+        if not fitting or not self.accounts.use_step(user.name, fitting[0]):
+            return False
+        self.accounts.forgive_attempt(attempt)
+        return True
+
+    def _secret(self, user: User, column: str) -> bytes | None:
+        rows = self.accounts.rows("SELECT * FROM users WHERE name = ?", user.name)
+        sealed = rows[0][column] if rows else None
+        return None if sealed is None else self.journal.sealer.open(sealed, _context(user.name))
+
+    def reseal(self) -> int:
+        """Seal every secret under the present data key; return how many those were."""
+        done = 0
+        for row in self.accounts.rows("SELECT name, second FROM users WHERE second NOT NULL"):
+            plain = self.journal.sealer.open(row["second"], _context(row["name"]))
+            own = self.journal.sealer.seal(plain, _context(row["name"]))
+            self.accounts.set_second(row["name"], own=own)
+            done += 1
+        self.accounts.forget_offered_seconds()
+        return done
+
+
+def throttled_as(name: str) -> str:
+    """Return the name under which wrong codes of a user are counted."""
+    return f"second factor of {name}"
+
+
+def _context(name: str) -> bytes:
+    return b"desk second factor\x1f" + name.casefold().encode()
+
+
+def second_factor(visit: Visit) -> Response:
+    """Ask for a code at the sign-in, or let a user set the second factor up or remove it."""
+    half = None if visit.user else visit.seat.accounts.half_session(_cookie(visit))
+    user = visit.user or half
+    if user is None:
+        return onward("/sign-in")
+    if visit.request.method == "GET":
+        return _page(visit, user)
+    code, does = visit.text("code", 20), visit.text("do")
+    factor = SecondFactor(visit.seat.accounts, visit.seat.journal)
+    audit = visit.seat.audit
+    if user.has_second and does == "set up":
+        raise DeskError(409, "Your second factor is set up already. Remove it first.")
+    source = visit.source(user.name)
+    if visit.seat.accounts.is_throttled(throttled_as(user.name), source):
+        audit.write(user.name, "second factor throttled")
+        return _page(visit, user, 429, error=_SLOW)
+    sets_up = not user.has_second
+    if not (factor.confirm if sets_up else factor.check)(user, code, source):
+        audit.write(user.name, "second factor failed")
+        return _page(visit, user, 401, error=_WRONG)
+    if sets_up:
+        visit.seat.accounts.end_others(user.name, _cookie(visit))
+        audit.write(user.name, "second factor set up")
+    if visit.user is None:
+        return let_in(visit, user, local_address(visit.text("to", 2000)))
+    if not sets_up and does == "remove":
+        if user.must_have_second(visit.seat.settings.desk_second_factor):
+            raise DeskError(409, "The settings want a second factor of you; it stays.")
+        visit.seat.accounts.set_second(user.name)
+        audit.write(user.name, "second factor removed", name=user.name)
+    return onward("/second-factor")
+
+
+def let_in(visit: Visit, user: User, to: str) -> Response:
+    """Begin the session of a user of whom nothing more is wanted."""
+    accounts = visit.seat.accounts
+    accounts.sign_out(_cookie(visit))
+    visit.seat.audit.write(user.name, "signed in")
+    response = onward(to)
+    set_cookie(visit.seat, response, COOKIE, accounts.sign_in(user))
+    device = accounts.remember_device(user.name, visit.device)
+    set_cookie(visit.seat, response, DEVICE_COOKIE, device, DEVICE_S)
+    return response
+
+
+def ask_for_code(visit: Visit, user: User, to: str) -> Response:
+    """Send a user who knew the password on to the second factor; nothing else opens meanwhile."""
+    response = onward("/second-factor" + (f"?to={quote(to)}" if to != "/" else ""))
+    set_cookie(visit.seat, response, COOKIE, visit.seat.accounts.sign_in(user, half=True))
+    return response
+
+
+def _cookie(visit: Visit) -> str:
+    return visit.request.cookies.get(visit.seat.cookie(COOKIE), "")
+
+
+def _page(visit: Visit, user: User, status: int = 200, *, error: str = "") -> Response:
+    secret = ""
+    if not user.has_second:
+        secret = SecondFactor(visit.seat.accounts, visit.seat.journal).offered(user)
+    label = quote(f"nightscreen:{user.name}")
+    return visit.page(
+        "second_factor",
+        status,
+        whose=user,
+        wanted=user.must_have_second(visit.seat.settings.desk_second_factor),
+        secret=secret,
+        otpauth=f"otpauth://totp/{label}?secret={secret}&issuer=nightscreen"
+        f"&algorithm=SHA1&digits={DIGITS}&period={STEP_S}",
+        to=local_address(visit.text("to", 2000) or visit.asked_first("to")),
+        error=error,
+    )

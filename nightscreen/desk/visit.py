@@ -1,0 +1,410 @@
+"""One request of somebody's browser: who it is, what was sent, and whether it is let in.
+
+Every page goes through `page`: it knows the session, asks for the right, holds a form against its
+token, and writes refusals into the audit. What a page then does is its own view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import secrets
+from dataclasses import dataclass, field
+from decimal import Decimal
+from ipaddress import IPv4Address, ip_address
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.responses import RedirectResponse
+
+from nightscreen.desk.pages import html
+from nightscreen.journal.keyring import follow_rotation
+from nightscreen.portal.log import note
+from nightscreen.schemas.errors import NightscreenError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from nightscreen.desk.accounts import Source, User
+    from nightscreen.desk.run_rows import RunRows
+    from nightscreen.desk.seat import Seat
+    from nightscreen.journal.runs import RunRecord
+
+COOKIE: Final = "nightscreen-desk"
+FORM_COOKIE: Final = "nightscreen-desk-form"
+DEVICE_COOKIE: Final = "nightscreen-desk-device"
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+_NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+MOST_FIELDS: Final = 1_400
+"""A page of a quarantine has the most: a field for each cell."""
+NAVIGATION: Final = (
+    ("/", "Tonight", ""),
+    ("/new", "New file", "screen"),
+    ("/approvals", "Approvals", "approvals"),
+    ("/runs", "Runs", "runs"),
+    ("/decisions", "Decisions", "people"),
+    ("/contests", "Contests", "people"),
+    ("/policy", "Policy", "runs"),
+    ("/money", "Money", "money"),
+    ("/audit", "Audit", "audit"),
+    ("/users", "Users", "users"),
+)
+"""Path, word and the right without which the entry is not shown."""
+
+
+class DeskError(Exception):
+    """A request that is refused, in a sentence for the person who made it."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request.
+
+    Attributes:
+        seat: what the desk works with.
+        request: as it came.
+        user: who is signed in.
+        form: the fields of a form, each with every value given.
+        session: the token of the session, or of a browser that is not signed in yet.
+    """
+
+    seat: Seat
+    request: Request
+    user: User | None
+    session: str
+    form: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the name that the audit bears."""
+        return "" if self.user is None else self.user.name
+
+    @property
+    def device(self) -> str:
+        """Return the word by which this browser is known from earlier sign-ins; may be empty."""
+        return self.request.cookies.get(self.seat.cookie(DEVICE_COOKIE), "")
+
+    def source(self, name: str) -> Source:
+        """Return where somebody tries to sign in from under a name."""
+        client = self.request.client
+        address = "" if client is None else neighbourhood(client.host)
+        return self.seat.accounts.source(name, self.device, address)
+
+    def may(self, what: str) -> bool:
+        """Tell whether the user may do or see something."""
+        return self.user is not None and self.user.may(what)
+
+    def require(self, what: str) -> None:
+        """Refuse to go on without a right; it is written into the audit.
+
+        Raises:
+            DeskError: 403.
+        """
+        if not self.may(what):
+            self.seat.audit.write(
+                self.name, "refused", page=self.request.scope.get("desk.page", ""), needs=what
+            )
+            raise DeskError(403, _NEEDS.get(what, "Your roles do not allow this."))
+
+    def rows_of(self, run: RunRecord) -> RunRows | None:
+        """Return a run's rows of the branches this user sees; None where its files are gone."""
+        rows = self.seat.rows.of(run)
+        return rows.within(self.branches) if rows is not None and self.branches else rows
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Return the branches whose customers alone this user sees; empty for all."""
+        return () if self.user is None else self.user.branches
+
+    def sees_branch(self, branch: str) -> bool:
+        """Tell whether the user sees customers of a branch."""
+        lower = {each.lower() for each in self.branches}
+        return not lower or branch.strip().lower() in lower
+
+    def require_branch(self, branch: str, **about: str) -> None:
+        """Refuse to show a customer of another branch; it is written into the audit.
+
+        Raises:
+            DeskError: 403.
+        """
+        if not self.sees_branch(branch):
+            page = self.request.scope.get("desk.page", "")
+            self.seat.audit.write(self.name, "refused", page=page, needs="branch", **about)
+            raise DeskError(403, "You see customers of these branches: " + ", ".join(self.branches))
+
+    def require_all_branches(self) -> None:
+        """Refuse what shows customers of every branch to a user who is limited to some.
+
+        Raises:
+            DeskError: 403.
+        """
+        if self.branches:
+            self.require_branch("")
+
+    def text(self, name: str, most: int = 4000) -> str:
+        """Return a field of the form without blanks round it."""
+        given = self.form.get(name) or [""]
+        return given[-1].strip()[:most]
+
+    def asked(self, name: str) -> list[str]:
+        """Return every value of a parameter of the address, without NUL, which no table holds."""
+        given = self.request.query_params.getlist(name)
+        return [value for each in given if (value := each.replace("\0", ""))]
+
+    def asked_first(self, name: str) -> str:
+        """Return the first value of a parameter of the address; empty where there is none."""
+        return next(iter(self.asked(name)), "")
+
+    def whole_number(self, name: str) -> int:
+        """Return a number of the address; 0 where there is none."""
+        text = self.asked_first(name)
+        return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
+
+    def token(self) -> str:
+        """Return what every form of this browser must bring back."""
+        return self.seat.form_token(self.session)
+
+    def page(self, template: str, status: int = 200, **values: object) -> Response:
+        """Return a page with the navigation of this user."""
+        waiting = self.seat.waiting_approvals() if self.may("approvals") else 0
+        shown = [
+            (path, word, waiting if path == "/approvals" else 0)
+            for path, word, need in NAVIGATION
+            if self.user is not None and (not need or self.may(need))
+        ]
+        here = "/" + self.request.url.path.split("/")[1]
+        if here == "/customers" or self.request.url.path.endswith("/decisions"):
+            here = "/decisions"
+        return html(
+            template,
+            status,
+            user=self.user,
+            may=self.may,
+            navigation=shown,
+            here=here,
+            token=self.token(),
+            now=self.seat.clock(),
+            **values,
+        )
+
+
+_NEEDS = {
+    "approvals": "Approvals are seen by users with the role approver or auditor.",
+    "approve": "Spending is approved by users with the role approver.",
+    "audit": "The audit is read by users with the role auditor.",
+    "users": "Users are looked after by an administrator.",
+    "people": "Your roles do not show what is held of customers.",
+    "runs": "Your roles do not show runs.",
+    "screen": "Files are screened by users with the role analyst.",
+    "review": "Customers are reviewed by users with the role analyst.",
+    "contest": "Contests are recorded and answered by analysts, approvers and privacy.",
+    "export": "Taking data out is a right of its own: an administrator can give it to you.",
+    "money": "What runs cost is a right of its own: an administrator can give it to you.",
+    "propose": "A policy is proposed by users with the role analyst.",
+    "policy": "Putting a policy in force is a right of its own: an administrator can give it to "
+    "you.",
+    "override": "Deciding otherwise than the policy is a right of its own: an administrator can "
+    "give it to you.",
+}
+
+
+def plain_naira(text: str) -> str:
+    """Return an amount as it was typed, without separators of thousands and the sign of naira."""
+    return text.replace(",", "").replace("₦", "").strip()
+
+
+def naira_typed(text: str) -> Decimal | None:
+    """Return an amount of naira as it was typed; None where it is none, or empty."""
+    plain = plain_naira(text)
+    return Decimal(plain) if _NAIRA.fullmatch(plain) else None
+
+
+def page(
+    seat: Seat, view: Callable[[Visit], Response], *, need: str = "", signed_in: bool = True
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of a view, which runs beside the loop.
+
+    Args:
+        seat: what the desk works with.
+        view: makes the answer.
+        need: the right without which the page is refused.
+        signed_in: somebody must be signed in.
+    """
+    name = view.__name__
+
+    async def endpoint(request: Request) -> Response:
+        note(request.scope, page=name)
+        request.scope["desk.page"] = name
+        visit = await asyncio.to_thread(recognise, seat, request)
+        if signed_in and visit.user is None:
+            return to_sign_in(request)
+        if request.method == "POST" and request.headers.get("content-type", "").startswith(
+            FORM_TYPE
+        ):
+            visit.form = await read_form(request)
+            require_own(visit, visit.text("token"))
+        elif request.method == "POST":
+            raise DeskError(415, "This page takes a form and nothing else.")
+        response = await asyncio.to_thread(_answered, visit, view, need)
+        remember(response, visit)
+        return response
+
+    return endpoint
+
+
+def _answered(visit: Visit, view: Callable[[Visit], Response], need: str) -> Response:
+    try:
+        follow_rotation(visit.seat.journal)
+        if need:
+            visit.require(need)
+        return view(visit)
+    except DeskError as error:
+        return refusal(visit, error)
+    except NightscreenError as error:
+        return refusal(visit, DeskError(400, str(error)))
+
+
+def refusal(visit: Visit, error: DeskError) -> Response:
+    """Return the page of a refused request."""
+    note(visit.request.scope, refused=str(error.status))
+    return visit.page(
+        "trouble",
+        error.status,
+        title=_TITLES.get(error.status, "That did not work"),
+        sentence=error.sentence,
+    )
+
+
+_TITLES = {403: "You may not see this", 404: "There is no such page", 413: "That is too large"}
+
+
+def recognise(seat: Seat, request: Request) -> Visit:
+    """Return whose request it is."""
+    token = request.cookies.get(seat.cookie(COOKIE), "")
+    user = seat.accounts.session(token) if token else None
+    if user is not None and (
+        user.has_second or not user.must_have_second(seat.settings.desk_second_factor)
+    ):
+        return Visit(seat, request, user, token)
+    word = request.cookies.get(seat.cookie(FORM_COOKIE), "")
+    return Visit(seat, request, None, word or secrets.token_urlsafe(24))
+
+
+def remember(response: Response, visit: Visit) -> None:
+    """Have a browser that is not signed in keep the word its forms are tied to."""
+    if visit.user is None and "set-cookie" not in response.headers:
+        set_cookie(visit.seat, response, FORM_COOKIE, visit.session)
+
+
+def set_cookie(
+    seat: Seat, response: Response, name: str, value: str, seconds: int | None = None
+) -> None:
+    """Have a browser keep a word so many seconds, or until it is closed.
+
+    No script and no other site can use it.
+    """
+    response.set_cookie(
+        seat.cookie(name),
+        value,
+        max_age=seconds,
+        path="/",
+        secure=seat.is_secure,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def neighbourhood(address: str) -> str:
+    """Return an address, or of an IPv6 one the /64 network, as one line has all of its addresses.
+
+    What is no address is returned as it came.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or found.packed[:8].hex())
+
+
+def local_address(address: str) -> str:
+    """Return a path of our own; anything else becomes the front page."""
+    sound = address.startswith("/") and not address.startswith(("//", "/\\"))
+    return address if sound and address.isprintable() else "/"
+
+
+def require_own(visit: Visit, token: str) -> None:
+    """Refuse a form that was not filled in on a page of ours in this browser.
+
+    Raises:
+        DeskError: 403.
+    """
+    headers = visit.request.headers
+    origin = headers.get("origin")
+    foreign = headers.get("sec-fetch-site") == "cross-site" or (
+        origin is not None and origin not in visit.seat.origins
+    )
+    expected = visit.token().encode()
+    if foreign or not hmac.compare_digest(expected, token.encode("utf-8", "replace")):
+        visit.seat.audit.write(visit.name, "refused", page="form", needs="its own token")
+        raise DeskError(
+            403, "This form is not from a page you have open here. Load the page again and retry."
+        )
+
+
+def require_typed(*texts: str) -> None:
+    """Refuse what nobody can type, and no table can hold.
+
+    Raises:
+        DeskError: 400.
+    """
+    if any("\0" in text for text in texts):
+        raise DeskError(400, "The form holds a character without a sign (NUL). Take it out.")
+
+
+async def read_form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a form with every value given.
+
+    Raises:
+        DeskError: it cannot be read.
+    """
+    body = await request.body()
+    found: dict[str, list[str]] = {}
+    try:
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise DeskError(400, "The form could not be read. Load the page again.") from None
+    for name, value in pairs:
+        require_typed(name, value)
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def to_sign_in(request: Request) -> Response:
+    """Send a browser to sign in, and back to the page it asked for."""
+    wanted = request.url.path if request.method == "GET" else "/"
+    if request.headers.get("hx-request") == "true":
+        return RedirectResponse("/sign-in", 401, {"HX-Redirect": "/sign-in"})
+    from urllib.parse import quote  # noqa: PLC0415 - of use here alone
+
+    return RedirectResponse("/sign-in" + (f"?to={quote(wanted)}" if wanted != "/" else ""), 303)
+
+
+def handled(seat: Seat) -> Callable[[Request, Exception], Any]:
+    """Return what answers a `DeskError` that was raised before a view ran."""
+
+    def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, DeskError)  # noqa: S101 - registered for that class alone
+        return refusal(recognise(seat, request), error)
+
+    return answer

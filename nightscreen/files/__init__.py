@@ -1,0 +1,1 @@
+"""Disk: HOME, sealed files, output places and the run's folder, the inbox, the frame."""

@@ -1,0 +1,357 @@
+"""The inbox on disk: files as they arrive, taken by one watcher only, put where they end up.
+
+`INBOX/` is where people drop files; `taken/` holds those being screened, each in its own folder (a
+*ticket*); `waiting/` those whose run waits for approval, in a folder of its id; `done/` and
+`failed/` those that are finished. `steps.inbox.stability_check` decides whether a file has arrived
+whole, `steps.inbox.file_intake` what to do with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import stat
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+
+from nightscreen.files.private_files import make_private_folder, write_private
+from nightscreen.schemas.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+TAKEN, WAITING, DONE, FAILED = "taken", "waiting", "done", "failed"
+INPUT = "input"
+"""Folder of the dropped file in a run's folder, where no output can have its name."""
+QUOTE, RESULT, WRONG, REPEATED, WAITS = (
+    *("quote.txt", "result.txt", "what-is-wrong.txt"),
+    *("already-screened.txt", "waits-for-approval.txt"),
+)
+OURS = (QUOTE, RESULT, WRONG, REPEATED, WAITS)
+"""Names of the texts that are written beside a file."""
+_LOCK, NOTE = ".lock", ".ticket.json"
+_UNFINISHED = (
+    *(".part", ".partial", ".filepart", ".crdownload", ".download", ".opdownload", ".tmp", ".temp"),
+    *(".swp", ".lock", ".lck", ".bak", "~"),
+)
+_NOT_OURS = ("thumbs.db", "desktop.ini", "ehthumbs.db")
+_PARQUET = b"PAR1"
+_PARQUET_LEAST = 12
+_ZIP = b"PK\x03\x04"
+_LINE_ENDS = (b"\n", b"\r", b"\0")
+_F_SETSIG = 10
+"""The number of fcntl's F_SETSIG on Linux, which not every build of Python names."""
+
+
+class Stamp(NamedTuple):
+    """The properties that change while a file is being copied."""
+
+    size: int
+    changed_at: int
+    node: int
+
+
+class Lock:
+    """A file lock that dies with its process; the file goes with the lock."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path = path
+        self._file = file
+
+    @classmethod
+    def take(cls, path: Path) -> Self | None:
+        """Take the lock, or return None where somebody else holds it."""
+        while True:
+            try:
+                file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+            except FileNotFoundError:  # the folder itself is gone: its file was dealt with
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                    return cls(path, file)
+            except BlockingIOError:
+                file.close()
+                return None
+            except FileNotFoundError:
+                pass
+            file.close()  # its holder removed it just now: the lock is another file by now
+
+    def release(self) -> None:
+        """Give the lock back; again is nothing."""
+        if not self._file.closed:
+            self._path.unlink(missing_ok=True)
+            self._file.close()
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A file that was taken, alone in its folder, and held by this process until it is released.
+
+    Attributes:
+        folder: `taken/ID/`.
+        name: the file's name as it was dropped; may hold anything, so it is shown only to the
+            person who looks into the inbox.
+        file: the file under a name that may be shown.
+        attempts: how often it was started.
+    """
+
+    folder: Path
+    name: str
+    file: Path
+    lock: Lock
+    attempts: int = 0
+
+    @property
+    def renamed(self) -> bool:
+        """Return whether the file goes by another name than it was dropped under."""
+        return self.name != self.file.name
+
+    def count_attempt(self) -> int:
+        """Write down that it is begun on, and return how often that was."""
+        self.attempts += 1
+        note = {"name": self.name, "attempts": self.attempts}
+        write_private(self.folder / NOTE, json.dumps(note).encode())
+        return self.attempts
+
+    def write(self, name: str, text: str) -> None:
+        """Write a small text beside the file."""
+        write_private(self.folder / name, text.encode())
+
+    def release(self) -> None:
+        """Let others have it."""
+        self.lock.release()
+
+    def move(self, folder: Path, file: Path) -> None:
+        """Move the file and the texts beside it, and remove the ticket.
+
+        Args:
+            folder: where the texts go.
+            file: where the file goes; its folder is made.
+        """
+        make_private_folder(file.parent, ours=False)
+        make_private_folder(folder, ours=False)
+        for name in OURS:
+            with suppress(FileNotFoundError):
+                (self.folder / name).replace(folder / name)
+        with suppress(FileNotFoundError):  # moved already, before a crash
+            self.file.replace(file)
+        (self.folder / NOTE).unlink(missing_ok=True)
+        self.lock.release()
+        with suppress(OSError):
+            self.folder.rmdir()
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The folder and its parts."""
+
+    path: Path
+    _digests: Path = field(repr=False)
+
+    @classmethod
+    def open(cls, path: Path, home: Path) -> Self:
+        """Make the inbox and its parts where they are missing.
+
+        Args:
+            path: the inbox; one that exists keeps its permissions, since others drop files there.
+            home: folder of the locks of contents, which all watchers of a journal share.
+
+        Raises:
+            OutputError: it cannot be made or written.
+        """
+        make_private_folder(path, ours=False)
+        for name in (TAKEN, WAITING, DONE, FAILED):
+            make_private_folder(path / name, ours=False)
+        return cls(path.absolute(), make_private_folder(home / "inbox"))
+
+    @property
+    def waiting(self) -> Path:
+        """Files whose run waits for approval, each in a folder of the run's id."""
+        return self.path / WAITING
+
+    @property
+    def done(self) -> Path:
+        """The folders of runs of dropped files."""
+        return self.path / DONE
+
+    @property
+    def failed(self) -> Path:
+        """Files that could not be screened."""
+        return self.path / FAILED
+
+    def look(self) -> dict[str, Stamp]:
+        """Return the files there, without those that nobody dropped for screening."""
+        found: dict[str, Stamp] = {}
+        try:
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    if not is_dropped(entry.name):
+                        continue
+                    with suppress(FileNotFoundError):
+                        seen = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(seen.st_mode):
+                            found[entry.name] = Stamp(seen.st_size, seen.st_mtime_ns, seen.st_ino)
+        except OSError as error:
+            raise OutputError(
+                f"the inbox {self.path} cannot be read: {error.strerror}; fix it and watch again"
+            ) from None
+        return found
+
+    def claim(self, name: str, told_as: str, ticket: str) -> Ticket | None:
+        """Take a file by an atomic rename; None if another process was quicker.
+
+        Args:
+            name: the file's name in the inbox.
+            told_as: its name from now on, in paths that others see; none of `OURS`.
+            ticket: a new id.
+        """
+        folder = make_private_folder(self.path / TAKEN / f"{ticket}-{secrets.token_hex(3)}")
+        lock = Lock.take(folder / _LOCK)
+        if lock is None:  # another watcher cleared the folder away in between
+            return None
+        write_private(folder / NOTE, json.dumps({"name": name, "attempts": 0}).encode())
+        file = folder / told_as
+        try:
+            (self.path / name).rename(file)
+        except OSError as error:
+            _clear(folder, lock)
+            if isinstance(error, FileNotFoundError):
+                return None
+            raise OutputError(
+                f"a file cannot be taken from the inbox {self.path}: {error.strerror}; let the "
+                "user who watches it write there"
+            ) from None
+        return Ticket(folder, name, file, lock)
+
+    def left_over(self) -> Iterable[Ticket]:
+        """Yield files that were taken by a process that is no more, oldest first."""
+        for folder in sorted((self.path / TAKEN).iterdir()):
+            ticket = _take_again(folder)
+            if ticket is not None:
+                yield ticket
+
+    def put_to_wait(self, ticket: Ticket, run_id: str) -> None:
+        """Leave a file until its run is approved or refused; no process holds it meanwhile."""
+        folder = self.waiting / run_id
+        ticket.move(folder, folder / ticket.file.name)
+        write_private(folder / NOTE, json.dumps({"name": ticket.name, "attempts": 0}).encode())
+
+    def waiting_runs(self) -> list[str]:
+        """Return the runs whose files wait for approval, oldest first."""
+        return sorted(folder.name for folder in self.waiting.iterdir() if folder.is_dir())
+
+    def take_waiting(self, run_id: str) -> Ticket | None:
+        """Take a file that waited; None if another process has it, or it is not there."""
+        return _take_again(self.waiting / run_id)
+
+    def lock_content(self, digest: str) -> Lock | None:
+        """Take the lock on a content, so that it is never screened twice at a time."""
+        return Lock.take(self._digests / f"{digest.rpartition(':')[2]}.lock")
+
+
+def is_dropped(name: str) -> bool:
+    """Return whether a file of this name was dropped for screening.
+
+    Hidden files, locks of office programs, and what copying programs call unfinished are not.
+    """
+    lower = name.casefold()
+    return not (lower.startswith((".", "~")) or lower.endswith(_UNFINISHED) or lower in _NOT_OURS)
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a file looks as if it ended where it should.
+
+    A workbook and a Parquet file have their directory at the end; a text ends with a line. A text
+    without a last line end may be whole all the same, and so may what is neither.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_ZIP))
+            file.seek(0, os.SEEK_END)
+            size = file.tell()
+            file.seek(max(0, size - _PARQUET_LEAST))
+            end = file.read()
+        if start == _ZIP:
+            return zipfile.is_zipfile(path)
+        if start == _PARQUET:
+            return size >= _PARQUET_LEAST and end.endswith(_PARQUET)
+    except OSError:
+        return False
+    return end.endswith(_LINE_ENDS)
+
+
+def is_held(folder: Path) -> bool:
+    """Return whether a process has the file in a folder of the inbox."""
+    if not (folder / _LOCK).exists():
+        return False
+    lock = Lock.take(folder / _LOCK)
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether some process of this machine has a file open for writing.
+
+    The system gives a read lease only on a file that nobody writes. Where this cannot be known
+    (another owner, a network share), the answer is no.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        # a writer who comes during the lease causes a signal, which is ignored
+        fcntl.fcntl(handle, _F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except (OSError, AttributeError):
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+def _take_again(folder: Path) -> Ticket | None:
+    """Take the file in a ticket's folder; a folder without one is removed."""
+    lock = Lock.take(folder / _LOCK) if folder.is_dir() else None
+    if lock is None:
+        return None
+    note = _note(folder)
+    files = [path for path in folder.iterdir() if not _is_ours(path.name)]
+    if len(files) != 1:
+        _clear(folder, lock)
+        return None
+    name, attempts = note.get("name", files[0].name), note.get("attempts", 0)
+    return Ticket(folder, name, files[0], lock, attempts)
+
+
+def _note(folder: Path) -> dict[str, Any]:
+    try:
+        note = json.loads((folder / NOTE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _is_ours(name: str) -> bool:
+    """Return whether a file of a ticket's folder was made here, and is not the dropped one."""
+    return name.startswith(".") or name in OURS
+
+
+def _clear(folder: Path, lock: Lock) -> None:
+    """Remove a ticket's folder that holds no file any more."""
+    for name in (NOTE, *OURS):
+        (folder / name).unlink(missing_ok=True)
+    lock.release()
+    with suppress(OSError):
+        folder.rmdir()

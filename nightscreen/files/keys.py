@@ -1,0 +1,145 @@
+"""The data key: taken from the settings, or made once under HOME for a new journal.
+
+Opening a journal checks which key belongs to it; sealing itself is in `sealing`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from nightscreen.files.private_files import make_private_folder, write_private, write_private_once
+from nightscreen.schemas.errors import JournalKeyError, SettingsError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY_BYTES = 32
+KEY_FILE = "data.key"
+SEALED_KEY_FILE = "data.key.sealed"
+LEAST_PASSPHRASE = 12
+_COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 2**28}
+"""Parameters of scrypt: 128 MB and about half a second a guess."""
+_SEALED_AS = b"scrypt-131072-8-1"
+_SALT_BYTES, _NONCE_BYTES = 16, 12
+
+
+def decode_key(text: str, source: str) -> bytes:
+    """Return the 32 bytes of a base64 key.
+
+    Raises:
+        SettingsError: it is not base64 of 32 bytes; `source` says where it came from.
+    """
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise SettingsError(
+            f"{source} is not a data key: it must be {KEY_BYTES} bytes in base64; "
+            "put the right one back (for a new journal make one with: openssl rand -base64 32)"
+        )
+    return key
+
+
+def encode_key(key: bytes) -> bytes:
+    """Return a key as the line a key file holds."""
+    return base64.b64encode(key) + b"\n"
+
+
+def seal_key(key: bytes, passphrase: str) -> bytes:
+    """Return a key sealed to a passphrase, as the line of a file.
+
+    Raises:
+        UsageError: the passphrase is too short.
+    """
+    if len(passphrase) < LEAST_PASSPHRASE:
+        raise UsageError(f"the passphrase has under {LEAST_PASSPHRASE} characters; take a longer")
+    salt, nonce = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES)
+    sealed = AESGCM(_stretched(passphrase, salt)).encrypt(nonce, key, _SEALED_AS)
+    return _SEALED_AS + b" " + base64.b64encode(salt + nonce + sealed) + b"\n"
+
+
+def unseal_key(line: bytes, passphrase: str) -> bytes:
+    """Return the key that `seal_key` sealed.
+
+    Raises:
+        JournalKeyError: the passphrase is another, or the line is damaged.
+    """
+    try:
+        form, text = line.split()
+        held = base64.b64decode(text, validate=True)
+        salt, nonce = held[:_SALT_BYTES], held[_SALT_BYTES : _SALT_BYTES + _NONCE_BYTES]
+        sealed = held[_SALT_BYTES + _NONCE_BYTES :]
+        return AESGCM(_stretched(passphrase, salt)).decrypt(nonce, sealed, form)
+    except (ValueError, InvalidTag):
+        raise JournalKeyError(
+            "the passphrase does not open the backup's key, or the file was changed; give the one "
+            "the backup was made with"
+        ) from None
+
+
+def _stretched(passphrase: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(passphrase.encode(), salt=salt, dklen=KEY_BYTES, **_COST)
+
+
+def read_key(file: Path) -> bytes | None:
+    """Return the key of a file, or None where there is no such file.
+
+    Raises:
+        JournalKeyError: the file cannot be read.
+        SettingsError: it holds no key.
+    """
+    try:
+        return decode_key(file.read_text("ascii"), str(file))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        return decode_key("", str(file))
+    except OSError as error:
+        raise JournalKeyError(
+            f"cannot read the data key in {file} ({error.strerror or type(error).__name__}); "
+            "correct its permissions or set NIGHTSCREEN_DATA_KEY"
+        ) from None
+
+
+def configured_key(home: Path, configured: str) -> bytes | None:
+    """Return the key of the settings, else the one kept under HOME, else None."""
+    if configured:
+        return decode_key(configured, "NIGHTSCREEN_DATA_KEY")
+    return read_key(home / KEY_FILE)
+
+
+def new_key() -> bytes:
+    """Return a new random key; it is kept nowhere yet."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def make_key(home: Path) -> bytes:
+    """Make a new data key and keep it under HOME (mode 0600); one that is there stays.
+
+    Two processes that begin at once get the same key.
+    """
+    make_private_folder(home)
+    write_private_once(home / KEY_FILE, encode_key(new_key()))
+    key = read_key(home / KEY_FILE)
+    if key is None:
+        raise JournalKeyError(f"the data key just made in {home / KEY_FILE} is gone; run again")
+    return key
+
+
+def replace_key(home: Path, key: bytes) -> None:
+    """Replace the key under HOME by another, whole or not at all."""
+    write_private(home / KEY_FILE, encode_key(key))
+
+
+def keeps_key(home: Path) -> bool:
+    """Return whether HOME has its own key file."""
+    return os.path.lexists(home / KEY_FILE)

@@ -1,0 +1,124 @@
+"""Refused rows and findings: `quarantine.csv`, which can be fixed and fed back, and `problems.csv`.
+
+The formula guard lives here too, both ways, since reading a quarantine file back takes it off.
+`runs/` decides what is refused, and why.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from nightscreen.files.private_files import atomic_write
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
+
+PROBLEM_COLUMNS = (*QUARANTINE_COLUMNS, "action")
+TRIGGERS = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""Characters that a spreadsheet may read as the start of a formula, full-width forms too."""
+
+_DANGEROUS = re.compile(f"'*[{TRIGGERS}]")
+GUARDED_PATTERN = f"^'('*[{TRIGGERS}])"
+"""A guarded cell, for Arrow's regular expressions: the first apostrophe is the guard."""
+
+
+def escape_formula(cell: str) -> str:
+    """Put an apostrophe before a cell that a spreadsheet might take for a formula.
+
+    A cell that already begins with apostrophes before such a character gets one more, so that
+    `unescape_formula` gives back every cell exactly.
+    """
+    return f"'{cell}" if _DANGEROUS.match(cell) else cell
+
+
+def unescape_formula(cell: str) -> str:
+    """Take the guard off a cell again; the exact inverse of `escape_formula`."""
+    return cell[1:] if cell.startswith("'") and _DANGEROUS.match(cell) else cell
+
+
+class _CsvFile:
+    """A private CSV file that appears whole when its block ends well, or not at all.
+
+    Attributes:
+        path: where it will appear.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path = path
+        self._names = names
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            partial = opening.enter_context(atomic_write(self.path))
+            file = opening.enter_context(partial.open("w", encoding="utf-8", newline=""))
+            self._rows = csv.writer(file, lineterminator="\n")
+            self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+            self._write_row([escape_formula(name) for name in self._names])
+            self._closing = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._closing.__exit__(kind, error, traceback)
+
+    def _write_row(self, cells: Sequence[str | int]) -> None:
+        """Write a row; a lone carriage return needs quotes that the plain writer leaves out."""
+        bare_return = any("\r" in cell for cell in cells if isinstance(cell, str))
+        (self._quoted if bare_return else self._rows).writerow(cells)
+
+
+class QuarantineWriter(_CsvFile):
+    """Writes `quarantine.csv`: refused rows under the file's own headings, then where and why.
+
+    Plain UTF-8 without a mark, comma separated. Columns: those of the source in their order, then
+    `line`, `column`, `code`, `hint`. Holds identifiers in clear.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[SourceColumn]) -> None:
+        self._width = len(columns)
+        super().__init__(path, [*(column.heading for column in columns), *QUARANTINE_COLUMNS])
+
+    def write(self, rows: Iterable[RefusedRow]) -> None:
+        """Add rows; one with fewer values than columns is filled up with blanks."""
+        for row in rows:
+            cells = [escape_formula(value or "") for value in row.values]
+            cells += [""] * (self._width - len(cells))
+            self._write_row([*cells, row.line, escape_formula(row.column), row.code, row.hint])
+
+
+class ProblemsWriter(_CsvFile):
+    """Writes `problems.csv`: line, column, code, hint, action; no value of any row."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, PROBLEM_COLUMNS)
+
+    def write(self, problems: Iterable[Problem]) -> None:
+        """Add findings."""
+        for found in problems:
+            place = (found.line, escape_formula(found.column))
+            self._write_row([*place, found.code, found.hint, found.action.value])
+
+
+def append_problems(path: Path, problems: Iterable[Problem]) -> None:
+    """Add findings that were made later to a `problems.csv`; it is replaced whole."""
+    with atomic_write(path) as partial:
+        shutil.copyfile(path, partial)
+        with partial.open("a", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            for found in problems:
+                place = (found.line, escape_formula(found.column))
+                rows.writerow([*place, found.code, found.hint, found.action.value])

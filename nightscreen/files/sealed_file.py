@@ -1,0 +1,203 @@
+"""Files of any size sealed at rest, piece by piece, and read again without lying open on disk.
+
+An upload stays sealed until its run is over. A reader gets an anonymous file in memory under a
+path of this process: nothing in clear outlives it. The content is handled elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from nightscreen.files.private_files import atomic_write
+from nightscreen.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nightscreen.files.sealing import Sealer
+
+SUFFIX: Final = ".sealed"
+RESUMABLE_DAYS: Final = 7
+"""A sealed input is kept for so long after its run was stopped."""
+MAGIC: Final = b"nightscreen sealed 1\n"
+_PIECE = 1 << 20
+_LENGTH_BYTES = 4
+_END = 0xFFFFFFFF
+
+
+@dataclass(slots=True)
+class SealedWriter:
+    """Seals what is written, as it comes.
+
+    Attributes:
+        size: bytes in clear so far.
+    """
+
+    _file: BinaryIO
+    _name: str
+    _sealer: Sealer = field(repr=False)
+    size: int = 0
+    _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    _waiting: bytearray = field(default_factory=bytearray, repr=False)
+    _pieces: int = 0
+
+    def write(self, data: bytes) -> None:
+        """Take some more."""
+        self._waiting += data
+        self._digest.update(data)
+        self.size += len(data)
+        while len(self._waiting) >= _PIECE:
+            self._put(bytes(self._waiting[:_PIECE]))
+            del self._waiting[:_PIECE]
+
+    @property
+    def digest(self) -> str:
+        """Return `sha256:` and the digest of what came so far."""
+        return f"sha256:{self._digest.hexdigest()}"
+
+    def _put(self, plain: bytes) -> None:
+        sealed = self._sealer.seal(plain, _context(self._name, self._pieces))
+        self._file.write(len(sealed).to_bytes(_LENGTH_BYTES, "big") + sealed)
+        self._pieces += 1
+
+    def finish(self) -> None:
+        """Write the last piece, and the end: a file without it was cut short."""
+        if self._waiting:
+            self._put(bytes(self._waiting))
+            self._waiting.clear()
+        sealed = self._sealer.seal(b"", _context(self._name, _END - self._pieces))
+        self._file.write(_END.to_bytes(_LENGTH_BYTES, "big") + sealed)
+
+
+@contextmanager
+def sealed_writer(path: Path, sealer: Sealer) -> Iterator[SealedWriter]:
+    """Give what seals into a file; it appears whole on a clean exit, else not at all."""
+    with atomic_write(path) as partial, partial.open("wb") as file:
+        file.write(MAGIC)
+        writer = SealedWriter(file, path.stem, sealer)
+        yield writer
+        writer.finish()
+
+
+def is_sealed(path: Path) -> bool:
+    """Return whether a file was sealed here."""
+    if path.suffix != SUFFIX:
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+@contextmanager
+def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
+    """Give a path under which this process reads a sealed file in clear, for as long as it is held.
+
+    Raises:
+        InputError: it is gone, or cut short.
+        JournalError: it was sealed under another key, or changed.
+    """
+    with _anonymous_file() as (handle, clear):
+        with os.fdopen(os.dup(handle), "wb") as sink:
+            try:
+                real = path.resolve()  # a name that looks like somebody's number is a link to it
+                with real.open("rb") as file:
+                    _unseal(file, sink, real, sealer)
+            except FileNotFoundError:
+                raise InputError(
+                    "the uploaded file was removed, as it is once its run is over: upload it again"
+                ) from None
+        yield clear
+
+
+@contextmanager
+def in_memory(data: bytes) -> Iterator[Path]:
+    """Yield a path under which this process reads data that is on no disk in clear."""
+    with _anonymous_file() as (handle, clear):
+        with os.fdopen(os.dup(handle), "wb") as sink:
+            sink.write(data)
+        yield clear
+
+
+@contextmanager
+def _anonymous_file() -> Iterator[tuple[int, Path]]:
+    """Give the handle of a file without a name, and a path of this process to it."""
+    handle = _anonymous()
+    try:
+        place = Path("/proc/self/fd")
+        yield handle, (place if place.is_dir() else Path("/dev/fd")) / str(handle)
+    finally:
+        os.close(handle)
+
+
+def reseal_file(path: Path, sealer: Sealer) -> None:
+    """Seal a file again under the present key."""
+    with (
+        unsealed(path, sealer) as clear,
+        clear.open("rb") as source,
+        sealed_writer(path, sealer) as sink,
+    ):
+        while piece := source.read(_PIECE):
+            sink.write(piece)
+
+
+@contextmanager
+def input_in_clear(path: Path, sealer: Sealer) -> Iterator[Path]:
+    """Give a path under which an input is read, which may be sealed or not.
+
+    Raises:
+        InputError: as for `unsealed`.
+        JournalError: as for `unsealed`.
+    """
+    if not is_sealed(path):
+        yield path
+        return
+    with unsealed(path, sealer) as clear:
+        yield clear
+
+
+def drop_sealed(folder: Path) -> int:
+    """Remove sealed inputs of a folder that no run can be resumed with any more.
+
+    Files beside an input, such as its mapping, go by the same age.
+    """
+    before = time.time() - RESUMABLE_DAYS * 86_400
+    old = [path for path in folder.glob("*") if path.is_file() and path.stat().st_mtime < before]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+def _anonymous() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("input", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:  # has no name on any disk
+        return os.dup(file.fileno())
+
+
+def _unseal(file: BinaryIO, sink: BinaryIO, path: Path, sealer: Sealer) -> None:
+    if file.read(len(MAGIC)) != MAGIC:
+        raise InputError("this is no sealed upload")
+    number = 0
+    while True:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "big")
+        if length == _END:
+            sealer.open(file.read(), _context(path.stem, _END - number))
+            return
+        sealed = file.read(length) if length else b""
+        if not sealed or len(sealed) < length:
+            raise InputError("the uploaded file was cut short: upload it again")
+        sink.write(sealer.open(sealed, _context(path.stem, number)))
+        number += 1
+
+
+def _context(name: str, number: int) -> bytes:
+    return f"upload\x1f{name}\x1f{number}".encode()

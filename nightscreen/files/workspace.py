@@ -1,0 +1,164 @@
+"""A run's workspace: rows and lookups between the stations, sealed at rest.
+
+It is under HOME; data that several processes of a run share is at a place that all of them reach.
+Tasks pass names of pieces, never rows. Each piece is an Arrow table, compressed and sealed under
+the data key, so that nothing in it can be read without the journal's key. Removed when a run
+completes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nightscreen.files.filesystem import LocalPlace, Storage, is_url, remote_place
+from nightscreen.files.private_files import make_private_folder
+from nightscreen.schemas.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nightscreen.files.sealing import Sealer
+
+SHARED = "shared"
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # read twice, soon gone
+_PLAIN = pa.ipc.IpcWriteOptions()
+_SMALL = 65_536
+"""Bytes of a table below which packing takes longer than it saves, a buffer at a time."""
+_ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
+
+
+def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
+    """Remove what killed runs left between their stations.
+
+    Args:
+        home: folder of workspaces, folders of quotes and shared data of workers, each named `<run
+            id>@<holder>`.
+        alive: returns whether the process of a holder still lives.
+    """
+    for pattern in ("work/*@*", "quotes/*@*", f"{SHARED}/*/*@*"):
+        for folder in home.glob(pattern):
+            if not alive(folder.name.rpartition("@")[2]):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_shared(shared: str, journal_id: str, alive: Callable[[str], bool]) -> None:
+    """Remove what killed runs of a journal left at the place that the processes of a run share."""
+    if not is_url(shared):
+        for folder in (Path(shared) / SHARED / journal_id).glob("*@*"):
+            if not alive(folder.name.rpartition("@")[2]):
+                shutil.rmtree(folder, ignore_errors=True)
+        return
+    place = remote_place(shared).below(f"{SHARED}/{journal_id}")
+    for run in {name.partition("/")[0] for name in place.names()}:
+        if "@" in run and not alive(run.rpartition("@")[2]):
+            place.below(run).clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Sealed pieces of one run.
+
+    Attributes:
+        folder: their folder, if it is on this machine.
+        run_id: the run they belong to; a piece does not open in another run's name.
+    """
+
+    folder: Path
+    run_id: str
+    _sealer: Sealer = field(repr=False)
+    _elsewhere: Storage | None = None
+
+    @classmethod
+    def of(cls, home: Path, run_id: str, sealer: Sealer) -> Workspace:
+        """Return the workspace of a run, making its folder."""
+        work = make_private_folder(home / "work")
+        return cls(make_private_folder(work / run_id), run_id, sealer)
+
+    @classmethod
+    def shared(cls, shared: str, journal_id: str, run_id: str, sealer: Sealer) -> Workspace:
+        """Return the part of a run's workspace that its processes share.
+
+        Args:
+            shared: a folder that all of them see, or an fsspec URL.
+            journal_id: their journal; another one's runs may be at the same place.
+            run_id: the run and who holds it.
+            sealer: seals under the data key, which all of them have.
+
+        Raises:
+            OutputError: the place cannot be made or reached.
+        """
+        folder = Path(SHARED, journal_id, run_id)
+        if is_url(shared):
+            return cls(folder, run_id, sealer, remote_place(shared).below(folder.as_posix()))
+        make_private_folder(Path(shared) / SHARED)
+        make_private_folder(Path(shared) / SHARED / journal_id)
+        return cls(make_private_folder(shared / folder), run_id, sealer)
+
+    @property
+    def place(self) -> Storage:
+        """Return the folder of the pieces."""
+        return LocalPlace(self.folder) if self._elsewhere is None else self._elsewhere
+
+    def _context(self, name: str) -> bytes:
+        return f"workspace\x1f{self.run_id}\x1f{name}".encode()
+
+    def put(self, name: str, table: pa.Table | pa.RecordBatch) -> None:
+        """Seal a table under a name, replacing what was there.
+
+        Args:
+            name: the piece's.
+            table: what it is to hold.
+        """
+        sink = pa.BufferOutputStream()
+        options = _PLAIN if table.nbytes < _SMALL else _PACKED
+        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write(table)
+        sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
+        self.place.write(f"{name}.sealed", sealed)
+
+    def get(self, name: str) -> pa.Table:
+        """Return the table of a name.
+
+        Raises:
+            JournalError: it is not there, or does not open.
+        """
+        opened = self._read(f"{name}.sealed", name)
+        return pa.ipc.open_stream(opened, options=_ONE_THREAD).read_all()
+
+    def drop(self, name: str) -> None:
+        """Remove the table of a name, where there is one."""
+        self.place.remove(f"{name}.sealed")
+
+    def note(self, name: str, value: Mapping[str, Any]) -> None:
+        """Seal a small JSON document under a name."""
+        sealed = self._sealer.seal(json.dumps(value).encode(), self._context(name))
+        self.place.write(f"{name}.note", sealed)
+
+    def noted(self, name: str) -> dict[str, Any]:
+        """Return a small JSON document."""
+        found: dict[str, Any] = json.loads(self._read(f"{name}.note", name))
+        return found
+
+    def has_note(self, name: str) -> bool:
+        """Return whether a note is there."""
+        return self.place.has(f"{name}.note")
+
+    def _read(self, file: str, name: str) -> bytes:
+        try:
+            sealed = self.place.read(file)
+        except FileNotFoundError:
+            raise JournalError(
+                f"the workspace of run {self.run_id} lacks {name}; start the run again from its "
+                "input: what was answered is in the journal and is not paid for again"
+            ) from None
+        return self._sealer.open(sealed, self._context(name))
+
+    def clear(self) -> None:
+        """Remove every piece."""
+        self.place.clear()

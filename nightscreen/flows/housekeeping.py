@@ -1,0 +1,70 @@
+"""What is to be done every day beside the runs: the journal copied, what is too old removed.
+
+Both ask nobody anything and cost nothing; what they do is in `storage` and `privacy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
+from nightscreen.schemas.settings import read_settings
+from nightscreen.tasks.error_boundary import sanitize_errors
+from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.own_flow import flow
+
+
+class BackUp(BaseModel):
+    """Where copies of the journal go."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    folder: str = Field(
+        "backups",
+        title="Folder",
+        description="Each copy gets a folder of its day in it, on the worker's machine.",
+        min_length=1,
+    )
+    keep: int = Field(
+        14, title="Copies to keep", description="Older ones are removed.", ge=1, le=1000
+    )
+    passphrase_file: str = Field(
+        "",
+        title="File of the passphrase",
+        description="Its first line seals the data key into each copy. Empty: the copy holds no "
+        "key, which must then be kept elsewhere.",
+    )
+
+
+@flow(name="back-up", flow_run_name="back-up", persist_result=False, validate_parameters=True)
+async def back_up(parameters: BackUp) -> dict[str, Any]:
+    """Copy the journal into a folder of the day; nothing of it reaches the engine.
+
+    Raises:
+        JournalError: the journal cannot be read.
+        OutputError: the folder cannot be written, or holds a copy of today.
+    """
+    with sanitize_errors(), telling_false_starts("back-up", ""):
+        settings = read_settings()
+        return await asyncio.to_thread(
+            back_up_dated,
+            settings,
+            parameters.folder,
+            keep=parameters.keep,
+            passphrase_file=parameters.passphrase_file,
+        )
+
+
+@flow(name="purge", flow_run_name="purge", persist_result=False)
+async def purge() -> dict[str, Any]:
+    """Remove what is older than its retention period; return what went, in numbers.
+
+    Raises:
+        JournalError: the journal cannot be used.
+        OutputError: a folder cannot be written.
+    """
+    with sanitize_errors(), telling_false_starts("purge", ""):
+        return await asyncio.to_thread(purge_due_now, read_settings())

@@ -1,0 +1,55 @@
+"""Offer a loan product to customers of a finished screening run: one link each, never a second."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from prefect.client.schemas.objects import State
+
+from nightscreen.operations.loans.offer_report import close_offering
+from nightscreen.operations.loans.offering import make_again, open_offering
+from nightscreen.schemas.offers import OfferLoans
+from nightscreen.tasks import loans
+from nightscreen.tasks.error_boundary import sanitize_errors
+from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
+from nightscreen.tasks.own_flow import flow
+
+if TYPE_CHECKING:
+    from nightscreen.tasks.run_in_engine import OpenApiRun
+
+WORD = "loan-offers"
+"""Names the flow's runs and their progress."""
+
+
+@flow(
+    name="offer-loans",
+    flow_run_name=named(WORD),
+    persist_result=False,
+    validate_parameters=True,
+)
+async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
+    """Make a link for each chosen customer who has none and return the report.
+
+    Raises:
+        UsageError: parameters, settings, folder or product are wrong; no link was made.
+        JournalError: the journal cannot be used.
+    """
+    with sanitize_errors():
+        opening = partial(in_thread, open_offering, parameters)
+        async with opened(parameters, opening, word=WORD) as run:
+            await loans.take_rows(run)
+            await make_calls(
+                run,
+                partial(call, run, _make),
+                again=partial(make_again, run.work),
+                close=partial(close_offering, run.work),
+                word=WORD,
+            )
+            report = await loans.report_offers(run)
+        return await ended(run, report)
+
+
+async def _make(run: OpenApiRun) -> None:
+    if await loans.check_product(run):
+        await loans.make_links(run)

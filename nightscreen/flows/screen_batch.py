@@ -1,0 +1,58 @@
+"""Screen a batch: file in, metered lookups, enriched Parquet and an account of every naira out."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+
+from nightscreen.runs.screening import run_screening
+from nightscreen.schemas.parameters import ScreenBatch, batch_name
+from nightscreen.schemas.settings import read_settings
+from nightscreen.tasks.cancellation import to_prefect_state
+from nightscreen.tasks.error_boundary import sanitize_errors
+from nightscreen.tasks.inbox import newest_input
+from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.open_run import ended
+from nightscreen.tasks.own_flow import flow
+from nightscreen.tasks.screening_runner import EngineRunner
+from nightscreen.tasks.workers import require_worker_available
+
+
+def run_name() -> str:
+    """Name a flow run by its batch and purpose; neither holds personal data."""
+    given = flow_run.parameters.get("parameters", {})
+    values = given if isinstance(given, dict) else given.model_dump()
+    if values.get("run"):
+        return f"resume-{values['run']}"
+    source = values.get("input")
+    batch = values.get("batch") or (batch_name(Path(source)) if source else "batch")
+    batch, purpose = batch.rstrip("-*"), str(values.get("purpose", "portfolio"))
+    return batch if purpose in batch else f"{batch}-{purpose}"
+
+
+@flow(name="screen-batch", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
+    """Screen a batch of customers and return its report.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong; nothing was spent.
+        JournalError: the journal cannot be used.
+    """
+    source = parameters.input
+    batch = parameters.batch or (batch_name(Path(source)) if source else "")
+    runner = EngineRunner(batch, parameters.run)
+    with sanitize_errors():
+        with telling_false_starts(batch, parameters.run):
+            settings = read_settings()
+            set_up_logs(settings.log_format)
+            parameters = await asyncio.to_thread(newest_input, parameters)
+            await require_worker_available(parameters, settings)
+        report = await run_screening(parameters, settings, runner=runner)
+        if parameters.quote_only:
+            return await to_prefect_state(runner.open_run, report)
+        return await ended(runner.open_run, report)

@@ -1,0 +1,104 @@
+"""Watch the inbox: each file dropped there is quoted, screened once, put beside its result."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any
+
+from prefect import get_run_logger, tags
+from prefect.client.schemas.objects import State
+from prefect.exceptions import TerminationSignal
+from prefect.runtime import deployment
+from prefect.states import Cancelled
+
+from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.runs.screening import load_last_stations
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.parameters import WatchInbox
+from nightscreen.schemas.settings import read_settings
+from nightscreen.tasks.error_boundary import sanitize_errors
+from nightscreen.tasks.inbox_watch import (
+    examine_file,
+    is_cancelled,
+    open_watch,
+    put_aside,
+    put_away,
+)
+from nightscreen.tasks.logs import set_up_logs
+from nightscreen.tasks.own_flow import flow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nightscreen.tasks.inbox_watch import InboxWatch, PendingFile
+
+
+@flow(name="watch-inbox", flow_run_name="inbox", persist_result=False, validate_parameters=True)
+async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
+    """Screen the files that are dropped into the inbox; each is a run of its own.
+
+    Raises:
+        UsageError: settings, policy, mapping or the inbox are wrong.
+        JournalError: the journal cannot be used.
+    """
+    with sanitize_errors():
+        watch = await keep_watch(parameters, tell=get_run_logger().info)
+        if not watch.stopped or deployment.id is None:
+            return watch.fates
+        if await is_cancelled():
+            return Cancelled(message="the file that was being screened is under inbox/failed")
+    raise TerminationSignal(signal.SIGTERM)
+
+
+async def keep_watch(
+    options: WatchInbox, *, forever: bool = False, tell: Callable[[str], object]
+) -> InboxWatch:
+    """Watch the inbox until the time is up; return what its files came to.
+
+    Args:
+        options: how files are screened.
+        forever: watch until stopped, whatever the options say.
+        tell: is told what happens, in a sentence without names.
+    """
+    settings = read_settings()
+    set_up_logs(settings.log_format)
+    watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
+    if forever:  # what is installed may be another version by the time the first file comes
+        await asyncio.to_thread(load_last_stations)
+    async for ticket in watch.tickets():
+        due = await examine_file(watch, ticket)
+        if due is not None:
+            await _screen(watch, due)
+    return watch
+
+
+async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> InboxWatch | None:
+    """Go on with the one file of the inbox that waited for a run's approval.
+
+    Returns:
+        The watch with what the file came to; None where another watch has the file already.
+    """
+    settings = read_settings()
+    watch = await asyncio.to_thread(open_watch, WatchInbox(), settings, tell=tell)
+    ticket = await asyncio.to_thread(watch.inbox.take_waiting, run_id)
+    if ticket is None:
+        return None
+    due = await examine_file(watch, ticket)
+    if due is not None:
+        await _screen(watch, due)
+    return watch
+
+
+async def _screen(watch: InboxWatch, due: PendingFile) -> None:
+    """Screen one file as a run of its own, and put it away."""
+    try:
+        with tags("inbox"):
+            report: dict[str, Any] = await screen_batch(due.parameters)
+    except InputError as error:
+        await put_aside(watch, due, error)
+    else:
+        await put_away(watch, due, report)
+    finally:
+        due.ticket.release()
+        due.content.release()

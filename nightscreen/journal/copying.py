@@ -1,0 +1,236 @@
+"""Backup and restore: a whole copy of a journal, made while runs go on.
+
+A backup is a folder that is itself a HOME but for its data key: an SQLite journal, the desk's file
+and the note of which journal it is. Whoever has journal and key can read every answer and try out
+every BVN, so the key is not in it, or sealed to a passphrase. That holds for a PostgreSQL journal
+too, so that a backup needs no server tools of the right version, can be opened anywhere, and is
+restored by the code that wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, insert, select, text
+
+from nightscreen.files.keys import (
+    KEY_FILE,
+    SEALED_KEY_FILE,
+    encode_key,
+    keeps_key,
+    read_key,
+    seal_key,
+    unseal_key,
+)
+from nightscreen.files.private_files import (
+    make_private_folder,
+    sync_folder,
+    write_private,
+    write_private_once,
+)
+from nightscreen.journal.desk_file import copy_desk
+from nightscreen.journal.engine import (
+    look_first,
+    make_engine,
+    reading,
+    snapshot,
+    sqlite_file,
+    told,
+    writing,
+)
+from nightscreen.journal.keyring import read_meta
+from nightscreen.journal.opening import (
+    JOURNAL_FILE,
+    MARKER,
+    has_tables,
+    journal_url,
+    make_private_file,
+)
+from nightscreen.journal.schema import require_declared
+from nightscreen.journal.tables import meta, metadata
+from nightscreen.schemas.errors import (
+    JournalDamagedError,
+    JournalError,
+    JournalKeyError,
+    OutputError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine, Table
+
+    from nightscreen.journal.opening import Journal
+
+_BLOCK = 1000
+
+
+def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
+    """Copy a journal into a new folder, whole or not at all; folder 0700, files 0600.
+
+    Args:
+        journal: an open journal.
+        folder: where to; new or empty.
+        passphrase: seals a copy of the data key beside it; empty for none.
+
+    Raises:
+        UsageError: the passphrase is too short.
+        OutputError: the folder holds something already, or cannot be written.
+        JournalError: the journal cannot be read.
+    """
+    with _appearing_folder(folder) as partial:
+        file = partial / JOURNAL_FILE
+        make_private_file(file)
+        if journal.engine.dialect.name == "sqlite":
+            _copy_file(journal.engine, file)
+        else:
+            _copy_out(journal.engine, file)
+        (partial / f"{JOURNAL_FILE}-wal").unlink(missing_ok=True)
+        (partial / f"{JOURNAL_FILE}-shm").unlink(missing_ok=True)
+        copy_desk(journal.home, partial)
+        if passphrase:
+            write_private(partial / SEALED_KEY_FILE, seal_key(journal.sealer.key, passphrase))
+        write_private(partial / MARKER, f'{{"journal_id": "{journal.journal_id}"}}'.encode())
+
+
+def _copy_file(engine: Engine, file: Path) -> None:
+    """Copy one instant of an SQLite journal; writers go on meanwhile."""
+    with told(engine), closing(sqlite3.connect(file)) as copy:
+        with engine.connect() as connection:
+            source = connection.connection.driver_connection
+            if not isinstance(source, sqlite3.Connection):
+                raise JournalError("the journal's driver cannot copy; install no other one")
+            source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+        if copy.execute("PRAGMA quick_check").fetchone() != ("ok",):
+            raise JournalDamagedError(
+                "the journal is damaged, its copy was thrown away; see nightscreen journal verify"
+            )
+
+
+def _copy_out(engine: Engine, file: Path) -> None:
+    """Copy one instant of a PostgreSQL journal into an SQLite file."""
+    copy = make_engine(journal_url(file.parent))
+    try:
+        with snapshot(engine) as source, writing(copy) as target:
+            _copy_tables(source, target)
+    finally:
+        copy.dispose()
+
+
+def restore(
+    folder: Path, home: Path, *, url: str = "", configured: str = "", passphrase: str = ""
+) -> None:
+    """Bring a backup back as the journal of a HOME, whole or not at all.
+
+    Args:
+        folder: what `back_up` made.
+        home: where it is to be used from; gets the backup's key unless it has one, or one is
+            configured.
+        url: where the journal is to lie; SQLite under HOME by default.
+        configured: the data key of the settings, if any.
+        passphrase: opens the key that is sealed in the backup.
+
+    Raises:
+        JournalError: there is no backup there, it is of another version, or there is a journal
+            already.
+        JournalKeyError: the data key is nowhere to be had.
+    """
+    if not (folder / JOURNAL_FILE).exists():
+        raise JournalError(f"{folder} is no backup of a journal: it has no {JOURNAL_FILE}")
+    source, target = make_engine(journal_url(folder)), make_engine(url or journal_url(home))
+    try:
+        look_first(source)
+        with reading(source) as old:
+            require_declared(read_meta(old))
+        make_private_folder(home)
+        key = b"" if configured or keeps_key(home) else _key_of(folder, home, passphrase)
+        file = sqlite_file(target)
+        if file is not None:
+            make_private_file(file)
+        if has_tables(target):
+            raise JournalError(
+                "there is a journal already where the backup should go; nothing was changed: move "
+                "it away first, or set NIGHTSCREEN_HOME or NIGHTSCREEN_JOURNAL_URL to another place"
+            )
+        if key:
+            write_private_once(home / KEY_FILE, encode_key(key))
+        with reading(source) as old, writing(target) as new:
+            _copy_tables(old, new)
+        copy_desk(folder, home)
+    finally:
+        source.dispose()
+        target.dispose()
+
+
+def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:
+    """Return the data key that lies in a backup; those made earlier have it in clear."""
+    key = read_key(folder / KEY_FILE)
+    if key is not None:
+        return key
+    sealed = folder / SEALED_KEY_FILE
+    if not sealed.exists():
+        raise JournalKeyError(
+            f"the backup holds no data key: put yours back as {home / KEY_FILE} or set "
+            "NIGHTSCREEN_DATA_KEY, then restore again"
+        )
+    if not passphrase:
+        raise JournalKeyError(
+            "the backup's data key is sealed to a passphrase: name a file that holds it with "
+            "--passphrase-file"
+        )
+    return unseal_key(sealed.read_bytes(), passphrase)
+
+
+def _copy_tables(source: Connection, target: Connection) -> None:
+    """Make the tables and copy every row in the order of its key."""
+    metadata.create_all(target)
+    if target.execute(select(meta.c.name)).first() is not None:
+        raise JournalError("there is a journal already where the copy should go")
+    for table in metadata.sorted_tables:
+        query = select(table).order_by(*table.primary_key.columns)
+        result = source.execute(query, execution_options={"yield_per": _BLOCK})
+        for rows in result.mappings().partitions(_BLOCK):
+            target.execute(insert(table), [dict(row) for row in rows])
+    if target.dialect.name == "postgresql":
+        for table in metadata.sorted_tables:
+            _count_on(target, table)
+
+
+def _count_on(target: Connection, table: Table) -> None:
+    """Let a table's own numbers go on after the highest that was copied."""
+    number = table.autoincrement_column
+    last = target.execute(select(func.max(number))).scalar() if number is not None else None
+    if number is not None and last:
+        counter = text("SELECT setval(pg_get_serial_sequence(:table, :column), :last)")
+        given = {"table": table.name, "column": number.name, "last": last}
+        target.execute(counter, given)
+
+
+@contextmanager
+def _appearing_folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `folder`; on a clean exit it takes its place."""
+    partial = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(f"{folder} holds something already; name a new folder for the backup")
+    try:
+        yield make_private_folder(partial)
+        for file in partial.iterdir():
+            _sync(file)
+        partial.rename(folder.absolute())
+        sync_folder(folder.absolute().parent)
+    except OSError as error:
+        raise OutputError(f"cannot write the backup {folder}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())

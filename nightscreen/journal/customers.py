@@ -1,0 +1,447 @@
+"""Each customer's last answered state, sealed, and as it was before any run replaced it.
+
+A state is never lost by a run that is resumed: what it replaced lies in the history, so that
+the run is always compared with the state before it. What differs is judged in
+`results/changes.py`; reviews are in `reviews`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import bindparam, func, insert, literal, select, update
+
+from nightscreen.journal.customer_tables import (
+    customer_commits,
+    customer_history,
+    customer_states,
+)
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.statements import Many, fetched, insert_into
+from nightscreen.schemas.decisions import CheckState, KnownCustomer, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.sql.dml import UpdateBase
+
+    from nightscreen.files.sealing import Sealer
+    from nightscreen.journal import Journal
+    from nightscreen.schemas.clock import Clock
+
+_BLOCK = 500
+SCAN_BLOCK = 20_000
+_SIXTEEN = "S16"
+_NO_MARK = bytes(16)
+
+
+class StateWrite(NamedTuple):
+    """A customer's new state; `differs` where a value changed, so that the old one is kept.
+
+    `sealed` is None where only the mark is new; `mark` is None where the next night has to compare.
+    """
+
+    customer: bytes
+    sealed: bytes | None
+    differs: bool
+    mark: bytes | None = None
+
+
+class Present(NamedTuple):
+    """A customer who was in the batch, and by which run and when that was last written."""
+
+    customer: bytes
+    run_id: str
+    decided_at: int
+
+
+class BatchMembership(IntEnum):
+    """Whether a customer is in the batch, as far as the journal knows."""
+
+    PRESENT = 0
+    GONE_NOW = 1
+    """The run itself told the customer gone, in an earlier session."""
+    GONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """A batch's customers without their states, in ascending order.
+
+    Attributes:
+        customers: pseudonyms.
+        standing: `BatchMembership` of each.
+        has_mark: which have a mark.
+        marks: sixteen bytes for each, joined.
+    """
+
+    customers: NDArray[np.bytes_]
+    standing: NDArray[np.int8]
+    has_mark: NDArray[np.bool_]
+    marks: bytes
+    _heads: NDArray[np.uint64] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Lay the first halves of the pseudonyms aside as numbers, which are found quicker."""
+        object.__setattr__(self, "_heads", _heads(self.customers))
+
+    def places(self, subjects: bytes) -> NDArray[np.int64]:
+        """Return the place of each of some joined pseudonyms, -1 where it is not known."""
+        asked = np.frombuffer(subjects, _SIXTEEN)
+        if not len(self.customers):
+            return np.full(len(asked), -1, np.int64)
+        place = np.searchsorted(self._heads, _heads(asked))
+        np.minimum(place, len(self.customers) - 1, out=place)
+        other = np.flatnonzero(self.customers[place] != asked)
+        found = np.minimum(np.searchsorted(self.customers, asked[other]), len(self.customers) - 1)
+        place[other] = np.where(self.customers[found] == asked[other], found, -1)
+        return place
+
+    def marked(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which places are those of customers who are present and have a mark."""
+        if not len(self.customers):
+            return np.zeros(len(place), bool)
+        present = self.standing[place] == BatchMembership.PRESENT.value
+        found: NDArray[np.bool_] = (place >= 0) & present & self.has_mark[place]
+        return found
+
+    def mark(self, place: int) -> bytes:
+        """Return a customer's mark."""
+        return self.marks[16 * place : 16 * place + 16]
+
+    def marks_at(self, places: NDArray[np.int64]) -> NDArray[np.bytes_]:
+        """Return the marks of some customers."""
+        return np.frombuffer(self.marks, _SIXTEEN)[places]
+
+    def customer(self, place: int) -> bytes:
+        """Return a customer's pseudonym."""
+        return self.customers[place : place + 1].tobytes()
+
+
+class Commit(NamedTuple):
+    """When a run's states were first and last written."""
+
+    batch: str
+    first_at: int
+    last_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Customers:
+    """Reads and writes customers' states."""
+
+    _engine: Engine = field(repr=False)
+    _sealer: Sealer = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal) -> Customers:
+        """Return the customers of an open journal."""
+        return cls(journal.engine, journal.sealer, journal.clock)
+
+    def seal(self, customer: bytes, state: State) -> bytes:
+        """Return a state sealed for its customer."""
+        text = json.dumps(state, separators=(",", ":"), ensure_ascii=False)
+        return self.seal_text(customer, text)
+
+    def seal_text(self, customer: bytes, text: str) -> bytes:
+        """Return a state, as its JSON text, sealed for its customer."""
+        return self._sealer.seal(text.encode(), state_context(customer))
+
+    def _open(self, customer: bytes, sealed: bytes) -> State:
+        found = json.loads(self._sealer.open(sealed, state_context(customer)))
+        return {name: CheckState(*part) for name, part in found.items()}
+
+    def commit_of(self, run_id: str) -> Commit | None:
+        """Return when a run's states were written; None where they never were."""
+        kept = customer_commits.c
+        query = select(kept.batch, kept.first_at, kept.last_at).where(kept.run_id == run_id)
+        with reading(self._engine) as connection:
+            row = connection.execute(query).first()
+        return None if row is None else Commit(*row)
+
+    def commits(self, batch: str) -> list[tuple[str, Commit]]:
+        """Return the runs that wrote a batch name's states, in the order they ended."""
+        kept = customer_commits.c
+        query = (
+            select(kept.run_id, kept.batch, kept.first_at, kept.last_at)
+            .where(kept.batch == batch)
+            .order_by(kept.last_at)
+        )
+        with reading(self._engine) as connection:
+            return [(row[0], Commit(*row[1:])) for row in connection.execute(query)]
+
+    def latest_run(self, batch: str) -> str | None:
+        """Return the run of a batch name that was begun to be written last."""
+        query = (
+            select(customer_commits.c.run_id)
+            .where(customer_commits.c.batch == batch)
+            .order_by(customer_commits.c.first_at.desc())
+            .limit(1)
+        )
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar()
+
+    def batches(self) -> list[str]:
+        """Return the batch names that have customers."""
+        with reading(self._engine) as connection:
+            found = connection.execute(select(customer_commits.c.batch).distinct()).scalars()
+            return sorted(found)
+
+    def known(self, customers: Sequence[bytes]) -> dict[bytes, KnownCustomer]:
+        """Return the present state of each customer that has one."""
+        found: dict[bytes, KnownCustomer] = {}
+        with reading(self._engine) as connection:
+            for block in _blocks(customers):
+                for row in connection.execute(
+                    select(customer_states).where(customer_states.c.customer.in_(block))
+                ):
+                    customer = bytes(row.customer)
+                    state = self._open(customer, bytes(row.state))
+                    found[customer] = KnownCustomer(
+                        state, row.run_id, row.decided_at, row.gone_run_id
+                    )
+        return found
+
+    def known_before(self, customers: Sequence[bytes], instant: int) -> dict[bytes, KnownCustomer]:
+        """Return the state each customer had before an instant; none of those not yet known."""
+        found: dict[bytes, KnownCustomer] = {}
+        with reading(self._engine) as connection:
+            for block in _blocks(customers):
+                found.update(self._block_before(connection, block, instant))
+        return found
+
+    def _block_before(
+        self, connection: Connection, block: Sequence[bytes], instant: int
+    ) -> dict[bytes, KnownCustomer]:
+        now = select(customer_states).where(
+            customer_states.c.customer.in_(block), customer_states.c.first_at < instant
+        )
+        then = (
+            select(customer_history)
+            .where(
+                customer_history.c.customer.in_(block), customer_history.c.replaced_at >= instant
+            )
+            .order_by(customer_history.c.replaced_at.desc(), customer_history.c.history_id.desc())
+        )
+        rows = {bytes(row.customer): row for row in connection.execute(now)}
+        for row in connection.execute(then):
+            if bytes(row.customer) in rows:
+                rows[bytes(row.customer)] = row
+        return {
+            customer: KnownCustomer(
+                self._open(customer, bytes(row.state)), row.run_id, row.decided_at, row.gone_run_id
+            )
+            for customer, row in rows.items()
+        }
+
+    def marks(self, batch: str, run_id: str) -> Marks:
+        """Return a batch name's customers with their marks; forty bytes each.
+
+        Args:
+            batch: the batch name.
+            run_id: the run that looks.
+        """
+        if self._engine.dialect.name == "sqlite":
+            return _joined(list(self._marks_sqlite(batch, run_id)))
+        pieces: list[Marks] = []
+        last = b""
+        kept = customer_states.c
+        query = (
+            select(kept.customer, kept.gone_run_id, kept.mark)
+            .where(kept.batch == bindparam("batch"), kept.customer > bindparam("last"))
+            .order_by(kept.customer)
+            .limit(SCAN_BLOCK)
+        )
+        with reading(self._engine) as connection:
+            while rows := fetched(connection.execute(query, {"batch": batch, "last": last})):
+                pieces.append(_marks(rows, run_id))
+                last = bytes(rows[-1][0])
+        return _joined(pieces)
+
+    def _marks_sqlite(self, batch: str, run_id: str) -> Iterator[Marks]:
+        """Yield the marks as one value a customer, which is read twice as fast as three."""
+        last = b""
+        with reading(self._engine) as connection:
+            while True:
+                values = (run_id, _NO_MARK, batch, last, SCAN_BLOCK)
+                rows = fetched(connection.exec_driver_sql(_MARKS_SQLITE, values))
+                if not rows:
+                    return
+                yield _marks_of(b"".join(value for (value,) in rows))
+                last = rows[-1][0][:16]
+
+    def present(self, customers: Sequence[bytes]) -> Iterator[list[Present]]:
+        """Yield by which run and when some customers were last written, in their order."""
+        kept = customer_states.c
+        for block in _blocks(customers):
+            query = select(kept.customer, kept.run_id, kept.decided_at).where(
+                kept.customer.in_(block)
+            )
+            with reading(self._engine) as connection:
+                rows = {bytes(row[0]): row for row in connection.execute(query)}
+            yield [Present(each, rows[each][1], rows[each][2]) for each in block if each in rows]
+
+    def begin(self, run_id: str, batch: str) -> int:
+        """Note that a run's states are about to be written; return an instant of its own."""
+        with writing(self._engine) as connection:
+            latest = connection.execute(select(func.max(customer_commits.c.last_at))).scalar() or 0
+            at = max(self._clock(), int(latest) + 1)
+            known = connection.execute(
+                update(customer_commits)
+                .where(customer_commits.c.run_id == run_id)
+                .values(last_at=at)
+            ).rowcount
+            if not known:
+                row = {"run_id": run_id, "batch": batch, "first_at": at, "last_at": at}
+                connection.execute(insert(customer_commits), row)
+        return at
+
+    def replace(self, run_id: str, batch: str, at: int, writes: Sequence[StateWrite]) -> None:
+        """Put new states in the place of old ones, and the old ones into the history."""
+        states = [each for each in writes if each.sealed is not None]
+        marks = [(each.mark, each.customer) for each in writes if each.sealed is None]
+        differing = [each.customer for each in states if each.differs]
+        rows = [
+            (each.customer, batch, run_id, at, at, None, each.sealed, each.mark) for each in states
+        ]
+        with writing(self._engine) as connection:
+            for block in _blocks(differing):
+                _to_history(connection, block, run_id, at)
+            _PUT.run(connection, rows)
+            _MARK.run(connection, marks)
+
+    def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
+        """Note which customers a run told gone."""
+        with writing(self._engine) as connection:
+            for block in _blocks(customers):
+                connection.execute(
+                    update(customer_states)
+                    .where(customer_states.c.customer.in_(block))
+                    .values(gone_run_id=run_id)
+                )
+
+    def history(self, customer: bytes) -> list[KnownCustomer]:
+        """Return the states a customer had before the present one, oldest first."""
+        query = (
+            select(customer_history)
+            .where(customer_history.c.customer == customer)
+            .order_by(customer_history.c.history_id)
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [
+            KnownCustomer(
+                self._open(customer, bytes(row.state)), row.run_id, row.decided_at, row.gone_run_id
+            )
+            for row in rows
+        ]
+
+
+def state_context(customer: bytes) -> bytes:
+    """Return what a sealed state is bound to."""
+    return b"customer state\x1f" + customer
+
+
+def _blocks(customers: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for start in range(0, len(customers), _BLOCK):
+        yield customers[start : start + _BLOCK]
+
+
+def _to_history(connection: Connection, block: Sequence[bytes], run_id: str, at: int) -> None:
+    """Copy the present states of some customers into the history."""
+    kept = customer_states.c
+    names = ["customer", "replaced_at", "replaced_by", "run_id", "decided_at", "gone_run_id"]
+    old = select(
+        kept.customer,
+        literal(at),
+        literal(run_id),
+        kept.run_id,
+        kept.decided_at,
+        kept.gone_run_id,
+        kept.state,
+    ).where(kept.customer.in_(block))
+    connection.execute(insert(customer_history).from_select([*names, "state"], old))
+
+
+def _put(dialect: str) -> UpdateBase:
+    """Insert states; where a customer is known, replace all but when it was first seen."""
+    statement = insert_into(dialect, customer_states)
+    names = ("run_id", "decided_at", "gone_run_id", "state", "mark")
+    put: UpdateBase = statement.on_conflict_do_update(
+        index_elements=[customer_states.c.customer],
+        set_={name: statement.excluded[name] for name in names},
+    )
+    return put
+
+
+_PUT = Many(_put, customer_states.c.keys())
+_MARK = Many(
+    lambda _: (
+        update(customer_states)
+        .where(customer_states.c.customer == bindparam("customer_"))
+        .values(mark=bindparam("mark_"))
+    ),
+    ("mark_", "customer_"),
+)
+
+
+_MARKS_SQLITE = (
+    "SELECT CAST(customer || CASE WHEN gone_run_id IS NULL THEN x'00' WHEN gone_run_id = ? "
+    "THEN x'01' ELSE x'02' END || CASE WHEN mark IS NULL THEN x'00' ELSE x'01' END "
+    "|| COALESCE(mark, ?) AS BLOB) FROM customer_states "
+    "WHERE batch = ? AND customer > ? ORDER BY customer LIMIT ?"
+)
+"""Customer, number of its `BatchMembership`, whether it has a mark, and the mark, joined."""
+_MARKED_BYTES = 34
+
+
+def _marks_of(joined: bytes) -> Marks:
+    lines = np.frombuffer(joined, np.uint8).reshape(-1, _MARKED_BYTES)
+    return Marks(
+        np.ascontiguousarray(lines[:, :16]).view(_SIXTEEN).ravel(),
+        lines[:, 16].astype(np.int8),
+        lines[:, 17] == 1,
+        lines[:, 18:].tobytes(),
+    )
+
+
+def _heads(subjects: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """Return the first halves of pseudonyms as numbers in the same order."""
+    halves = np.frombuffer(np.ascontiguousarray(subjects).tobytes(), ">u8")
+    return halves[::2].astype(np.uint64)
+
+
+def _marks(rows: Sequence[tuple[Any, ...]], run_id: str) -> Marks:
+    customers, gone, marks = zip(*rows, strict=True)
+    standing = [
+        BatchMembership.PRESENT
+        if each is None
+        else BatchMembership.GONE_NOW
+        if each == run_id
+        else BatchMembership.GONE
+        for each in gone
+    ]
+    return Marks(
+        np.frombuffer(b"".join(customers), _SIXTEEN),
+        np.array(standing, np.int8),
+        np.array([each is not None for each in marks], bool),
+        b"".join(_NO_MARK if each is None else each for each in marks),
+    )
+
+
+def _joined(pieces: Sequence[Marks]) -> Marks:
+    if not pieces:
+        return Marks(np.zeros(0, _SIXTEEN), np.zeros(0, np.int8), np.zeros(0, bool), b"")
+    return Marks(
+        np.concatenate([each.customers for each in pieces]),
+        np.concatenate([each.standing for each in pieces]),
+        np.concatenate([each.has_mark for each in pieces]),
+        b"".join(each.marks for each in pieces),
+    )

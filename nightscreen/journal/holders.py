@@ -1,0 +1,401 @@
+"""Who holds an intent: each process has a lock that dies with it.
+
+Under SQLite it is a file lock in a folder beside the journal's file, under PostgreSQL an advisory
+lock on a separate connection. An intent without an outcome is in doubt as soon as its holder's lock
+is free. `journal` decides what follows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+import weakref
+from contextlib import suppress
+from enum import Enum
+from typing import IO, TYPE_CHECKING, Protocol
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from nightscreen.files.private_files import make_private_folder
+from nightscreen.schemas.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+
+SURE_AFTER_S = 2.0
+"""How long a lock of the database must stay free before its process counts as dead.
+
+Four times the interval at which living processes renew theirs.
+"""
+RESTART_GRACE_S = 30.0
+"""How long no process counts as dead after a restart of the database."""
+_PULSE_S = 0.5
+_LOOK_AGAIN_S = 0.1
+
+_OPEN: weakref.WeakSet[FileHolders] = weakref.WeakSet()
+
+
+class Holders(Protocol):
+    """Takes a lock in this process's name and knows which others are still held.
+
+    Attributes:
+        name: this process, as the journal knows it.
+        was_lost: the lock was gone for a while and is held again; the code that handled this resets
+            it.
+    """
+
+    name: str
+    was_lost: bool
+
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:
+        """Return whether the process of this name still lives.
+
+        Args:
+            holder: the name.
+            connection: the transaction under way, if the database has the answer.
+        """
+
+    def describe(self, holder: str, connection: Connection | None = None) -> str:
+        """Return process and machine of a holder in words, as far as they are known."""
+
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Return whether the process of this name is dead for sure, before its work is taken over.
+
+        Args:
+            holder: the name.
+            connection: the transaction under way, which must not wait for long; None: wait as long
+                as needed.
+        """
+
+    def assure(self, connection: Connection) -> None:
+        """Make sure that this process still holds its own lock.
+
+        Raises:
+            JournalError: it was lost for good, so that others take this process for dead.
+        """
+
+    def release(self) -> None:
+        """Give the lock back."""
+
+
+class FileHolders:
+    """A lock file for each process under a folder that all processes of a journal share."""
+
+    was_lost = False
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = make_private_folder(folder)
+        self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._file = self._lock(self.name)
+        _OPEN.add(self)
+
+    def _path(self, holder: str) -> Path:
+        return self._folder / f"{holder}.lock"
+
+    def _lock(self, holder: str) -> IO[bytes]:
+        file = os.fdopen(os.open(self._path(holder), os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.write(socket.gethostname().encode())
+        file.flush()
+        return file
+
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as the protocol has it
+        """Return whether the process of this name still holds its lock.
+
+        Askers share the lock for an instant, so that two who ask at once do not see each other.
+        """
+        if holder == self.name:
+            return True
+        try:
+            handle = os.open(self._path(holder), os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            self._path(holder).unlink(missing_ok=True)
+            return False
+        finally:
+            os.close(handle)
+
+    def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
+        """Return process and machine of a holder: its name has the one, its file the other."""
+        return _words(holder.partition("-")[0], _host_in(self._path(holder)))
+
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Return whether the process of this name has released its lock, by asking the system."""
+        return not self.alive(holder, connection)
+
+    def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as the protocol has it
+        """Make sure that the lock's file is still there for others to see.
+
+        Raises:
+            JournalError: somebody removed it.
+        """
+        if not self._path(self.name).exists():
+            raise JournalError(
+                f"the lock of this process under {self._folder} was removed, so that others take "
+                "its calls for lost; resume the run"
+            )
+
+    def release(self) -> None:
+        """Give the lock back and remove its file."""
+        _OPEN.discard(self)
+        self._path(self.name).unlink(missing_ok=True)
+        self._file.close()
+
+    def forget_inherited(self) -> None:
+        """Close the lock in a forked child, so that it dies with its own process alone."""
+        with suppress(OSError):
+            os.close(self._file.fileno())
+
+
+def _forget_inherited() -> None:
+    for holders in list(_OPEN):
+        holders.forget_inherited()
+
+
+os.register_at_fork(after_in_child=_forget_inherited)
+
+
+class AdvisoryHolders:
+    """A PostgreSQL advisory lock for each process, on a separate connection.
+
+    The database drops the lock with the connection, and with all connections when it restarts,
+    while the process lives on. So a thread takes the lock again at once, no process counts as dead
+    at the first look, and after a restart every process has time. The name says when the database
+    that first gave the lock was started. The lock is a shared one: it can be taken again while the
+    database still has an old session of the same process.
+
+    Args:
+        engine: makes the connection.
+        read: gives a connection for one look.
+    """
+
+    def __init__(
+        self, engine: Engine, read: Callable[[], AbstractContextManager[Connection]]
+    ) -> None:
+        self._engine = engine
+        self._read = read
+        self._number = secrets.randbits(62)
+        self._guard = threading.Lock()
+        self._released = threading.Event()
+        self._dead: set[str] = set()
+        self.was_lost = False
+        self._connection: Connection | None = self._locked()
+        started = self._connection.execute(_STARTED).scalar()
+        self.name = f"pg-{self._number}.{started}"
+        self._keeper = threading.Thread(target=self._keep, name="journal-lock", daemon=True)
+        self._keeper.start()
+
+    def _locked(self) -> Connection:
+        """Return a connection that holds this process's lock."""
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()
+        me = f"{_WORKER}{os.getpid()} {socket.gethostname()}"
+        connection.execute(text("SELECT set_config('application_name', :me, false)"), {"me": me})
+        connection.execute(text("SELECT pg_advisory_lock_shared(:n)"), {"n": self._number})
+        return connection
+
+    def _keep(self) -> None:
+        """Look after the lock until it is released."""
+        while not self._released.wait(_PULSE_S):
+            with suppress(DBAPIError, PoolTimeoutError):
+                self._renew()
+
+    def _renew(self) -> None:
+        """Take the lock again where its connection is gone."""
+        with self._guard:
+            if self._released.is_set():
+                return
+            if self._connection is not None:
+                try:
+                    self._connection.execute(_PULSE)
+                except DBAPIError:
+                    self._drop()
+                else:
+                    return
+            self.was_lost = True
+            self._connection = self._locked()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(DBAPIError):
+                connection.close()
+
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:
+        """Return whether some session still holds this process's lock, or may soon again."""
+        return holder == self.name or self._look(holder, connection) is not _Lock.FREE
+
+    def _look(self, holder: str, connection: Connection | None) -> _Lock:
+        if connection is not None:
+            return look_at(connection, holder)
+        with self._read() as own:
+            return look_at(own, holder)
+
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Return whether a lock stays free; looks more than once at one not known to be dead.
+
+        After a restart of the database it is not known at once: within a transaction, which others
+        may wait for, that counts as alive, else it is waited for.
+        """
+        if holder == self.name:
+            return False
+        free_since: float | None = None
+        while True:
+            found = self._look(holder, connection)
+            if found is _Lock.HELD or (found is _Lock.AWAITED and connection is not None):
+                return False
+            if found is _Lock.FREE:
+                now = time.monotonic()
+                free_since = now if free_since is None else free_since
+                if holder in self._dead or now - free_since >= SURE_AFTER_S:
+                    self._dead.add(holder)
+                    return True
+            time.sleep(_LOOK_AGAIN_S)
+
+    def describe(self, holder: str, connection: Connection | None = None) -> str:
+        """Return process and machine of a holder, as its connection names itself."""
+        if connection is not None:
+            return _named(connection, holder)
+        with self._read() as own:
+            return _named(own, holder)
+
+    def assure(self, connection: Connection) -> None:
+        """Make sure that the database knows this process's lock; take it again where it does not.
+
+        `was_lost` means that others may have counted this process as dead meanwhile.
+
+        Raises:
+            JournalError: it was given back, so that others take this process for dead.
+        """
+        if self._released.is_set():
+            raise JournalError(
+                "this process gave back the lock that marks it as living, so that others take its "
+                "calls for lost; resume the run"
+            )
+        if look_at(connection, self.name) is not _Lock.HELD:
+            self.was_lost = True
+            self._renew()
+
+    def release(self) -> None:
+        """Give the lock back, and close the connection.
+
+        The server notices a close in its own time: whoever looks next would find the lock held.
+        """
+        self._released.set()
+        with self._guard:
+            if self._connection is not None:
+                with suppress(DBAPIError):
+                    self._connection.execute(_UNLOCK, {"n": self._number})
+            self._drop()
+
+
+_PULSE = text("SELECT 1")
+_UNLOCK = text("SELECT pg_advisory_unlock_shared(:n)")
+_STARTED = text("SELECT CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint)")
+_NAME = re.compile(r"pg-(\d+)(?:\.(\d+))?")
+_LOOK = text(
+    "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted "
+    "AND classid = CAST(:high AS bigint)::oid AND objid = CAST(:low AS bigint)::oid "
+    "AND objsubid = 1 "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())), "
+    "CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint), "
+    "extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())"
+)
+
+
+class _Lock(Enum):
+    """The state of a process's lock."""
+
+    HELD = 1
+    AWAITED = 2
+    """Free since a restart of the database: its process has some time to take it again."""
+    FREE = 3
+
+
+def look_at(connection: Connection, holder: str) -> _Lock:
+    """Return how the advisory lock of a process of this name is found."""
+    name = _NAME.fullmatch(holder)
+    if name is None:
+        return _Lock.FREE
+    number, taken_under = int(name[1]), int(name[2] or 0)
+    held, started, up_s = connection.execute(_LOOK, _halves(number)).one()
+    if held:
+        return _Lock.HELD
+    restarted = taken_under not in (0, started)
+    return _Lock.AWAITED if restarted and float(up_s) < RESTART_GRACE_S else _Lock.FREE
+
+
+def holds(connection: Connection, holder: str) -> bool:
+    """Return whether a process of this name holds its advisory lock, or may soon again."""
+    return look_at(connection, holder) is not _Lock.FREE
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether the process of a lock's file lives; it is not touched."""
+    try:
+        handle = os.open(file, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _host_in(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _halves(number: int) -> dict[str, int]:
+    return {"high": number >> 32, "low": number & 0xFFFFFFFF}
+
+
+_WORKER = "nightscreen "
+"""Prefix of the name of the connection that marks a process, before process and machine."""
+
+_WHO = text(
+    "SELECT a.application_name FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid "
+    "WHERE l.locktype = 'advisory' AND l.granted "
+    "AND l.classid = CAST(:high AS bigint)::oid AND l.objid = CAST(:low AS bigint)::oid "
+    "AND l.objsubid = 1 "
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1"
+)
+
+
+def _named(connection: Connection, holder: str) -> str:
+    """Return process and machine of the session that holds an advisory lock."""
+    parts = _NAME.fullmatch(holder)
+    if parts is None:
+        return _words("", "")
+    number = int(parts[1])
+    name = str(connection.execute(_WHO, _halves(number)).scalar() or "")
+    pid, _, host = name.removeprefix(_WORKER).partition(" ")
+    return _words(pid if name.startswith(_WORKER) else "", host)
+
+
+def _words(pid: str, host: str) -> str:
+    which = f"process {pid}" if pid.isdecimal() else "another process"
+    return f"{which} on {host}" if host else which

@@ -1,0 +1,353 @@
+"""Money of the journal: what is spent and reserved, by run, day, month and check.
+
+A reservation is taken with the intent and given back with the outcome; that of a call in doubt is
+kept. The counters are kept in the same transaction as the calls, so that a cap holds over all
+processes of a journal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import bindparam, func, select
+
+from nightscreen.journal.engine import outlasting, reading
+from nightscreen.journal.statements import adding_up
+from nightscreen.journal.tables import calls, prices, spend
+from nightscreen.schemas.calls import CallResult, CallState, Caps, ReservationStatus
+from nightscreen.schemas.clock import Clock, spending_day
+from nightscreen.schemas.prices import SeenPrice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection, Engine
+
+
+@dataclass(slots=True)
+class Delta:
+    """A change of one scope's counters."""
+
+    spent: int = 0
+    reserved: int = 0
+    calls: int = 0
+
+    def add(self, other: Delta) -> None:
+        """Add another change."""
+        self.spent += other.spent
+        self.reserved += other.reserved
+        self.calls += other.calls
+
+    def settle(self, outcome: CallResult, reserved_micro: int) -> None:
+        """Turn a reservation into what is known to be spent; a doubt keeps it reserved."""
+        if keeps_reservation(outcome.state, outcome.cost_micro):
+            return
+        self.spent += outcome.cost_micro or 0
+        self.reserved -= reserved_micro
+        self.calls -= outcome.state is CallState.NOT_SENT
+
+
+RESERVING = frozenset({CallState.INTENT, CallState.IN_DOUBT, CallState.ANSWERED})
+"""The states of calls whose worst cost stays reserved while their cost is not known."""
+
+
+def keeps_reservation(state: str, cost_micro: int | None) -> bool:
+    """Return whether a call's worst cost stays reserved.
+
+    It does until there is an outcome, where the outcome is in doubt, and where an answer was
+    charged without our being told how much; until its cost is settled by the service's invoice.
+    """
+    return cost_micro is None and state in RESERVING
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One scope's counters, in micro-naira.
+
+    Attributes:
+        spent_micro: what calls cost.
+        reserved_micro: the worst cost of calls whose cost is not known.
+        calls: how many were sent, or may be.
+        disputed_micro: the part of what is spent that is beyond belief, and that no balance has
+            confirmed or contradicted.
+    """
+
+    spent_micro: int = 0
+    reserved_micro: int = 0
+    calls: int = 0
+    disputed_micro: int = 0
+
+    def after(self, change: Delta) -> Spent:
+        """Return the counters as they are after a change."""
+        return Spent(
+            self.spent_micro + change.spent,
+            self.reserved_micro + change.reserved,
+            self.calls + change.calls,
+            self.disputed_micro,
+        )
+
+    @property
+    def bound_micro(self) -> int:
+        """What is spent or may yet turn out to be; of a disputed cost, what is believed."""
+        return self.spent_micro + self.reserved_micro - self.disputed_micro
+
+
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """Calls of one check that cost more than was reserved for them: a price rose meanwhile."""
+
+    check: str
+    calls: int
+    excess_micro: int
+
+
+@dataclass(slots=True)
+class Room:
+    """What still fits under the caps while a block is granted.
+
+    Attributes:
+        micro: money, None where no cap binds.
+        calls: calls of the check today, None where their number is not limited.
+        limit_micro: what a call may cost while its price is not confirmed; None where it is.
+        risk_micro: what calls under way whose price is not confirmed may cost beyond their
+            reservation.
+        slots: calls that may be added to those under way, None where they are shared with nobody.
+        slots_with: who has calls under way where none may be added, in words.
+    """
+
+    micro: int | None
+    calls: int | None
+    limit_micro: int | None = None
+    risk_micro: int = 0
+    slots: int | None = None
+    slots_with: str = ""
+
+    @property
+    def is_only_full(self) -> bool:
+        """Return whether no slot is free, and neither money nor a number of calls is limited."""
+        return self.slots == 0 and self.micro is None and self.calls is None
+
+    def refusal(self, worst_micro: int) -> ReservationStatus | None:
+        """Return why one more call does not fit, or None.
+
+        Calls whose price is not confirmed are under way together only where all of them fit at the
+        highest price that is believed; else there is one of them at a time, and nothing beside it
+        that would not fit if it cost as much. So at most one call can take a run past its cap.
+        """
+        if self.calls is not None and self.calls < 1:
+            return ReservationStatus.QUOTA
+        busy = ReservationStatus.BUSY if self.slots is not None and self.slots < 1 else None
+        if self.micro is None:
+            return busy
+        if self.micro < worst_micro:
+            return ReservationStatus.UNAFFORDABLE
+        alone = self.limit_micro is not None and not self.risk_micro
+        if alone or self.micro - self.risk_micro >= max(worst_micro, self.limit_micro or 0):
+            return busy
+        return ReservationStatus.LATER
+
+    def take(self, worst_micro: int) -> None:
+        """Take one call's worst cost out of what is left."""
+        if self.micro is not None:
+            self.micro -= worst_micro
+        if self.calls is not None:
+            self.calls -= 1
+        if self.slots is not None:
+            self.slots -= 1
+        if self.limit_micro is not None:
+            self.risk_micro += max(0, self.limit_micro - worst_micro)
+
+
+@dataclass(slots=True)
+class Confirmed:
+    """The checks whose price was confirmed since a run's session began, in whatever process.
+
+    A price list may be out of date and the last run long ago: a price is confirmed once a call was
+    charged, at a cost that is believed. That something was charged at all is seen by the day's
+    counters, which are read anyway; only then are calls looked at.
+
+    Attributes:
+        since_call: the first call that was under way when the session began, or came after.
+        day: the spending day that `spent_micro` is of.
+        spent_micro: what the day's counters said when they were last looked at, by check.
+        checks: the checks with a confirmed price.
+        met: the checks that were asked, or seen under way.
+    """
+
+    since_call: int
+    day: str
+    spent_micro: dict[str, int]
+    checks: set[str] = field(default_factory=set)
+    met: set[str] = field(default_factory=set)
+
+    def look(
+        self, connection: Connection, day: str, spent: Mapping[str, int], limits: Mapping[str, int]
+    ) -> None:
+        """Look whether more was charged meanwhile.
+
+        Args:
+            connection: of the journal.
+            day: the present spending day.
+            spent: what its counters say by now, by check.
+            limits: the highest cost that is believed, by check.
+        """
+        more = {check for check, micro in spent.items() if micro > self.spent_micro.get(check, 0)}
+        if day != self.day:  # what was charged late yesterday is in counters that nobody reads
+            more = set(connection.execute(_CHARGED_CHECKS, {"since": self.since_call}).scalars())
+        for check in (more & limits.keys()) - self.checks:
+            given = {"since": self.since_call, "check": check, "limit": limits[check]}
+            if connection.execute(_CHARGED, given).first() is not None:
+                self.checks.add(check)
+        self.day, self.spent_micro = day, dict(spent)
+
+
+_CHARGED_CHECKS = (
+    select(calls.c.check)
+    .where(calls.c.call_id >= bindparam("since"), calls.c.cost_micro > 0)
+    .distinct()
+)
+_CHARGED = (
+    select(calls.c.call_id)
+    .where(
+        calls.c.call_id >= bindparam("since"),
+        calls.c.check == bindparam("check"),
+        calls.c.cost_micro.between(1, bindparam("limit")),
+    )
+    .limit(1)
+)
+
+
+def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
+    """Return the scopes a call counts for: run, day, month, and the check's day."""
+    day = spending_day(at)
+    return f"run:{run_id}", f"day:{day}", f"month:{day[:7]}", f"day:{day}:{check}"
+
+
+def disputed_scope(scope: str) -> str:
+    """Return where the counters of a scope keep what is disputed of its spending."""
+    return f"disputed:{scope}"
+
+
+def with_disputed(counters: Mapping[str, Spent], scopes: Sequence[str]) -> dict[str, Spent]:
+    """Return the counters of some scopes, each with what is disputed of it."""
+    return {
+        scope: replace(
+            counters.get(scope, Spent()),
+            disputed_micro=counters.get(disputed_scope(scope), Spent()).spent_micro,
+        )
+        for scope in scopes
+    }
+
+
+def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], check: str) -> Room:
+    """Return how much money and how many calls still fit under every cap.
+
+    Args:
+        counters: what is spent and reserved, by scope.
+        caps: the limits.
+        scopes: as `scopes_of` gives them.
+        check: the check that is asked.
+    """
+    run, day, month, day_check = scopes
+    limits = ((run, caps.run_micro), (day, caps.day_micro), (month, caps.month_micro))
+    rooms = [cap - counters[scope].bound_micro for scope, cap in limits if cap is not None]
+    most = caps.calls_today(check)
+    return Room(
+        micro=min(rooms) if rooms else None,
+        calls=None if most is None else most - counters[day_check].calls,
+    )
+
+
+def read_scopes(connection: Connection, scopes: Sequence[str]) -> dict[str, Spent]:
+    """Return the counters of each scope; zeros where nothing was ever counted."""
+    rows = connection.execute(
+        select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
+            spend.c.scope.in_([*scopes, *map(disputed_scope, scopes)])
+        )
+    ).all()
+    found = {scope: Spent(spent, reserved, calls) for scope, spent, reserved, calls in rows}
+    return with_disputed(found, scopes)
+
+
+_ADD = adding_up(spend, ("spent_micro", "reserved_micro", "calls"))
+
+
+def apply_deltas(connection: Connection, deltas: Mapping[str, Delta]) -> None:
+    """Add the changes to the counters."""
+    _ADD.run(
+        connection,
+        [(scope, each.spent, each.reserved, each.calls) for scope, each in sorted(deltas.items())],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """Reads what was spent, and the prices seen."""
+
+    _engine: Engine = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    def of_run(self, run_id: str) -> Spent:
+        """Return a run's counters."""
+        return self._one(f"run:{run_id}")
+
+    def today(self) -> Spent:
+        """Return the present day's counters, over all runs."""
+        return self._one(f"day:{spending_day(self._clock())}")
+
+    def this_month(self) -> Spent:
+        """Return the present month's counters, over all runs."""
+        return self._one(f"month:{spending_day(self._clock())[:7]}")
+
+    @outlasting
+    def _one(self, scope: str) -> Spent:
+        with reading(self._engine) as connection:
+            return read_scopes(connection, (scope,))[scope]
+
+    @outlasting
+    def by_day(self) -> list[tuple[str, str, Spent]]:
+        """Return day, check and counters of all days, newest first."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(
+                select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls)
+                .where(spend.c.scope.like("day:%:%"))
+                .order_by(spend.c.scope.desc())
+            ).all()
+        parts = ((scope.split(":"), Spent(s, r, c)) for scope, s, r, c in rows)
+        return [(day, check, counters) for (_, day, check), counters in parts]
+
+    @outlasting
+    def by_run(self) -> dict[str, Spent]:
+        """Return the counters of every run that has asked for anything."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(
+                select(
+                    spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls
+                ).where(spend.c.scope.like("run:%"))
+            ).all()
+        return {scope.removeprefix("run:"): Spent(*rest) for scope, *rest in rows}
+
+    @outlasting
+    def prices(self) -> dict[str, SeenPrice]:
+        """Return the prices seen so far, by check."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(prices)).all()
+        return {row.check: SeenPrice(*row[1:]) for row in rows}
+
+    @outlasting
+    def surprises(self, run_id: str) -> list[Surprise]:
+        """Return by how much a run's calls cost more than was reserved for them, by check.
+
+        This is the most by which a cap can be passed: prices rose while calls were in flight.
+        """
+        excess = calls.c.cost_micro - calls.c.reserved_micro
+        query = (
+            select(calls.c.check, func.count(), func.sum(excess))
+            .where(calls.c.run_id == run_id, excess > 0)
+            .group_by(calls.c.check)
+            .order_by(calls.c.check)
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [Surprise(check, int(number), int(total)) for check, number, total in rows]

@@ -1,0 +1,288 @@
+"""Opening a journal: one that is there is recognised by its key, a strange one is refused.
+
+The journal's parts hang on the `Journal` that this module gives; what they do is in their modules.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import URL, insert, inspect
+
+from nightscreen.files.keys import configured_key, make_key, new_key
+from nightscreen.files.private_files import make_private_folder, write_private
+from nightscreen.files.sealing import Pseudonyms, Sealer, fingerprint
+from nightscreen.journal import (
+    tables,
+)
+from nightscreen.journal.answers import Answers
+from nightscreen.journal.calls import SEAL_KEY, Calls
+from nightscreen.journal.engine import (
+    BUSY_TIMEOUT_S,
+    be_patient,
+    holders_folder,
+    look_first,
+    make_engine,
+    reading,
+    sqlite_file,
+    told,
+    writing,
+)
+from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders
+from nightscreen.journal.keyring import (
+    LINK_KEYS,
+    PSEUDONYM_KEY,
+    make_sealer,
+    new_link_keys,
+    open_text,
+    put_meta,
+    read_meta,
+    sealed_text,
+)
+from nightscreen.journal.money import Money
+from nightscreen.journal.runs import Runs
+from nightscreen.journal.schema import VERSION, declared_version, require_declared
+from nightscreen.schemas.clock import Clock, system_clock
+from nightscreen.schemas.errors import JournalError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from pathlib import Path
+
+    from sqlalchemy import Engine
+
+    from nightscreen.schemas.settings import Settings
+
+JOURNAL_FILE = "journal.sqlite"
+MARKER = "journal.json"
+_ID = "journal_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """An open journal and its parts."""
+
+    engine: Engine = field(repr=False)
+    home: Path
+    journal_id: str
+    sealer: Sealer = field(repr=False)
+    pseudonyms: Pseudonyms = field(repr=False)
+    holders: Holders = field(repr=False)
+    clock: Clock = field(repr=False)
+    calls: Calls = field(repr=False)
+    answers: Answers = field(repr=False)
+    money: Money = field(repr=False)
+    runs: Runs = field(repr=False)
+
+    def be_patient(self, give_up: timedelta) -> None:
+        """Wait for a database that is away or locked, for so long at a time."""
+        be_patient(self.engine, give_up.total_seconds())
+
+    def close(self) -> None:
+        """Give back the lock and all connections."""
+        self.holders.release()
+        self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+
+def open_journal(
+    home: Path,
+    *,
+    url: str = "",
+    data_key: str = "",
+    clock: Clock = system_clock,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+) -> Journal:
+    """Open the journal of a HOME, making it where there never was one.
+
+    Args:
+        home: folder for state; made with mode 0700.
+        url: SQLAlchemy URL; empty for SQLite under HOME.
+        data_key: base64 key of the settings; empty for the one kept under HOME.
+        clock: gives the present instant.
+        busy_timeout_s: how long to wait where another process has the journal locked.
+
+    Raises:
+        JournalKeyError: the key is missing or is another journal's.
+        JournalError: the journal is damaged, locked, of another version, or has vanished.
+        SettingsError: the URL or the key cannot be read.
+    """
+    make_private_folder(home)
+    engine = make_engine(url or journal_url(home), busy_timeout_s=busy_timeout_s)
+    try:
+        return _open(engine, home, data_key, clock)
+    except BaseException:
+        engine.dispose()
+        raise
+
+
+def journal_of(settings: Settings, *, clock: Clock = system_clock) -> Journal:
+    """Open the journal that settings name, as `open_journal` does."""
+    return open_journal(
+        settings.home,
+        url=settings.journal_url,
+        data_key=settings.data_key.get_secret_value(),
+        clock=clock,
+    )
+
+
+def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
+    remembered = _remembered(home)
+    _private_from_birth(engine, home, remembered)
+    look_first(engine)
+    if not has_tables(engine):
+        _refuse_vanished(home, remembered)
+        _create(engine, home, data_key, clock)
+    with reading(engine) as connection:
+        facts = read_meta(connection)
+    require_declared(facts)
+    sealer = make_sealer(engine, configured_key(home, data_key), home)
+    _recognise(home, remembered, facts[_ID])
+    pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
+    holders = make_holders(engine)
+    calls = Calls(engine, sealer, holders, clock)
+    return Journal(
+        engine=engine,
+        home=home,
+        journal_id=facts[_ID],
+        sealer=sealer,
+        pseudonyms=pseudonyms,
+        holders=holders,
+        clock=clock,
+        calls=calls,
+        answers=Answers(engine, sealer),
+        money=Money(engine, clock),
+        runs=Runs(engine, holders, clock),
+    )
+
+
+def journal_url(home: Path) -> str:
+    """Return the URL of the SQLite journal under a HOME."""
+    return URL.create("sqlite", database=str((home / JOURNAL_FILE).absolute())).render_as_string()
+
+
+def journal_exists(home: Path, url: str = "") -> bool:
+    """Return whether there is a journal to look into, without making one."""
+    file = sqlite_file(make_engine(url or journal_url(home)))
+    return file is None or file.exists()
+
+
+def make_holders(engine: Engine) -> Holders:
+    """Take this process's lock where every process of the journal looks for it."""
+    folder = holders_folder(engine)
+    if folder is not None:
+        return FileHolders(folder)
+    with told(engine):
+        return AdvisoryHolders(engine, partial(reading, engine))
+
+
+def _private_from_birth(engine: Engine, home: Path, remembered: str | None) -> None:
+    """Make the journal's file before SQLite does, so that nobody else may ever read it.
+
+    A file that is there is not even opened: closing it again would drop the locks that another
+    connection of this process holds on it.
+    """
+    file = sqlite_file(engine)
+    if file is None or file.exists():
+        return
+    _refuse_vanished(home, remembered)
+    if not file.parent.is_dir():
+        raise JournalError(
+            f"the journal's folder {file.parent} does not exist; make it or correct "
+            "NIGHTSCREEN_JOURNAL_URL"
+        )
+    make_private_file(file)
+
+
+def make_private_file(file: Path) -> None:
+    """Make an empty file that only its owner can read; one that is there stays as it is.
+
+    Raises:
+        JournalError: it cannot be made.
+    """
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise JournalError(
+            f"cannot make the journal {file}: {error.strerror}; mend that or correct "
+            "NIGHTSCREEN_JOURNAL_URL"
+        ) from None
+
+
+def has_tables(engine: Engine) -> bool:
+    """Return whether a database holds a journal."""
+    with reading(engine) as connection:
+        return inspect(connection).has_table(tables.meta.name)
+
+
+def _remembered(home: Path) -> str | None:
+    """Return the id of the journal that HOME remembers, None where it remembers none."""
+    marker = home / MARKER
+    try:
+        return str(json.loads(marker.read_text("utf-8"))[_ID])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise JournalError(
+            f"{marker} cannot be read, so that it is not known which journal belongs here; restore "
+            "it from a backup, or remove it if the journal is the right one"
+        ) from None
+
+
+def _refuse_vanished(home: Path, remembered: str | None) -> None:
+    """Refuse to begin anew where HOME remembers a journal: that would buy everything again."""
+    if remembered is not None:
+        raise JournalError(
+            f"{home / MARKER} remembers a journal that is not there any more; restore it from a "
+            "backup, correct NIGHTSCREEN_JOURNAL_URL, or remove that file to begin a new journal "
+            "(every answer would then be paid for again)"
+        )
+
+
+def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
+    """Refuse a journal that is not the one HOME remembers; remember the first.
+
+    Raises:
+        JournalError: it is another one.
+    """
+    if remembered is None:
+        marker = json.dumps({_ID: journal_id}).encode()
+        write_private(home / MARKER, marker)
+    elif remembered != journal_id:
+        raise JournalError(
+            f"{home / MARKER} remembers journal {remembered}, this one is {journal_id}: correct "
+            "NIGHTSCREEN_JOURNAL_URL or NIGHTSCREEN_HOME, or remove that file to go on with this "
+            "one (what only the other knows would be paid for again)"
+        )
+
+
+def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
+    """Make the tables and the keys, unless another process has done so in this very moment."""
+    with writing(engine) as connection:
+        if inspect(connection).has_table(tables.meta.name):
+            return
+        tables.metadata.create_all(connection, checkfirst=False)
+        key = configured_key(home, data_key)
+        key = key if key is not None else make_key(home)
+        put_meta(connection, VERSION, declared_version())
+        put_meta(connection, _ID, secrets.token_hex(8))
+        put_meta(connection, SEAL_KEY, fingerprint(key))
+        pseudonym_key = sealed_text(Sealer(key), new_key(), PSEUDONYM_KEY)
+        put_meta(connection, PSEUDONYM_KEY, pseudonym_key)
+        links = sealed_text(Sealer(key), new_link_keys(new_key(), None, 0), LINK_KEYS)
+        put_meta(connection, LINK_KEYS, links)
+        connection.execute(
+            insert(tables.seal_keys), {"fingerprint": fingerprint(key), "created_at": clock()}
+        )

@@ -1,0 +1,238 @@
+"""Looking into a journal without a lock, a key or a change: for whoever asks what is wrong with it.
+
+Nothing is made or put in doubt here, so that it works on a full disk, with the
+wrong key, and beside a run. Opening a journal for work is in `opening`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import BigInteger, func, select
+
+from nightscreen.files.keys import configured_key
+from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.calls import SEAL_KEY
+from nightscreen.journal.engine import (
+    holders_folder,
+    look_first,
+    make_engine,
+    reading,
+    sqlite_file,
+)
+from nightscreen.journal.holders import holds, is_locked
+from nightscreen.journal.keyring import make_sealer, read_meta
+from nightscreen.journal.money import Money
+from nightscreen.journal.opening import MARKER, has_tables, journal_url
+from nightscreen.journal.runs import RUNNING, Runs
+from nightscreen.journal.schema import require_declared
+from nightscreen.journal.tables import calls, runs
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.clock import Clock, system_clock
+from nightscreen.schemas.errors import JournalError, NightscreenError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+
+    from nightscreen.schemas.approvals import Approval
+
+PATIENCE_S = 3.0
+"""How long a look waits where another process has the journal locked."""
+
+
+@dataclass(slots=True)
+class ReadOnlyJournal:
+    """Tells which processes hold their locks, and takes none itself."""
+
+    _engine: Engine = field(repr=False)
+    name: str = ""
+    was_lost: bool = False
+
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:
+        """Return whether the process of this name still lives."""
+        folder = holders_folder(self._engine)
+        if folder is not None:
+            return is_locked(folder / f"{holder}.lock")
+        if connection is not None:
+            return holds(connection, holder)
+        with reading(self._engine) as own:
+            return holds(own, holder)
+
+    def dead(self, holder: str, connection: Connection | None = None) -> bool:
+        """Whether the process of this name seems to be dead; nothing follows from it here."""
+        return not self.alive(holder, connection)
+
+    def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
+        """Return the process of a holder, as its name tells."""
+        pid = pid_of(holder)
+        return "another process" if pid is None else f"process {pid}"
+
+    def assure(self, connection: Connection) -> None:
+        """Do nothing: there is no lock to lose."""
+
+    def release(self) -> None:
+        """Do nothing: there is no lock to give back."""
+
+
+def pids_at_work(home: Path, url: str) -> list[int]:
+    """Return the processes of this machine that have an SQLite journal open."""
+    folder = holders_folder(make_engine(url or journal_url(home)))
+    if folder is None or not folder.is_dir():
+        return []
+    locked = [file.stem for file in folder.glob("*.lock") if is_locked(file)]
+    return sorted({pid for pid in map(pid_of, locked) if pid is not None})
+
+
+def pid_of(holder: str) -> int | None:
+    """Return the process that a lock's name tells of, None where it tells of none."""
+    pid = holder.partition("-")[0]
+    return int(pid) if pid.isdecimal() else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunActivity:
+    """What the journal knows of a run's calls; instants in microseconds, money in micro-naira.
+
+    Attributes:
+        last_answer_at: when the last answer arrived, None where none did.
+        answered: answers by check.
+        troubles: attempts without an answer, by check and kind.
+        in_doubt: calls that may have been charged; `in_doubt_micro` is their worst cost.
+    """
+
+    last_answer_at: int | None
+    answered: dict[str, int]
+    troubles: dict[str, dict[str, int]]
+    in_doubt: int
+    in_doubt_micro: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A journal that is only read.
+
+    Attributes:
+        key_trouble: why its answers cannot be read, None where the key fits.
+        fingerprint: of the key it is sealed under.
+    """
+
+    engine: Engine = field(repr=False)
+    runs: Runs = field(repr=False)
+    money: Money = field(repr=False)
+    key_trouble: NightscreenError | None
+    fingerprint: str
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.engine.dispose()
+
+    def holder_of(self, run_id: str) -> str | None:
+        """Return the living process that works on a run, by the name of its lock."""
+        query = select(runs.c.holder).where(runs.c.run_id == run_id, runs.c.state == RUNNING)
+        with reading(self.engine) as connection:
+            holder = connection.execute(query).scalar()
+        return holder if holder and ReadOnlyJournal(self.engine).alive(holder) else None
+
+    def waiting_approvals(self) -> list[Approval]:
+        """Return the requests for approval that nobody has decided, oldest first, without notes."""
+        return self._approvals.waiting()
+
+    def approval_of(self, run_id: str) -> Approval | None:
+        """Return a run's newest request for approval, without its note; None where it has none."""
+        return self._approvals.newest(run_id)
+
+    @property
+    def _approvals(self) -> Approvals:
+        return Approvals(self.engine, None, system_clock)
+
+    def pulse(self, run_id: str, *, alive: bool) -> RunActivity:
+        """Return what became of a run's calls so far.
+
+        Args:
+            run_id: the run.
+            alive: a process works on it, so that an intent is in flight, not in doubt.
+        """
+        doubtful = {CallState.IN_DOUBT.value, *(() if alive else (CallState.INTENT.value,))}
+        query = (
+            select(
+                calls.c.check,
+                calls.c.state,
+                calls.c.trouble,
+                func.count(),
+                func.sum(calls.c.reserved_micro).cast(BigInteger),
+                func.max(calls.c.settled_at),
+                calls.c.cost_micro.is_not(None).label("known"),
+            )
+            .where(calls.c.run_id == run_id)
+            .group_by(calls.c.check, calls.c.state, calls.c.trouble, "known")
+        )
+        with reading(self.engine) as connection:
+            rows = connection.execute(query).all()
+        answered: dict[str, int] = {}
+        troubles: dict[str, dict[str, int]] = {}
+        last: int | None = None
+        number = micro = 0
+        for check, state, trouble, count, reserved, settled_at, known in rows:
+            if state == CallState.ANSWERED.value:
+                answered[check] = answered.get(check, 0) + count
+                last = max(last or 0, settled_at)
+            elif trouble:
+                mine = troubles.setdefault(check, {})
+                mine[trouble] = mine.get(trouble, 0) + count
+            if state in doubtful and not known:
+                number, micro = number + count, micro + int(reserved)
+        return RunActivity(last, answered, troubles, number, micro)
+
+
+def look_into(
+    home: Path,
+    *,
+    url: str = "",
+    data_key: str = "",
+    clock: Clock = system_clock,
+    patience_s: float = PATIENCE_S,
+) -> Look | None:
+    """Look into the journal of a HOME; None where there never was one.
+
+    Raises:
+        JournalError: it is damaged, locked, of another version, unreachable, or has vanished.
+        SettingsError: its URL cannot be read.
+    """
+    engine = make_engine(url or journal_url(home), busy_timeout_s=patience_s)
+    try:
+        if not _is_there(engine, home):
+            engine.dispose()
+            return None
+        with reading(engine) as connection:
+            facts = read_meta(connection)
+        require_declared(facts)
+        trouble: NightscreenError | None = None
+        try:
+            make_sealer(engine, configured_key(home, data_key), home)
+        except NightscreenError as error:
+            trouble = error
+        known = Runs(engine, ReadOnlyJournal(engine), clock)
+        return Look(engine, known, Money(engine, clock), trouble, facts.get(SEAL_KEY, ""))
+    except BaseException:
+        engine.dispose()
+        raise
+
+
+def _is_there(engine: Engine, home: Path) -> bool:
+    """Return whether there is a journal; one that HOME remembers and that is gone is an error."""
+    file = sqlite_file(engine)
+    found = file is None or file.exists()
+    if found:
+        look_first(engine)
+        found = has_tables(engine)
+    if not found and (home / MARKER).exists():
+        raise JournalError(
+            f"{home / MARKER} remembers a journal that is not there any more; restore it from a "
+            "backup, or correct NIGHTSCREEN_JOURNAL_URL"
+        )
+    return found

@@ -1,0 +1,346 @@
+"""Records, one sealed table for all kinds, and what is done with every kind alike.
+
+What a kind holds and how long it is kept are declared by its model (`schemas/records.py`); what
+follows from it is in `results/`. A kind is listed in `KINDS` and is thereby known to erasure,
+purge, rotation, verification and backup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    and_,
+    case,
+    delete,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
+
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.tables import metadata
+from nightscreen.schemas.bvn import BvnRequest
+from nightscreen.schemas.contests import (
+    Confirmation,
+    Contest,
+    CustomerAction,
+    PolicyVersion,
+    Review,
+    ToldNotice,
+)
+from nightscreen.schemas.offers import LoanNews, Offer
+from nightscreen.schemas.outcomes import LoanOutcome
+from nightscreen.schemas.records import JournalRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from sqlalchemy import ColumnElement, Connection, Engine, Row
+
+    from nightscreen.files.sealing import Sealer
+    from nightscreen.journal import Journal
+    from nightscreen.journal.erasure import ErasedPseudonyms
+    from nightscreen.schemas.settings import Cutoffs
+
+R = TypeVar("R", bound=JournalRecord)
+
+KINDS: tuple[type[JournalRecord], ...] = (
+    *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
+    *(BvnRequest, Offer, LoanNews, LoanOutcome),
+)
+
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+_BLOCK = 500
+
+records = Table(
+    "records",
+    metadata,
+    Column("record_id", _Id, primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("customer", LargeBinary, nullable=False),  # empty where it is about a run
+    Column("batch", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),  # its period counts from here
+    Column("sealed", LargeBinary, nullable=False),  # the whole record, as JSON
+    Column("subject", LargeBinary),  # the identifier it is about
+    Index("records_by_key", "kind", "key", unique=True),
+    Index("records_by_customer", "customer", "kind"),
+    Index("records_by_subject", "subject"),
+    Index("records_by_batch_and_time", "kind", "batch", "updated_at"),
+    Index("records_by_state", "kind", "state"),
+    Index("records_by_number", "kind", "record_id"),
+    Index("records_by_run", "kind", "run_id"),
+)
+_OLD_INDEX = "records_by_batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Records(Generic[R]):
+    """Reads and writes the records of one kind."""
+
+    _model: type[R]
+    _engine: Engine = field(repr=False)
+    _sealer: Sealer = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal, model: type[R]) -> Records[R]:
+        """Return the records of one kind in an open journal."""
+        return cls(model, journal.engine, journal.sealer)
+
+    # --- writing ---
+
+    def claim(self, found: Sequence[R]) -> set[str]:
+        """Write records down, but for those whose key is there; return the keys of the new ones.
+
+        Of several processes that claim one key, one gets it.
+        """
+        with writing(self._engine) as connection:
+            known = {row.key for row in self._with_keys(connection, [each.key for each in found])}
+            fresh = {each.key: each for each in found if each.key not in known}
+            self.insert(connection, fresh.values())
+        return set(fresh)
+
+    def add(self, found: Sequence[R]) -> int:
+        """Write records down, but for those whose key is there; return how many are new."""
+        return len(self.claim(found))
+
+    def replace(self, record: R, before: R, at: int) -> bool:
+        """Put a record in the place of its earlier self; False where that is not there any more."""
+        with writing(self._engine) as connection:
+            return self.swap(connection, record, before, at)
+
+    def merge(self, found: Sequence[R], grown: Callable[[R, R], R], at: int) -> tuple[int, int]:
+        """Write records down, those whose key is there as they grow from their earlier selves.
+
+        Args:
+            found: the records; of one key the later ones grow from the earlier.
+            grown: makes a record of the one that is there and the new one.
+            at: when that is, microseconds.
+
+        Returns:
+            How many are new, and how many have changed.
+        """
+        new = changed = 0
+        for block in _blocks(found):
+            with writing(self._engine) as connection:
+                rows = self._with_keys(connection, {record.key for record in block})
+                there = {row.key: self._read(row) for row in rows}
+                after = dict(there)
+                for record in block:
+                    known = after.get(record.key)
+                    after[record.key] = record if known is None else grown(known, record)
+                fresh = [each for key, each in after.items() if key not in there]
+                other = [each for key, each in after.items() if there.get(key, each) != each]
+                self.insert(connection, fresh, at)
+                for each in other:
+                    self.update(connection, each, at)
+            new, changed = new + len(fresh), changed + len(other)
+        return new, changed
+
+    def put(self, changed: Iterable[R], at: int) -> None:
+        """Write records as they stand now, whatever stands under their keys."""
+        with writing(self._engine) as connection:
+            for record in changed:
+                self.update(connection, record, at)
+
+    def drop(self, keys: Collection[str], *, state: str | None = None) -> None:
+        """Forget records, those in a state alone where it is named."""
+        mine = self._mine & records.c.key.in_(keys)
+        if state is not None:
+            mine &= records.c.state == state
+        with writing(self._engine) as connection:
+            connection.execute(delete(records).where(mine))
+
+    # --- within a transaction ---
+
+    def insert(self, connection: Connection, found: Iterable[R], at: int | None = None) -> None:
+        """Write new records down; they are made now, or at an instant."""
+        rows = [self._row(each, each.at if at is None else at) for each in found]
+        if rows:
+            connection.execute(insert(records), rows)
+
+    def swap(self, connection: Connection, record: R, before: R, at: int) -> bool:
+        """Put a record in the place of its earlier self, as `replace` does."""
+        row = next(iter(self._with_keys(connection, [before.key])), None)
+        if row is None or self._read(row) != before:
+            return False
+        self.update(connection, record, at)
+        return True
+
+    def update(self, connection: Connection, record: R, at: int) -> None:
+        """Write a record as it stands now, whatever stands under its key."""
+        values = self._row(record, at)
+        del values["created_at"]
+        mine = (records.c.key == record.key) & self._mine
+        connection.execute(update(records).where(mine).values(values))
+
+    # --- reading ---
+
+    def find(self, key: str) -> R | None:
+        """Return the record of a key, or None."""
+        return next(iter(self.select(records.c.key == key)), None)
+
+    def all(self, *, state: str | None = None, batch: str | None = None) -> list[R]:
+        """Return the records of the kind, oldest first, of one state or batch where it is named."""
+        wanted = [records.c.state == state] if state is not None else []
+        wanted += [records.c.batch == batch] if batch is not None else []
+        return self.select(*wanted)
+
+    def since(self, number: int, *conditions: ColumnElement[bool]) -> Iterator[tuple[int, R]]:
+        """Yield the records written after one by its number, oldest first, each with its number."""
+        wanted = (self._mine, records.c.record_id > number, *conditions)
+        query = select(records).where(*wanted).order_by(records.c.record_id)
+        with reading(self._engine) as connection:
+            for row in connection.execute(query):
+                yield row.record_id, self._read(row)
+
+    def of_customers(self, customers: Collection[bytes]) -> list[R]:
+        """Return the records of some customers, those of one customer oldest first."""
+        blocks = _blocks(sorted(customers))
+        return [each for block in blocks for each in self.select(records.c.customer.in_(block))]
+
+    def with_periods(self, customers: Collection[bytes]) -> list[tuple[R, int]]:
+        """Return the records of a customer's few pseudonyms, oldest first.
+
+        Each comes with the instant from which its period counts.
+        """
+        kept = records.c
+        query = select(records).where(self._mine, kept.customer.in_(customers))
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.order_by(kept.created_at, kept.record_id))
+            return [(self._read(row), row.updated_at) for row in rows]
+
+    def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
+        """Return the records about some identifiers, those about one oldest first."""
+        blocks = _blocks(sorted(subjects))
+        return [each for block in blocks for each in self.select(records.c.subject.in_(block))]
+
+    def run_ids(self) -> list[str]:
+        """Return the runs that records are about."""
+        with reading(self._engine) as connection:
+            query = select(records.c.run_id).where(self._mine).distinct()
+            return list(connection.execute(query).scalars())
+
+    def of_run(self, run_id: str) -> list[R]:
+        """Return the records about a run, oldest first."""
+        return self.select(records.c.run_id == run_id)
+
+    def select(self, *conditions: ColumnElement[bool]) -> list[R]:
+        """Return the records of the kind that a search in the table finds, oldest first."""
+        with reading(self._engine) as connection:
+            return self.read(connection, *conditions)
+
+    def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
+        """Return the same within a transaction."""
+        kept = records.c
+        query = select(records).where(self._mine, *conditions)
+        rows = connection.execute(query.order_by(kept.created_at, kept.record_id))
+        return [self._read(row) for row in rows]
+
+    @property
+    def _mine(self) -> ColumnElement[bool]:
+        return records.c.kind == self._model.kind.value
+
+    def _with_keys(self, connection: Connection, keys: Collection[str]) -> Iterator[Row[Any]]:
+        for block in _blocks(sorted(keys)):
+            yield from connection.execute(
+                select(records).where(self._mine, records.c.key.in_(block))
+            )
+
+    def _row(self, record: R, at: int) -> dict[str, Any]:
+        return record_row(record, self._sealer, at)
+
+    def _read(self, row: Row[Any]) -> R:
+        plain = self._sealer.open(bytes(row.sealed), record_context(row.kind, row.key))
+        return self._model.model_validate_json(plain)
+
+
+def _blocks(found: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(found), _BLOCK):
+        yield found[start : start + _BLOCK]
+
+
+def record_row(record: JournalRecord, sealer: Sealer, at: int) -> dict[str, Any]:
+    """Return a record as a row of the table; it was last written at an instant."""
+    kind = record.kind.value
+    plain = record.model_dump_json().encode()
+    return {
+        "kind": kind,
+        "key": record.key,
+        "customer": record.customer,
+        "subject": record.subject or None,
+        "batch": record.batch,
+        "run_id": record.run_id,
+        "state": record.searched_state,
+        "created_at": record.at,
+        "updated_at": record.kept_from(at),
+        "sealed": sealer.seal(plain, record_context(kind, record.key)),
+    }
+
+
+def record_context(kind: str, key: str) -> bytes:
+    """Return what a sealed record is bound to."""
+    return f"record\x1f{kind}\x1f{key}".encode()
+
+
+Removal = tuple[Table, "ColumnElement[bool]"]
+"""Which rows of a table go."""
+
+
+def records_of_person(person: ErasedPseudonyms) -> Iterator[Removal]:
+    """Yield which rows are a person's, of every kind."""
+    kept = records.c
+    everywhere = [model.kind.value for model in KINDS if model.everywhere]
+    mine = [
+        kept.subject.in_(person.subjects),
+        kept.customer.in_(person.customers) & kept.kind.not_in(everywhere),
+    ]
+    for customer, batches in person.anywhere.items():
+        meant = [kept.batch.in_(batches) & kept.kind.in_(everywhere)]
+        meant += [
+            (kept.batch == model.always_in) & (kept.kind == model.kind.value)
+            for model in KINDS
+            if model.always_in
+        ]
+        mine.append((kept.customer == customer) & or_(*meant))
+    return _with_parts(or_(*mine))
+
+
+def records_before(cutoffs: Cutoffs) -> Iterator[Removal]:
+    """Yield which rows of every kind are older than the period of their ground.
+
+    What waits stays whatever its age: an open contest, or a policy in force.
+    """
+    kept = records.c
+    periods = {model.kind.value: getattr(cutoffs, model.ground.value) for model in KINDS}
+    waiting = [
+        (kept.kind == model.kind.value) & kept.state.in_(sorted(model.waiting))
+        for model in KINDS
+        if model.waiting
+    ]
+    old = kept.updated_at < case(periods, value=kept.kind)
+    return _with_parts(and_(old, not_(or_(*waiting))))
+
+
+def _with_parts(which: ColumnElement[bool]) -> Iterator[Removal]:
+    """Yield which rows go where some go: first those that are parts of them."""
+    kept = records.c
+    parts = {model.kind.value: model.part_of for model in KINDS if model.part_of is not None}
+    for part, whole in parts.items():
+        its = select(kept.subject).where(which, kept.kind == whole.value).correlate(None)
+        yield records, (kept.kind == part) & kept.subject.in_(its)
+    yield records, which & kept.kind.not_in(parts)

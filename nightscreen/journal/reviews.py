@@ -1,0 +1,157 @@
+"""What people decided: reviews of customers, releases of held runs, and the policies' own text.
+
+Whether a row of a returned list is sound is judged in `results/reviews.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, insert, select, update
+
+from nightscreen.journal.customer_tables import (
+    erasures,
+    policies,
+    policy_approvals,
+    releases,
+)
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.records import Records, records
+from nightscreen.journal.tables import runs
+from nightscreen.schemas.contests import ENDED, WAITS, Review
+from nightscreen.schemas.policy import PolicyApproval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from sqlalchemy import Engine
+
+    from nightscreen.journal import Journal
+    from nightscreen.schemas.clock import Clock
+
+
+_MADE = records.c.state == ""
+"""No override that waits for a second person, or did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviews:
+    """Writes and reads reviews, releases and policies."""
+
+    _engine: Engine = field(repr=False)
+    _records: Records[Review] = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal) -> Reviews:
+        """Return the reviews of an open journal."""
+        return cls(journal.engine, Records.of(journal, Review), journal.clock)
+
+    def active(self, batch: str, at: int) -> dict[bytes, Review]:
+        """Return the latest review of each customer of a batch name that has not ended."""
+        lately = self._records.select(_MADE, records.c.batch == batch, records.c.updated_at > at)
+        return {each.customer: each for each in _in_order(lately) if each.until > at}
+
+    def since(self, number: int, at: int) -> Iterator[tuple[int, Review]]:
+        """Yield the reviews after one by its number that have not ended, oldest first."""
+        lately = self._records.since(number, _MADE, records.c.updated_at > at)
+        return (found for found in lately if found[1].until > at)
+
+    def stamp(self, flow: str) -> tuple[int, ...]:
+        """Return numbers that change whenever what is published of a flow's runs may change."""
+        ended = runs.c.finished_at
+        others = (
+            select(func.count()).select_from(table).scalar_subquery()
+            for table in (releases, erasures)
+        )
+        query = select(
+            func.count(), func.count(ended), func.coalesce(func.max(ended), 0), *others
+        ).where(runs.c.flow == flow)
+        with reading(self._engine) as connection:
+            return tuple(connection.execute(query).one())
+
+    def of_customer(self, customer: bytes) -> list[Review]:
+        """Return every review of a customer, oldest first."""
+        found = self._records.of_customers([customer])
+        return _in_order([each for each in found if not each.state])
+
+    def of_batch(self, batch: str) -> list[Review]:
+        """Return every review of a batch name's customers, oldest first."""
+        return _in_order(self._records.all(state="", batch=batch))
+
+    def add(self, batch: str, found: Sequence[Review]) -> None:
+        """Write reviews down, all of them or, on any trouble, none."""
+        came = {"batch": batch, "at": self._clock()}
+        self._records.add([each.model_copy(update=came) for each in found])
+
+    def propose(self, found: Sequence[Review]) -> None:
+        """Keep overrides until a second person confirms them; earlier ones end."""
+        for each in found:
+            self.end_waiting(each.customer)
+        waiting = [each.model_copy(update={"state": WAITS, "at": self._clock()}) for each in found]
+        self._records.add(waiting)
+
+    def waiting(self, customer: bytes | None = None) -> list[Review]:
+        """Return the overrides that wait for a second person, oldest first."""
+        if customer is None:
+            return self._records.all(state=WAITS)
+        return [e for e in self._records.of_customers([customer]) if e.state == WAITS]
+
+    def end(self, waiting: Review) -> bool:
+        """End an override that waits; tell whether it still did."""
+        ended = waiting.model_copy(update={"state": ENDED})
+        return self._records.replace(ended, waiting, self._clock())
+
+    def end_waiting(self, customer: bytes) -> None:
+        """End whatever waits about a customer: something else was decided."""
+        for each in self.waiting(customer):
+            self.end(each)
+
+    def release(self, run_id: str, reason: str, report: Mapping[str, Any]) -> None:
+        """Note that a held run was released, with its report as it is now."""
+        with writing(self._engine) as connection:
+            row = {"run_id": run_id, "released_at": self._clock(), "reason": reason}
+            connection.execute(insert(releases), row)
+            connection.execute(
+                update(runs).where(runs.c.run_id == run_id).values(report=json.dumps(report))
+            )
+
+    def keep_policy(self, policy: str, text: str) -> None:
+        """Keep a policy's JSON under its `name@digest`, unless it is kept already."""
+        known = select(policies.c.policy).where(policies.c.policy == policy)
+        with reading(self._engine) as connection:
+            if connection.execute(known).first() is not None:
+                return
+        with writing(self._engine) as connection:
+            if connection.execute(known).first() is None:
+                row = {"policy": policy, "text": text, "kept_at": self._clock()}
+                connection.execute(insert(policies), row)
+
+    def approve_policy(self, given: PolicyApproval) -> None:
+        """Write down that a policy was approved; earlier approvals of it stay."""
+        with writing(self._engine) as connection:
+            connection.execute(insert(policy_approvals), given.model_dump())
+
+    def policy_approval(self, policy: str, at: int) -> PolicyApproval | None:
+        """Return the newest approval of a policy that is in force at an instant, or None."""
+        query = (
+            select(policy_approvals)
+            .where(policy_approvals.c.policy == policy, policy_approvals.c.in_force_from <= at)
+            .order_by(policy_approvals.c.approval_id.desc())
+            .limit(1)
+        )
+        with reading(self._engine) as connection:
+            row = connection.execute(query).mappings().first()
+        return None if row is None else PolicyApproval.model_validate(dict(row))
+
+    def policy_text(self, policy: str) -> str | None:
+        """Return the JSON of a policy by its `name@digest`; None where it was not kept."""
+        query = select(policies.c.text).where(policies.c.policy == policy)
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar()
+
+
+def _in_order(found: list[Review]) -> list[Review]:
+    return sorted(found, key=lambda each: each.reviewed_at)

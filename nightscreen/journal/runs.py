@@ -1,0 +1,399 @@
+"""Runs: begun, finished, found again.
+
+A run that is marked running while its process is dead was killed; it can be resumed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import BigInteger, Integer, bindparam, delete, exists, func, insert, select, update
+
+from nightscreen.journal.engine import outlasting, reading, writing
+from nightscreen.journal.keyring import put_meta, read_meta
+from nightscreen.journal.statements import fetched
+from nightscreen.journal.tables import UNSETTLED, calls, runs, tallies
+from nightscreen.schemas.calls import CallState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, CursorResult, Engine, Row
+
+    from nightscreen.journal.holders import Holders
+    from nightscreen.schemas.clock import Clock
+
+RUNNING = "running"
+KILLED = "killed"
+_RECENT = 5000
+_DATE_ORDER = "date_order {}"
+"""Name in `meta` of what was answered for a batch name."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as the journal remembers it; instants in microseconds, money in micro-naira.
+
+    Parameters and report are read of their text where they are asked for: a list of a thousand runs
+    needs few, and reading a report takes a millisecond.
+    """
+
+    run_id: str
+    flow: str
+    batch: str
+    purpose: str
+    state: str
+    stop_reason: str | None
+    started_at: int
+    finished_at: int | None
+    input_digest: str
+    folder: str
+    cap_micro: int | None
+    _parameters: str = field(repr=False)
+    _report: str | None = field(repr=False)
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Return what the run was given."""
+        found: dict[str, Any] = json.loads(self._parameters)
+        return found
+
+    @cached_property
+    def report(self) -> dict[str, Any] | None:
+        """Return the run's report; None where it has not ended."""
+        return None if self._report is None else json.loads(self._report)
+
+
+class RunHead(NamedTuple):
+    """What of a run is read quickly, for lists of very many."""
+
+    run_id: str
+    batch: str
+    started_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Writes and reads runs."""
+
+    _engine: Engine = field(repr=False)
+    _holders: Holders = field(repr=False)
+    _clock: Clock = field(repr=False)
+
+    @outlasting
+    def begin(
+        self,
+        run_id: str,
+        *,
+        flow: str,
+        batch: str,
+        purpose: str,
+        input_digest: str,
+        folder: str,
+        cap_micro: int | None,
+        parameters: Mapping[str, Any],
+    ) -> RunRecord:
+        """Write a run down as running, a new one or one resumed, and return it."""
+        values = {
+            "flow": flow,
+            "batch": batch,
+            "purpose": purpose,
+            "state": RUNNING,
+            "stop_reason": None,
+            "holder": self._holders.name,
+            "finished_at": None,
+            "input_digest": input_digest,
+            "folder": folder,
+            "cap_micro": cap_micro,
+            "parameters": json.dumps(parameters, sort_keys=True),
+        }
+        with writing(self._engine) as connection:
+            known = connection.execute(
+                update(runs).where(runs.c.run_id == run_id).values(values)
+            ).rowcount
+            if not known:
+                connection.execute(
+                    insert(runs), {**values, "run_id": run_id, "started_at": self._clock()}
+                )
+        run = self.find(run_id)
+        assert run is not None  # noqa: S101 - written in the lines above
+        return run
+
+    @outlasting
+    def withdraw(self, run_id: str) -> None:
+        """Forget a run that came to nothing; calls it may have made are kept."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(runs).where(runs.c.run_id == run_id))
+
+    @outlasting
+    def finish(
+        self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
+    ) -> None:
+        """Write down how a run ended, with its report."""
+        with writing(self._engine) as connection:
+            connection.execute(
+                update(runs)
+                .where(runs.c.run_id == run_id)
+                .values(
+                    state=state,
+                    stop_reason=stop_reason,
+                    finished_at=self._clock(),
+                    report=json.dumps(report),
+                )
+            )
+
+    @outlasting
+    def set_cap(self, run_id: str, cap_micro: int) -> None:
+        """Write down another cap of a run that is under way."""
+        with writing(self._engine) as connection:
+            connection.execute(
+                update(runs).where(runs.c.run_id == run_id).values(cap_micro=cap_micro)
+            )
+
+    @outlasting
+    def held_elsewhere(self, run_id: str) -> bool:
+        """Return whether a living process other than this one works on the run."""
+        with reading(self._engine) as connection:
+            row = connection.execute(
+                select(runs.c.holder, runs.c.state).where(runs.c.run_id == run_id)
+            ).first()
+        if row is None or row.state != RUNNING or row.holder in (None, self._holders.name):
+            return False
+        return not self._holders.dead(row.holder)
+
+    @outlasting
+    def find(self, run_id: str) -> RunRecord | None:
+        """Return a run, or None."""
+        with reading(self._engine) as connection:
+            row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+        return None if row is None else self._read(row)
+
+    @outlasting
+    def newest(self, *, batch: str | None = None, limit: int | None = 100) -> list[RunRecord]:
+        """Return runs, newest first; all of them where there is no limit."""
+        query = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
+        if batch is not None:
+            query = query.where(runs.c.batch == batch)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._read(row) for row in rows]
+
+    @outlasting
+    def find_all(self, heads: Iterable[RunHead]) -> list[RunRecord]:
+        """Return runs whole, newest first."""
+        wanted = [head.run_id for head in heads]
+        query = (
+            select(runs)
+            .where(runs.c.run_id.in_(wanted))
+            .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._read(row) for row in rows]
+
+    @outlasting
+    def heads(self) -> list[RunHead]:
+        """Return every run, newest first, without its report."""
+        query = select(runs.c.run_id, runs.c.batch, runs.c.started_at).order_by(
+            runs.c.started_at.desc(), runs.c.run_id.desc()
+        )
+        with reading(self._engine) as connection:
+            return [RunHead(*row) for row in connection.execute(query)]
+
+    @outlasting
+    def of_input(self, digest: str, *, flow: str) -> list[RunRecord]:
+        """Return the runs of a flow that read a file of this content, newest first."""
+        query = (
+            select(runs)
+            .where(runs.c.input_digest == digest, runs.c.flow == flow)
+            .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._read(row) for row in rows]
+
+    @outlasting
+    def moved_input(self, run_id: str, path: str) -> None:
+        """Write down where the file of a run lies now, so that the run can be resumed."""
+        with writing(self._engine) as connection:
+            kept = connection.execute(
+                select(runs.c.parameters).where(runs.c.run_id == run_id)
+            ).scalar()
+            if kept is not None:
+                moved = json.dumps({**json.loads(kept), "input": path}, sort_keys=True)
+                connection.execute(
+                    update(runs).where(runs.c.run_id == run_id).values(parameters=moved)
+                )
+
+    def _read(self, row: Row[Any]) -> RunRecord:
+        alive = row.state != RUNNING or (row.holder is not None and self._holders.alive(row.holder))
+        return RunRecord(
+            run_id=row.run_id,
+            flow=row.flow,
+            batch=row.batch,
+            purpose=row.purpose,
+            state=row.state if alive else KILLED,
+            stop_reason=row.stop_reason,
+            started_at=row.started_at,
+            finished_at=row.finished_at,
+            input_digest=row.input_digest,
+            folder=row.folder,
+            cap_micro=row.cap_micro,
+            _parameters=row.parameters,
+            _report=row.report,
+        )
+
+    def calls(self, run_id: str, *, block: int = 20_000) -> Iterator[list[Row[Any]]]:
+        """Yield a run's calls in blocks, in the order of their intents."""
+        yield from self._calls(run_id, list(calls.c), block, lambda found: list(found.all()))
+
+    def call_columns(
+        self, run_id: str, names: Sequence[str], *, block: int
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield columns of a run's calls, `call_id` first, as the driver has them: half as dear."""
+        yield from self._calls(run_id, [calls.c[name] for name in names], block, fetched)
+
+    def _calls(
+        self,
+        run_id: str,
+        columns: Sequence[ColumnElement[Any]],
+        block: int,
+        read: Callable[[CursorResult[Any]], list[Any]],
+    ) -> Iterator[list[Any]]:
+        of_run = calls.c.run_id == run_id
+        with reading(self._engine) as connection:
+            ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id)).where(of_run)
+            first, last = connection.execute(ends).one()
+        if first is None:
+            return
+        whose = calls.c.run_id.concat("")  # by an index of runs, each block would sort them all
+        query = (
+            select(*columns)
+            .where(whose == run_id, calls.c.call_id.between(bindparam("first"), last))
+            .order_by(calls.c.call_id)
+            .limit(block)
+        )
+        while True:
+            with reading(self._engine) as connection:
+                rows = read(connection.execute(query, {"first": first}))
+            if not rows:
+                return
+            yield rows
+            first = rows[-1][0] + 1
+
+    @outlasting
+    def unanswered(self, run_id: str) -> dict[tuple[str, bytes], str]:
+        """Return the lookups of a run that have no answer from it.
+
+        Returns:
+            For each (check, subject) `unreadable` where an answer came that cannot be read, else
+            `in_doubt` where any attempt may have been charged, else `failed` where it will not be
+            tried again, else `pending`.
+        """
+        doubt = (CallState.IN_DOUBT.value, CallState.INTENT.value)
+        unread = calls.c.state == CallState.UNREADABLE.value
+        answered = calls.alias("answered")
+        has_answer = exists().where(
+            answered.c.run_id == run_id,
+            answered.c.check == calls.c.check,
+            answered.c.subject == calls.c.subject,
+            answered.c.state == CallState.ANSWERED.value,
+        )
+        query = (
+            select(
+                calls.c.check,
+                calls.c.subject,
+                func.max(unread.cast(Integer)).label("unread"),
+                func.max(calls.c.state.in_(doubt).cast(Integer)).label("doubt"),
+                func.max(calls.c.final.cast(Integer)).label("final"),
+            )
+            .where(calls.c.run_id == run_id, calls.c.state != CallState.ANSWERED.value, ~has_answer)
+            .group_by(calls.c.check, calls.c.subject)
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return {
+            (check, bytes(subject)): "unreadable"
+            if unread
+            else "in_doubt"
+            if doubtful
+            else "failed"
+            if final
+            else "pending"
+            for check, subject, unread, doubtful, final in rows
+        }
+
+    @outlasting
+    def in_doubt(self) -> list[Row[Any]]:
+        """Return every call that may have been charged without our knowing, oldest first."""
+        unknown = (UNSETTLED, calls.c.cost_micro.is_(None))
+        query = select(calls).where(*unknown).order_by(calls.c.call_id)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+            open_ = {row.holder for row in rows if row.state == CallState.INTENT.value}
+            alive = {holder for holder in open_ if self._holders.alive(holder, connection)}
+        return [
+            row for row in rows if row.state == CallState.IN_DOUBT.value or row.holder not in alive
+        ]
+
+    @outlasting
+    def has_answers(self, run_id: str) -> bool:
+        """Return whether the service has answered any lookup of a run."""
+        query = select(tallies.c.run_id).where(tallies.c.run_id == run_id).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).first() is not None
+
+    @outlasting
+    def tallies(self) -> list[Row[Any]]:
+        """Return answers and cost of all runs, by check, kind and outcome."""
+        query = select(
+            tallies.c.check,
+            tallies.c.kind,
+            tallies.c.outcome,
+            func.sum(tallies.c.answers).cast(BigInteger).label("answers"),
+            func.sum(tallies.c.cost_micro).cast(BigInteger).label("cost_micro"),
+        ).group_by(tallies.c.check, tallies.c.kind, tallies.c.outcome)
+        with reading(self._engine) as connection:
+            return list(connection.execute(query))
+
+    @outlasting
+    def seconds_per_answer(self) -> dict[str, float]:
+        """Return the mean seconds an answer took of late, by check."""
+        recent = (
+            select(calls.c.check, calls.c.sent_at, calls.c.settled_at)
+            .where(calls.c.state == CallState.ANSWERED.value, calls.c.sent_at.is_not(None))
+            .order_by(calls.c.call_id.desc())
+            .limit(_RECENT)
+            .subquery()
+        )
+        query = select(recent.c.check, func.avg(recent.c.settled_at - recent.c.sent_at)).group_by(
+            recent.c.check
+        )
+        with reading(self._engine) as connection:
+            return {check: float(mean) / 1_000_000 for check, mean in connection.execute(query)}
+
+    @outlasting
+    def date_order(self, batch: str) -> str:
+        """Return the order of dates that was answered last for a batch name; empty if none was."""
+        with reading(self._engine) as connection:
+            return read_meta(connection).get(_DATE_ORDER.format(batch), "")
+
+    def keep_date_order(self, batch: str, order: str) -> None:
+        """Keep the order of dates that a person named for a batch name."""
+        with writing(self._engine) as connection:
+            put_meta(connection, _DATE_ORDER.format(batch), order)
+
+    def last_balance(self) -> int | None:
+        """Return the newest balance the service told, in micro-naira."""
+        query = (
+            select(calls.c.balance_micro)
+            .where(calls.c.balance_micro.is_not(None))
+            .order_by(calls.c.call_id.desc())
+            .limit(1)
+        )
+        with reading(self._engine) as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else int(found)

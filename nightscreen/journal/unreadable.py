@@ -1,0 +1,275 @@
+"""What was paid for, or may have been, and brought no answer that can be read.
+
+Bodies that were kept are found again, and settled once they can be read: an answer that is read
+after all keeps its call, its time and its cost; only what it says becomes known. Calls in doubt are
+counted, so that a lookup is not bought for ever. What a body says, and when a lookup is asked anew,
+is decided in `client/`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import Integer, and_, delete, func, or_, select, update
+
+from nightscreen.journal.calls import (
+    NO_ANSWER,
+    OUTAGE,
+    SEAL_KEY,
+    UNREAD,
+    answer_context,
+    open_answer,
+)
+from nightscreen.journal.engine import outlast, reading, writing
+from nightscreen.journal.keyring import read_meta
+from nightscreen.journal.money import Delta, apply_deltas, keeps_reservation, scopes_of
+from nightscreen.journal.statements import adding_up
+from nightscreen.journal.tables import UNSETTLED, answers, calls, tallies
+from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from nightscreen.journal.opening import Journal
+    from nightscreen.schemas.checks import Outcome
+
+BLOCK = 500
+_TALLY = adding_up(tallies, ("answers", "cost_micro"))
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadAnswer:
+    """One answer that could not be read, with its body opened.
+
+    Attributes:
+        answer_id: its number in the journal.
+        call_id: the call that brought it.
+        run_id: the run that asked.
+        check: the check or operation.
+        kind: what kind of identifier was asked about.
+        subject: pseudonym of the identifier.
+        status: HTTP status of the answer.
+        cost_micro: what it cost; None where that is not known: its call is in doubt.
+        outcome: the word it is kept under.
+        asked: the identifier that was asked about.
+        body: as received.
+    """
+
+    answer_id: int
+    call_id: int
+    run_id: str
+    check: str
+    kind: str
+    subject: bytes = field(repr=False)
+    status: int | None
+    cost_micro: int | None
+    outcome: str
+    asked: str = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
+    """Yield the answers that could not be read, in blocks, oldest first.
+
+    Raises:
+        JournalDamagedError: a body does not open.
+    """
+    of_call = answers.join(calls, answers.c.call_id == calls.c.call_id)
+    columns = (
+        answers.c.answer_id,
+        *(calls.c[name] for name in ("call_id", "run_id", "check", "kind", "status")),
+        answers.c.subject,
+        answers.c.cost_micro,
+        answers.c.outcome,
+        answers.c.body,
+    )
+    query = select(*columns).select_from(of_call).where(answers.c.outcome.in_(UNREAD))
+    last = 0
+    while True:
+        block = query.where(answers.c.answer_id > last).order_by(answers.c.answer_id).limit(BLOCK)
+        with reading(journal.engine) as connection:
+            rows = connection.execute(block).all()
+        if not rows:
+            return
+        found = []
+        for row in rows:
+            subject = bytes(row.subject)
+            sealed = bytes(row.body)
+            asked, body = open_answer(journal.sealer, row.check, subject, row.outcome, sealed)
+            found.append(
+                UnreadAnswer(
+                    row.answer_id,
+                    row.call_id,
+                    row.run_id,
+                    row.check,
+                    row.kind,
+                    subject,
+                    row.status,
+                    row.cost_micro,
+                    row.outcome,
+                    asked,
+                    body,
+                )
+            )
+        yield found
+        last = rows[-1].answer_id
+
+
+def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome, int | None]]) -> int:
+    """Write down what answers say that can be read by now; return how many there were.
+
+    One that was erased or read meanwhile is left as it is, so that this may be done twice.
+
+    Args:
+        journal: the open journal.
+        read: each answer with what it says, and its cost in micro-naira; None where the table does
+            not know that either: its worst cost stays reserved.
+
+    Raises:
+        JournalError: nothing of it was committed.
+    """
+    if not read:
+        return 0
+    with writing(journal.engine) as connection:
+        journal.sealer.switch(read_meta(connection)[SEAL_KEY])
+        return sum(_settle_one(connection, journal, *each) for each in read)
+
+
+def _settle_one(
+    connection: Connection,
+    journal: Journal,
+    each: UnreadAnswer,
+    outcome: Outcome,
+    cost_micro: int | None,
+) -> int:
+    sealed = journal.sealer.seal(each.body, answer_context(each.check, each.subject))
+    cost = cost_micro if each.cost_micro is None else each.cost_micro
+    done = connection.execute(
+        update(answers)
+        .where(answers.c.answer_id == each.answer_id, answers.c.outcome == each.outcome)
+        .values(outcome=outcome.value, cost_micro=cost, body=sealed)
+    ).rowcount
+    if not done:
+        return 0
+    connection.execute(
+        update(calls)
+        .where(calls.c.call_id == each.call_id)
+        .values(
+            state=CallState.ANSWERED.value, outcome=outcome.value, trouble=None, cost_micro=cost
+        )
+    )
+    moved = Counter({outcome.value: 1})
+    if each.outcome == NO_ANSWER:
+        _settle_doubt(connection, each, cost)
+    else:
+        moved[each.outcome] = -1
+    key = (each.run_id, each.check, each.kind)
+    _TALLY.run(
+        connection,
+        [(*key, word, number, number * (cost or 0)) for word, number in sorted(moved.items())],
+    )
+    connection.execute(delete(tallies).where(tallies.c.answers == 0))
+    return 1
+
+
+def _settle_doubt(connection: Connection, each: UnreadAnswer, cost_micro: int | None) -> None:
+    """Give back what a call in doubt had reserved, once its cost is known."""
+    if keeps_reservation(CallState.ANSWERED, cost_micro):
+        return
+    query = select(calls.c.intent_at, calls.c.reserved_micro)
+    row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
+    delta = Delta(spent=cost_micro or 0, reserved=-row.reserved_micro)
+    scopes = scopes_of(each.run_id, each.check, row.intent_at)
+    apply_deltas(connection, dict.fromkeys(scopes, delta))
+
+
+# --- calls in doubt, counted ---
+
+
+class Doubts(NamedTuple):
+    """How often a lookup was sent of late without an answer that is known.
+
+    Attributes:
+        attempts: calls in doubt.
+        unread: those of them whose response came and could not be read.
+        unread_ever: the same, however long ago.
+    """
+
+    attempts: int = 0
+    unread: int = 0
+    unread_ever: int = 0
+
+
+class Since(NamedTuple):
+    """From which instants on calls in doubt count, in microseconds.
+
+    Attributes:
+        lost: those that brought nothing.
+        unread: those whose response came and could not be read.
+        session: those of the run itself, whatever the other two say.
+    """
+
+    lost: int
+    unread: int
+    session: int
+
+
+def doubts_of(journal: Journal, check: str, run_id: str, since: Since) -> dict[bytes, Doubts]:
+    """Return the lookups of a check with a call in doubt, and how many of these count.
+
+    What could not be read in an outage counts in its own run's session only, as an attempt.
+    """
+    of_outage = func.coalesce(calls.c.trouble, "") == OUTAGE
+    is_unread = calls.c.trouble.in_(UNREAD_TROUBLES)
+    own = and_(calls.c.run_id == run_id, calls.c.settled_at >= since.session)
+    lost = and_(calls.c.settled_at >= since.lost, ~of_outage)
+    query = (
+        select(
+            calls.c.subject,
+            _number(or_(own, lost)),
+            _number(and_(is_unread, or_(own, calls.c.settled_at >= since.unread))),
+            _number(is_unread),
+        )
+        .where(UNSETTLED, calls.c.state == CallState.IN_DOUBT.value, calls.c.check == check)
+        .group_by(calls.c.subject)
+    )
+
+    def read() -> dict[bytes, Doubts]:
+        with reading(journal.engine) as connection:
+            return {
+                bytes(subject): Doubts(*numbers) for subject, *numbers in connection.execute(query)
+            }
+
+    return outlast(journal.engine, read)
+
+
+def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(condition.cast(Integer)).cast(Integer)
+
+
+def mark_outage(journal: Journal, run_id: str, check: str, since: int) -> None:
+    """Write down that what a run could not read since an instant was an outage of the check.
+
+    Such calls have no age: another run may ask anew.
+    """
+    unread = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble.in_(UNREAD_TROUBLES))
+    change = (
+        update(calls)
+        .where(
+            calls.c.run_id == run_id,
+            calls.c.check == check,
+            calls.c.settled_at >= since,
+            or_(unread, calls.c.state == CallState.UNREADABLE.value),
+        )
+        .values(trouble=OUTAGE)
+    )
+
+    def write() -> None:
+        with writing(journal.engine) as connection:
+            connection.execute(change)
+
+    outlast(journal.engine, write)

@@ -1,0 +1,1 @@
+"""Person by person: BVN consent, loans, transactions and cash flow."""

@@ -1,0 +1,247 @@
+"""Links under which customers supply their passwords themselves: made, looked at, and used.
+
+One link for each request, signed with a key that only the journal has and so never stored; it ends
+with the request, when too much time has passed, or after too many wrong passwords. The pages that
+customers see are the portal's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from itsdangerous import BadSignature, Signer
+
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.journal import journal_of
+from nightscreen.journal.bvn_consents import BvnConsents
+from nightscreen.journal.keyring import link_keys
+from nightscreen.operations.bvn.confirming import refusal, supply
+from nightscreen.operations.bvn.consent import bring_up_to_date
+from nightscreen.operations.bvn.otps import tidy_otp
+from nightscreen.report.api_run import (
+    api_run_report,
+    finish_api_run,
+    operation_report,
+    statuses_of,
+)
+from nightscreen.report.call_log import write_call_log
+from nightscreen.runs.run import open_api_run
+from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
+from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.clock import span_micros, system_clock
+
+if TYPE_CHECKING:
+    from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.client.transport import Transport
+    from nightscreen.journal import Journal
+    from nightscreen.runs.run import Run
+    from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.settings import Settings
+
+FLOW = "confirm_by_link"
+PATH = "/otp/"
+"""The portal's path of the page; the token follows."""
+_FOLDER = "portal"
+
+
+class LinkWord(StrEnum):
+    """The state of a link, or the result of a password typed under it."""
+
+    OPEN = "open"
+    """The customer may type a password."""
+    CONFIRMED = "confirmed"
+    WRONG_OTP = "wrong_otp"
+    MALFORMED = "malformed"
+    """It cannot be a password; nothing was sent, and it does not count."""
+    EXPIRED = "expired"
+    """The password or the request is too old, or the service knows of none."""
+    CLOSED = "closed"
+    """There is no such link, it has been used, or too many passwords were wrong."""
+    BUSY = "busy"
+    """A password is being looked at right now."""
+    IN_DOUBT = "in_doubt"
+    """The password was sent and its answer lost: it is not sent again."""
+    UNAVAILABLE = "unavailable"
+    """Nothing was sent: the service is away, or a limit of the lender's is reached; try later."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """What a page may show about a link: nothing that identifies the customer.
+
+    Attributes:
+        masked_contact: where the service sent the password; None if that must not be shown.
+        attempts_left: passwords that may still be tried.
+    """
+
+    word: LinkWord
+    masked_contact: str | None = None
+    attempts_left: int = 0
+
+
+_ENDED = {
+    BvnState.CONFIRMED: LinkWord.CONFIRMED,
+    BvnState.EXPIRED: LinkWord.EXPIRED,
+    BvnState.ABANDONED: LinkWord.EXPIRED,
+    BvnState.UNREACHABLE: LinkWord.CLOSED,
+    BvnState.WRONG_CONTACT: LinkWord.CLOSED,
+}
+
+
+def _signers(journal: Journal) -> list[Signer]:
+    """Return a signer for each key of links that is accepted; the first signs."""
+    derived = (hmac.digest(key, b"nightscreen BVN links", "sha256") for key in link_keys(journal))
+    return [Signer(key, salt="bvn request", digest_method=hashlib.sha256) for key in derived]
+
+
+def token_for(journal: Journal, request: BvnRequest) -> str:
+    """Return the token of a request's link; the same for the same request and key of links."""
+    name = base64.urlsafe_b64encode(request.request_id).rstrip(b"=")
+    return _signers(journal)[0].sign(name).decode()
+
+
+def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
+    """Return a request's link, at the portal's host where that is known."""
+    parts = urlsplit(settings.portal_url or settings.redirect_uri)
+    host = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+    return f"{host}{PATH}{token_for(journal, request)}"
+
+
+def find_request(journal: Journal, token: str) -> BvnRequest | None:
+    """Return the request of a token; None if it was not made here, or the request is gone."""
+    for signer in _signers(journal):
+        try:
+            name = signer.unsign(token.encode())
+            request_id = base64.urlsafe_b64decode(name + b"=" * (-len(name) % 4))
+        except (BadSignature, ValueError):
+            continue
+        return BvnConsents.of(journal).find(request_id)
+    return None
+
+
+def look_at_link(journal: Journal, settings: Settings, token: str) -> LinkView:
+    """Return what a link is good for at this moment; nothing is sent."""
+    request = find_request(journal, token)
+    if request is None or not _is_newest(journal, request):
+        return LinkView(LinkWord.CLOSED)
+    return view(request, settings, journal.clock())
+
+
+def _is_newest(journal: Journal, request: BvnRequest) -> bool:
+    newest = BvnConsents.of(journal).current([request.customer]).get(request.customer)
+    return newest is not None and newest.request_id == request.request_id
+
+
+def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
+    """Return what the link of a request is good for at an instant in microseconds."""
+    given = settings.bvn_consent
+    left = max(0, given.otp_attempts - request.attempts)
+    if request.state in _ENDED:
+        return LinkView(_ENDED[request.state])
+    if now - request.at >= span_micros(given.abandon_after):
+        return LinkView(LinkWord.EXPIRED)
+    if request.doubt is Doubt.FINISH:
+        return LinkView(LinkWord.IN_DOUBT)
+    if request.finishing is not None:
+        return LinkView(LinkWord.BUSY, request.held.masked_contact, left)
+    if refusal(request, given, now) is not None:
+        return LinkView(LinkWord.CLOSED)
+    word = LinkWord.WRONG_OTP if request.state is BvnState.WRONG_OTP else LinkWord.OPEN
+    return LinkView(word, request.held.masked_contact, left)
+
+
+async def accept_otp(
+    settings: Settings,
+    token: str,
+    otp: str,
+    *,
+    clock: Clock = system_clock,
+    transport: Transport | None = None,
+) -> LinkView:
+    """Send on a password that a customer typed under their link, at once, and return the result.
+
+    The password is kept nowhere. The call is written into the journal before it is sent and counts
+    under every cap; two at a time for one link are one.
+
+    Args:
+        settings: where and how.
+        token: of the link.
+        otp: as it was typed.
+        clock: the present instant.
+        transport: in place of the network.
+
+    Raises:
+        UsageError: the settings are wrong.
+        JournalError: the journal cannot be used; nothing was sent, or what was sent is in doubt.
+    """
+    request, before = await asyncio.to_thread(_look_first, settings, token, clock)
+    if request is None or before.word not in {LinkWord.OPEN, LinkWord.WRONG_OTP}:
+        return before
+    digits = tidy_otp(otp, settings.bvn_consent.otp_digits)
+    if digits is None:
+        return LinkView(LinkWord.MALFORMED, before.masked_contact, before.attempts_left)
+    run = await asyncio.to_thread(_open, settings, clock)
+    try:
+        return await _send(run, request, digits, transport)
+    finally:
+        run.close()
+
+
+def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnRequest | None, LinkView]:
+    """Look before a run is opened, so that a link that is none costs nothing."""
+    with journal_of(settings, clock=clock) as journal:
+        bring_up_to_date(journal, settings.bvn_consent)
+        return find_request(journal, token), look_at_link(journal, settings, token)
+
+
+def _open(settings: Settings, clock: Clock) -> Run:
+    parameters = ApiRunParameters(output=str((settings.home / _FOLDER).absolute()))
+    return open_api_run(
+        parameters,
+        settings,
+        flow=FLOW,
+        batch=FLOW,
+        operation=Operation.BVN_FINISH,
+        clock=clock,
+    )
+
+
+async def _send(run: Run, request: BvnRequest, otp: str, transport: Transport | None) -> LinkView:
+    """Make the one call of a run and write the run's report."""
+    run.batch = request.batch
+    run.control.progress[Operation.BVN_FINISH].wanted = 1
+    session = open_call_session(run, transport=transport)
+    task: LookupTask | None = None
+    after = request
+    try:
+        task, after = await supply(session, request, otp)
+    finally:
+        await session.close()
+        await asyncio.to_thread(_close, run, task)
+    if task is None:
+        return LinkView(LinkWord.BUSY, request.held.masked_contact)
+    untouched = (after.state, after.attempts) == (request.state, request.attempts)
+    if untouched and after.doubt is not Doubt.FINISH:
+        return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
+    return view(after, run.settings, run.clock())
+
+
+def _close(run: Run, task: LookupTask | None) -> None:
+    if task is None:
+        run.withdraw()
+        return
+    call_log = write_call_log(run)
+    part = operation_report(
+        call_log, Operation.BVN_FINISH, statuses_of([task]), answers={}, test_mode=False
+    )
+    rows = {"read": 1, "screened": 1, "quarantined": 0}
+    checks = {Operation.BVN_FINISH.value: part}
+    finish_api_run(run, api_run_report(run, call_log, rows=rows, checks=checks, more={}))

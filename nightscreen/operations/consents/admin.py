@@ -1,0 +1,141 @@
+"""Consents at the lender's desk: a redirect read by hand, grants listed, a grant taken back.
+
+The pages customers meet use none of this. `token_exchange` handles the result of an exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.operations.consents.links import Asked, ConsentLinks, Refusal
+from nightscreen.operations.consents.token_exchange import Consent
+from nightscreen.schemas.clock import DAY_MICROS, instant_text
+from nightscreen.schemas.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nightscreen.journal import Journal
+    from nightscreen.journal.vault import Grant
+
+TOOK_BACK = "taken back"
+_REFUSED = {
+    Refusal.TAMPERED: "its state was not made here or was changed on the way",
+    Refusal.UNKNOWN: "its state is not known here",
+    Refusal.USED: "it was used already",
+    Refusal.EXPIRED: "it has expired",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInput:
+    """An operator's input: a code alone, or the address of a redirect."""
+
+    code: str = field(repr=False)
+    state: str = field(default="", repr=False)
+
+
+def read_code(text: str) -> CodeInput:
+    """Return the code of a redirect, given alone or as the whole address.
+
+    Raises:
+        InputError: the customer did not allow it, or there is no code.
+    """
+    text = text.strip()
+    if "://" not in text and "?" not in text:
+        if not text or any(sign in text for sign in " =&"):
+            raise InputError("--code: give the code alone, or the whole address of the redirect")
+        return CodeInput(text)
+    given = dict(parse_qsl(urlsplit(text).query))
+    if "error" in given:
+        denied = given["error"] == "access_denied"
+        raise InputError(
+            "the customer did not allow it; nothing was kept"
+            if denied
+            else "the consent screen reported an error instead of a code; nothing was kept"
+        )
+    if not given.get("code"):
+        raise InputError(
+            "--code: the address holds no code; copy it whole, with what follows the ?"
+        )
+    return CodeInput(given["code"], given.get("state", ""))
+
+
+def consent_by_hand(
+    journal: Journal, customer_id: str, brought: CodeInput, scopes: Iterable[str]
+) -> tuple[Consent, Asked | None]:
+    """Return the code to redeem, and its link if the link was made here.
+
+    Args:
+        journal: where the state of a redirect is used up.
+        customer_id: the customer, according to the operator.
+        brought: code, and state if there was one.
+        scopes: the requested scopes, if the operator knows; a state made here knows better.
+
+    Raises:
+        InputError: the state does not work, or belongs to another customer.
+    """
+    evidence: dict[str, Any] = {"channel": "by hand", "brought_at": instant_text(journal.clock())}
+    if not brought.state:
+        asked_for = tuple(scopes)
+        return Consent(customer_id, brought.code, asked_for, "consent-by-hand", evidence), None
+    asked = ConsentLinks(journal).read_by_hand(brought.state, customer_id)
+    if asked is Refusal.OTHER_CUSTOMER:
+        raise InputError("this redirect belongs to another customer than --customer names")
+    if isinstance(asked, Refusal):
+        raise InputError(
+            f"this redirect does not work: {_REFUSED[asked]}; ask the customer to consent again, "
+            "or, if you are sure whose it is, give its code alone"
+        )
+    evidence["link"] = asked.reference
+    reference = f"consent-{asked.reference}"
+    return Consent(customer_id, brought.code, asked.scopes, reference, evidence), asked
+
+
+def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dict[str, Any]]:
+    """Return every grant, newest first, without its tokens; the customer's id is in clear."""
+    now = journal.clock()
+    return [_row(grant, now) for grant in reversed(Vault.of(journal).grants(state))]
+
+
+def _row(grant: Grant, now: int) -> dict[str, Any]:
+    return {
+        "customer_id": grant.customer_id,
+        "state": grant.state.value,
+        "reason": grant.reason,
+        "scopes": list(grant.scopes),
+        "asked_scopes": list(grant.asked_scopes),
+        "granted_at": instant_text(grant.granted_at),
+        "age_days": (now - grant.granted_at) // DAY_MICROS,
+        "refreshed_at": instant_text(grant.refreshed_at),
+        "ended_at": instant_text(grant.ended_at),
+        "channel": grant.evidence.get("channel"),
+        "link": grant.evidence.get("link"),
+    }
+
+
+def revoke(journal: Journal, customer_id: str, reason: str = TOOK_BACK) -> dict[str, Any]:
+    """End a customer's live grant and destroy its tokens; one that has ended stays as it is.
+
+    Raises:
+        InputError: the customer never consented here.
+        UsageError: there is no customer id.
+    """
+    if not customer_id:
+        raise UsageError("name the customer whose consent is taken back")
+    vault = Vault.of(journal)
+    ended = vault.revoke(customer_id, reason)
+    grant = vault.find(customer_id)
+    if grant is None:
+        raise InputError(
+            "this customer has no consent here; see those there are with: nightscreen consent list"
+        )
+    return {
+        "customer_id": customer_id,
+        "revoked": ended,
+        "state": grant.state.value,
+        "ended_at": instant_text(grant.ended_at),
+    }

@@ -1,0 +1,267 @@
+"""A lender's loan book, one row per loan and day, read into days of loans.
+
+Headings, mapping, absent words, amounts and dates are those of every file (`runs/intake`); here is
+what a row of a loan must have, and what follows where it is silent. Mistakes are values.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nightscreen.reading.headings import fold
+from nightscreen.reading.merge_rows import loan_standings
+from nightscreen.runs.intake import known_text, refused_rows
+from nightscreen.schemas.clock import LAGOS, to_micros
+from nightscreen.schemas.outcomes import LoanDay, LoanStanding
+from nightscreen.schemas.rows import LOAN_DAY_COLUMNS, Action, Problem
+from nightscreen.values.amounts import judge_amounts
+from nightscreen.values.customer_ids import ID_MISSING, SeenIds, judge_customer_id
+from nightscreen.values.instants import Edge, InstantProblem, judge_dates, judge_instants
+from nightscreen.values.validators import Finding, Notes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
+
+_REFUSED = partial(Finding, action=Action.REFUSED)
+LOAN_MISSING = _REFUSED("loan_id_missing", "The row has no loan id; add one and feed it back.")
+DAY_MISSING = _REFUSED(
+    "as_of_missing", "The row does not say which day it describes; write as_of as 2026-03-31."
+)
+DISBURSED_MISSING = _REFUSED(
+    "disbursed_at_missing",
+    "The row does not say when the money went out, so that no decision can be tied to it.",
+)
+DAY_TOO_EARLY = _REFUSED(
+    "as_of_before_disbursal", "The day is before the money went out; correct one of the dates."
+)
+DAY_AHEAD = _REFUSED("as_of_ahead", "The day is more than a year ahead; correct the date.")
+DAY_REPEATED = _REFUSED(
+    "loan_day_repeated", "An earlier row of the file has the same loan and day; keep one of them."
+)
+_WARNED = partial(Finding, action=Action.WARNED)
+DAY_AHEAD_TAKEN = _WARNED(
+    "as_of_ahead", "The day is in the future; it is accepted, but check the date."
+)
+DAYS_UNREADABLE = _WARNED(
+    "days_past_due_unreadable", "The days past due cannot be read as a number; taken as unknown."
+)
+STATUS_UNKNOWN = _WARNED(
+    "loan_status_unknown",
+    "The loan's status is no known word: what the row says of days and amounts counts alone. Add "
+    "the word to data/loan_statuses.csv.",
+)
+_AHEAD_DAYS = 366
+_DAYS = re.compile(r"(-?)(\d{1,5})(?:\.0+)?\s*(?:d|days?)?", re.IGNORECASE)
+_YES = frozenset({"yes", "y", "true", "t", "1", "restructured", "rescheduled"})
+_AMOUNTS = ("principal", "due", "paid", "outstanding")
+_ENDED = (LoanStanding.CLOSED, LoanStanding.NOT_LENT)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenLoan:
+    """One valid row: whose loan, since when, and its status that day."""
+
+    loan_id: str
+    customer_id: str
+    disbursed_at: int
+    day: LoanDay
+
+
+@dataclass(frozen=True, slots=True)
+class LoanBatch:
+    """Some rows after judging; read is always given plus refused."""
+
+    given: list[GivenLoan]
+    refused: list[RefusedRow]
+    problems: list[Problem]
+    read: int
+
+
+class LoanDayIntake:
+    """Judges the rows of one file, batch by batch.
+
+    Args:
+        header: the file's columns as understood.
+        now: the present day.
+    """
+
+    def __init__(self, header: Header, now: date) -> None:
+        self._header = header
+        self._now = now
+        self._seen = SeenIds()
+        self._disguises: dict[str, Finding | None] = {}  # a customer has a row for each day
+
+    def take(self, batch: SourceBatch) -> LoanBatch:
+        """Judge some rows: those that are sound, those refused, and all that was found."""
+        notes = Notes.blank(batch.lines)
+        rows = self._rows(batch, notes)
+        refusals: dict[int, tuple[str, Finding]] = {}
+        given: dict[int, GivenLoan] = {}
+        for number, row in enumerate(rows):
+            found = self._judge(row, number, notes)
+            if isinstance(found, tuple):
+                refusals[number] = found
+            else:
+                given[number] = found
+        given_days = [f"{loan_day.loan_id}\x1f{loan_day.day.as_of}" for loan_day in given.values()]
+        again = (
+            np.array(list(given), np.int64)[self._seen.repeats(given_days)] if given_days else ()
+        )
+        for number in map(int, again):
+            refusals[number] = ("loan_id", DAY_REPEATED)
+            del given[number]
+        for number, (column, finding) in sorted(refusals.items()):
+            notes.add(number, column, finding)
+        for broken in batch.broken:
+            notes.problems.append(
+                Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
+            )
+        return LoanBatch(
+            given=list(given.values()),
+            refused=sorted(
+                [*batch.broken, *refused_rows(batch, refusals)], key=lambda row: row.line
+            ),
+            problems=sorted(notes.problems, key=lambda problem: problem.line),
+            read=len(batch.lines) + len(batch.broken),
+        )
+
+    def _rows(self, batch: SourceBatch, notes: Notes) -> list[dict[str, Any]]:
+        """Return the rows with every cell that can be judged by itself."""
+        order = self._header.date_order
+        columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
+        for name in _AMOUNTS:
+            columns[name] = judge_amounts(columns[name], notes, name)
+        for name in ("maturity_date", "written_off_at", "as_of"):
+            columns[name] = judge_dates(columns[name], order, notes, name)
+        columns["disbursed_at"] = judge_instants(
+            columns["disbursed_at"], "disbursed_at", Edge.END, order, notes, finding=_undated
+        )
+        cells = zip(*(_values(columns[name]) for name in LOAN_DAY_COLUMNS), strict=True)
+        return [dict(zip(LOAN_DAY_COLUMNS, row, strict=True)) for row in cells]
+
+    def _judge(
+        self, row: Mapping[str, Any], number: int, notes: Notes
+    ) -> GivenLoan | tuple[str, Finding]:
+        """Return what a row says, or the column and the finding it is refused for."""
+        wrong = self._names_wrong(row) or self._day_wrong(row["as_of"])
+        if wrong is not None:
+            return wrong
+        customer, as_of = row["customer_id"], row["as_of"]
+        if as_of > self._now:
+            notes.add(number, "as_of", DAY_AHEAD_TAKEN)
+        day = _day(row, number, notes)
+        disbursed: datetime | None = row["disbursed_at"]
+        if disbursed is None and day.standing is LoanStanding.NOT_LENT:
+            disbursed = datetime.combine(as_of, datetime.min.time(), LAGOS)
+        if disbursed is None:
+            return "disbursed_at", DISBURSED_MISSING
+        if disbursed.astimezone(LAGOS).date() > as_of:
+            return "as_of", DAY_TOO_EARLY
+        return GivenLoan(row["loan_id"], customer, to_micros(disbursed), day)
+
+    def _names_wrong(self, row: Mapping[str, Any]) -> tuple[str, Finding] | None:
+        """Return why a row does not say whose loan it is, and which."""
+        customer = row["customer_id"]
+        if customer is None:
+            return "customer_id", ID_MISSING
+        if customer not in self._disguises:
+            self._disguises[customer] = judge_customer_id(
+                customer, bvn=None, bank_code=None, account=None, phone=None
+            )
+        disguise = self._disguises[customer]
+        if disguise is not None:
+            return "customer_id", disguise
+        return ("loan_id", LOAN_MISSING) if row["loan_id"] is None else None
+
+    def _day_wrong(self, as_of: date | None) -> tuple[str, Finding] | None:
+        if as_of is None:
+            return "as_of", DAY_MISSING
+        ahead = as_of > self._now + timedelta(days=_AHEAD_DAYS)
+        return ("as_of", DAY_AHEAD) if ahead else None
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return a column's values; each is made once, since days and amounts repeat in a book."""
+    encoded = column.dictionary_encode()
+    values = [*encoded.dictionary.to_pylist(), None]
+    places: list[int] = encoded.indices.fill_null(len(values) - 1).to_pylist()
+    return [values[place] for place in places]
+
+
+def _undated(trouble: InstantProblem) -> Finding:
+    code, hint = trouble.value
+    return Finding(code, f"{hint} Without it no decision can be tied to the loan.", Action.WARNED)
+
+
+def _day(row: Mapping[str, Any], number: int, notes: Notes) -> LoanDay:
+    """Return a loan's status, and what follows if the row does not say it."""
+    days = _days(row["days_past_due"], number, notes)
+    standing = _standing(row, days, number, notes)
+    word = row["restructured"]
+    restructured = word is not None and fold(word) in _YES
+    if days is None:
+        days = _days_since_maturity(row, standing)
+    return LoanDay(
+        as_of=row["as_of"],
+        standing=standing,
+        status=row["status"] or "",
+        principal=row["principal"],
+        maturity_date=row["maturity_date"],
+        due=row["due"],
+        paid=row["paid"],
+        outstanding=row["outstanding"],
+        days_past_due=0 if standing in _ENDED else days,
+        written_off_at=row["written_off_at"],
+        restructured=restructured or standing is LoanStanding.RESTRUCTURED,
+    )
+
+
+def _days(text: str | None, number: int, notes: Notes) -> int | None:
+    """Return days past due; a negative number is days still to come, and so none."""
+    if text is None:
+        return None
+    found = _DAYS.fullmatch(text.replace(",", ""))
+    if found is None:
+        notes.add(number, "days_past_due", DAYS_UNREADABLE)
+        return None
+    return 0 if found[1] else int(found[2])
+
+
+def _standing(row: Mapping[str, Any], days: int | None, number: int, notes: Notes) -> LoanStanding:
+    """Return a loan's status by its status word, else by its amounts and days."""
+    word = row["status"]
+    known = None if word is None else _standing_of(word)
+    if word is not None and known is None:
+        notes.add(number, "status", STATUS_UNKNOWN)
+    if known is not None:
+        return known
+    if row["written_off_at"] is not None:
+        return LoanStanding.WRITTEN_OFF
+    if row["outstanding"] is not None and not row["outstanding"] and row["paid"]:
+        return LoanStanding.CLOSED
+    return LoanStanding.PAST_DUE if days else LoanStanding.OPEN
+
+
+@lru_cache(maxsize=1000)
+def _standing_of(word: str) -> LoanStanding | None:
+    return loan_standings().get(fold(word))
+
+
+def _days_since_maturity(row: Mapping[str, Any], standing: LoanStanding) -> int:
+    """Return how long a loan is past its maturity date with anything still owed."""
+    due, paid, owed = row["due"], row["paid"], row["outstanding"]
+    settled = standing in _ENDED or (owed is not None and not owed)
+    settled = settled or (owed is None and due is not None and paid is not None and paid >= due)
+    if settled or row["maturity_date"] is None:
+        return 0
+    return max(0, int((row["as_of"] - row["maturity_date"]).days))

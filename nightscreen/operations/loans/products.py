@@ -1,0 +1,97 @@
+"""The list of active products.
+
+Everything of area C begins with it: what the list does not have is never offered.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.client import loans
+from nightscreen.client.classify import ChargeStatus
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.runs.run import open_api_run
+from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.errors import StoppedError
+from nightscreen.schemas.loans import LoanProducts
+
+if TYPE_CHECKING:
+    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.control import Control
+    from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.client.transport import Transport
+    from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.settings import Settings
+
+
+async def fetch_products(session: CallSession) -> tuple[LoanProducts | None, LookupTask]:
+    """Ask for the list of active products; None if it is missing."""
+    run = session.run
+    subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
+    task = await session.one(
+        session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=subject)
+    )
+    reading = task.reading
+    if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
+        run.control.conclude()
+        return None, task
+    found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
+    return (found if isinstance(found, LoanProducts) else None), task
+
+
+def unknown_product(listed: LoanProducts) -> str:
+    """Say that a product is not on the list, and what is."""
+    ids = ", ".join(str(product.product_id) for product in listed.products) or "none"
+    return f"--product: the service lists no such active product; there are: {ids}"
+
+
+async def list_products(
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    transport: Transport | None = None,
+) -> LoanProducts:
+    """Return the active products by themselves; the call is in the journal, a run is not.
+
+    Raises:
+        StoppedError: the list did not come, and why.
+        UsageError: the settings are wrong, the address among them.
+    """
+    with tempfile.TemporaryDirectory(prefix="nightscreen-") as folder:
+        run = open_api_run(
+            ApiRunParameters(output=folder),
+            settings,
+            flow="loan_products",
+            batch="loan-products",
+            operation=Operation.LOAN_PRODUCTS,
+            clock=clock,
+        )
+        try:
+            session = open_call_session(run, transport=transport)
+            try:
+                listed, task = await fetch_products(session)
+            finally:
+                await session.close()
+            if listed is None:
+                run.refuse_wrong_address()
+                raise StoppedError(_why(run.control, task))
+            return listed
+        finally:
+            run.journal.runs.withdraw(run.run_id)
+            run.close()
+
+
+def _why(control: Control, task: LookupTask) -> str:
+    refused = control.refusals()
+    if refused:
+        return "; ".join(refused)
+    _, reason = control.ending()
+    trouble = "" if task.reading is None or task.reading.trouble is None else task.reading.trouble
+    return (
+        f"the list of products did not come ({reason or trouble or 'no answer'}); try again later, "
+        "and see: nightscreen doctor"
+    )

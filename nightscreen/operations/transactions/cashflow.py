@@ -1,0 +1,397 @@
+"""Cash flow: typed transactions become one row of figures for each customer. No network, no files.
+
+DuckDB does the work under the policy's lock-down. Narrations are matched first (`narrations`), and
+taken away: the definitions of `data/features.sql` see categories and numbers, never a text, so that
+no figure can rest on whom somebody gives to. Transactions come from the journal in `cashflow_run`.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from nightscreen.operations.transactions.narrations import Direction, load_narrations
+from nightscreen.policy.engine import locked_connection
+from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, FEATURES
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.schemas.shipped import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duckdb import DuckDBPyConnection
+
+    from nightscreen.operations.transactions.narrations import Narrations
+    from nightscreen.schemas.settings import Settings
+
+DEFINITIONS: Final = DATA / "features.sql"
+MEMORY: Final = "512MB"
+"""Enough for the blocks that `cashflow_run` gives; nothing is spilled to disk."""
+
+INPUT: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("customer_id", "account_number", "currency")),
+        *(pa.field(name, pa.decimal128(38, 6)) for name in ("amount", "balance")),
+        *(pa.field(name, pa.string()) for name in ("entry_type", "transaction_type", "status")),
+        *(pa.field(name, pa.string()) for name in ("narration", "reference")),
+        *(pa.field(name, INSTANT) for name in ("transaction_date", "deleted_on")),
+    ]
+)
+"""The columns of typed transactions that are used. Of equal instants the newer stands first."""
+CUSTOMERS: Final = pa.schema(
+    [pa.field("customer_id", pa.string()), pa.field("checked_at", INSTANT)]
+)
+ACCOUNTS: Final = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for name in ("customer_id", "account", "name")),
+        pa.field("balance", pa.decimal128(38, 6)),
+        pa.field("balance_at", INSTANT),
+    ]
+)
+"""Linked accounts: whose, number, holder, what lies there and since when."""
+NO_ACCOUNTS: Final = ACCOUNTS.empty_table()
+
+_REPEATING: Final = ("currency", "entry_type", "transaction_type", "status", "customer_id")
+
+_LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
+_PADDED: Final = (
+    "' ' || trim(regexp_replace(upper(strip_accents({0})), '[^A-Z0-9]+', ' ', 'g')) || ' '"
+)
+NAIRA_WORDS: Final = ("NGN", "NAIRA", "")
+"""Words of `currency` that are naira."""
+_NOT_SETTLED: Final = (
+    *("pending", "processing", "failed", "failure", "declined", "cancelled", "canceled"),
+    *("rejected", "reversed", "error", "abandoned"),
+)
+"""Words of `status` under which no money has moved, or none any more."""
+_ABOUT: Final = "see the head of data/features.sql"
+
+
+class Match(NamedTuple):
+    """What one rule took of a customer's transactions."""
+
+    rule: str
+    category: str
+    direction: str
+    words: list[str]
+    transactions: int
+    naira: Any
+    last: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CashFlow:
+    """The rules and definitions of a lender, read once."""
+
+    narrations: Narrations
+    definitions: str
+    name: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> CashFlow:
+        """Return what the settings name, HOME has, or the package brings, in this order.
+
+        Raises:
+            SettingsError: a file cannot be read or has a mistake; it is named.
+        """
+        path = settings.own_table("features") or DEFINITIONS
+        try:
+            definitions = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{path} cannot be read: {error}") from None
+        narrations = settings.own_table("narrations")
+        found = cls(load_narrations(narrations), definitions, str(path))
+        if (
+            narrations is not None or path != DEFINITIONS
+        ):  # a mistake shows before anything is asked
+            found.features(INPUT.empty_table(), CUSTOMERS.empty_table())
+        return found
+
+    def features(
+        self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table = NO_ACCOUNTS
+    ) -> pa.Table:
+        """Return one row of `CASHFLOW_SCHEMA` for each customer, in their order.
+
+        Args:
+            transactions: of `INPUT`'s columns, those of these customers, as they stand now.
+            customers: of `CUSTOMERS`'s columns, each once.
+            accounts: of `ACCOUNTS`'s columns: linked accounts, where they were pulled.
+
+        Raises:
+            SettingsError: a definition is no SQL, reaches for what it must not, or gives a customer
+                two rows.
+        """
+        with self._matched(transactions, customers, accounts) as connection:
+            connection.execute("DROP TABLE texts")
+            connection.execute("ALTER TABLE transactions DROP COLUMN form")
+            try:
+                self._define(connection)
+                return self._gathered(connection)
+            except duckdb.OutOfMemoryException:
+                raise SettingsError(
+                    f"{self.name}: a definition needs more memory than it may use; make it simpler"
+                ) from None
+            except duckdb.Error as error:
+                raise SettingsError(f"{self.name}: {_first_line(error)}; {_ABOUT}") from None
+
+    def matches(
+        self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table = NO_ACCOUNTS
+    ) -> list[Match]:
+        """Return which rules took which transactions, the most naira first.
+
+        The words are those of the rules; of a narration nothing else is shown.
+        """
+        with self._matched(transactions, customers, accounts) as connection:
+            rows = connection.execute(
+                """
+                SELECT rule, category, CASE WHEN credit THEN 'credit' ELSE 'debit' END,
+                    list_sort(list(DISTINCT found)), count(*), sum(amount), max(day)
+                FROM (
+                    SELECT transactions.*, trim(texts.words) AS found
+                    FROM transactions JOIN texts ON transactions.form = texts.form_id
+                )
+                GROUP BY rule, category, credit ORDER BY sum(amount) DESC, rule
+                """
+            ).fetchall()
+        return [Match(*row) for row in rows]
+
+    @contextmanager
+    def _matched(
+        self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table
+    ) -> Iterator[DuckDBPyConnection]:
+        """Give a connection with the tables that the definitions begin with, and `texts`."""
+        with closing(locked_connection(MEMORY)) as connection:
+            for name, table in (
+                ("raw", transactions.select(INPUT.names)),
+                ("raw_customers", customers),
+                ("raw_accounts", accounts),
+            ):
+                connection.register(name, _for_duckdb(table))
+            for statement in self._preparation():
+                connection.execute(statement)
+            for name in ("raw", "raw_customers", "raw_accounts"):
+                connection.unregister(name)
+            yield connection
+
+    def _preparation(self) -> Iterator[str]:
+        yield from self._given()
+        yield _SETTLED
+        yield self._texts()
+        yield """
+            CREATE TABLE transactions AS
+            SELECT id, settled.customer_id, account, moment, moment::DATE AS day,
+                date_trunc('month', moment)::DATE AS month, credit, amount, balance,
+                CASE WHEN length(reference) >= 6 THEN hash(reference) END AS reference,
+                hash(narration) AS text, form_id AS form,
+                coalesce(texts.source, hash(narration)) AS source,
+                rule, category, coalesce(_own, false) AS own_name
+            FROM settled
+            JOIN texts ON texts.form = settled.form AND texts.kind = settled.kind
+                AND texts.of_credit = settled.credit
+            LEFT JOIN owners ON owners.customer_id = settled.customer_id
+            WHERE amount > 0
+            """.replace("_own,", f"{_OWN},")
+        yield "DROP TABLE settled"
+        yield "DROP TABLE owners"
+        yield "ALTER TABLE texts DROP COLUMN plain"
+        yield "ALTER TABLE texts DROP COLUMN text"
+
+    def _given(self) -> Iterator[str]:
+        """Yield SQL for who is asked about: customers, their accounts, their own names."""
+        numbers = ", ".join(
+            f"{value}::DECIMAL(18, 10) AS {name}"
+            for name, value in self.narrations.thresholds.items()
+        )
+        yield f"CREATE TABLE thresholds AS SELECT {numbers}"
+        yield f"""
+            CREATE TABLE customers AS
+            SELECT row_number() OVER () AS customer_id, customer_id AS name, checked_at,
+                (checked_at + {_LAGOS})::DATE AS as_of
+            FROM raw_customers
+            """  # noqa: S608
+        yield f"""
+            CREATE TABLE accounts AS
+            SELECT customers.customer_id, coalesce(account, '') AS account,
+                try_cast(balance AS DECIMAL(18, 2)) AS balance,
+                balance_at + {_LAGOS} AS balance_at
+            FROM raw_accounts JOIN customers ON customers.name = raw_accounts.customer_id
+            """  # noqa: S608
+        yield f"""
+            CREATE TABLE owners AS
+            SELECT customers.customer_id,
+                list_distinct(flatten(list(list_filter(
+                    string_split(trim({_PADDED.format("coalesce(holder.name, '')")}), ' '),
+                    lambda word: length(word) >= 3)))) AS names,
+                list(DISTINCT account) FILTER (length(account) >= 10) AS numbers
+            FROM raw_accounts AS holder JOIN customers ON customers.name = holder.customer_id
+            GROUP BY customers.customer_id
+            """  # noqa: S608
+
+    def _texts(self) -> str:
+        """Return SQL that matches every distinct text once."""
+        rules, words = [], []
+        for number, rule in enumerate(self.narrations.rule):
+            holds = f"regexp_matches(whole, '{rule.pattern}')"
+            if rule.unless or rule.broad:
+                holds += f" AND NOT regexp_matches(whole, '{rule.exception}')"
+            if rule.direction is not Direction.ANY:
+                against = "" if rule.direction is Direction.CREDIT else "NOT "
+                holds = f"{against}of_credit AND {holds}"
+            rules.append(f"WHEN {holds} THEN {number}")
+            words.append(f"WHEN {number} THEN regexp_extract(whole, '{rule.pattern}')")
+        names = ", ".join(f"'{rule.name}'" for rule in self.narrations.rule)
+        categories = ", ".join(f"'{rule.category}'" for rule in self.narrations.rule)
+        noise = "|".join(
+            "".join(sign for sign in word.upper() if sign.isalnum())
+            for word in self.narrations.source.noise
+        )
+        plain = f"regexp_replace(text, '\\b(?:{noise}|[A-Z]*[0-9][A-Z0-9]*)\\b', ' ', 'g')"
+        return f"""
+            CREATE TABLE texts AS
+            WITH written AS (
+                SELECT DISTINCT form, kind, credit AS of_credit FROM settled
+            ), padded AS (
+                SELECT *, {_PADDED.format("form")} AS text,
+                    replace(text || {_PADDED.format("kind")}, '  ', ' ') AS whole
+                FROM written
+            ), ruled AS (
+                SELECT *, CASE {" ".join(rules)} END AS number,
+                    trim(regexp_replace({plain}, ' +', ' ', 'g')) AS plain
+                FROM padded
+            )
+            SELECT row_number() OVER () AS form_id, form, kind, of_credit, text, plain,
+                coalesce([{names}][number + 1], '') AS rule,
+                coalesce([{categories}][number + 1], '') AS category,
+                CASE number {" ".join(words)} ELSE '' END AS words,
+                left(split_part(plain, ' ', 1), 6) || left(split_part(plain, ' ', 2), 3) AS payer,
+                CASE WHEN payer || category <> '' THEN hash(coalesce(nullif(payer, ''), category))
+                END AS source
+            FROM ruled
+            """  # noqa: S608 - from checked words only
+
+    def _define(self, connection: DuckDBPyConnection) -> None:
+        """Run the definitions: statements that make a table or a view, and no others."""
+        for statement in connection.extract_statements(self.definitions):
+            if statement.type is not duckdb.StatementType.CREATE:
+                raise SettingsError(
+                    f"{self.name}: only CREATE TABLE and CREATE VIEW may stand here, not "
+                    f"{statement.type.name}; {_ABOUT}"
+                )
+            connection.execute(statement)
+
+    def _gathered(self, connection: DuckDBPyConnection) -> pa.Table:
+        """Return the customers with each feature beside them."""
+        made = {
+            name
+            for (name,) in connection.execute(
+                "SELECT view_name FROM duckdb_views() WHERE NOT internal"
+            ).fetchall()
+        }
+        missing = next((name for name in FEATURES if name not in made), None)
+        if missing is not None:
+            raise SettingsError(f"{self.name}: there is no view {missing}; {_ABOUT}")
+        unknown = sorted(name for name in made if name.startswith("tx_") and name not in FEATURES)
+        if unknown:
+            raise SettingsError(
+                f"{self.name}: {unknown[0]} is no feature; name what only others use without tx_"
+            )
+        whose = connection.sql("FROM customers ORDER BY customer_id").to_arrow_table()
+        columns = [whose["name"], whose["checked_at"].cast(INSTANT)]
+        for name, kind in FEATURES.items():
+            # One by one: to plan a join of all of them takes longer than to work them out.
+            column = connection.sql(
+                f"SELECT CAST(value AS {_sql_type(kind)}) FROM customers "  # noqa: S608
+                f"LEFT JOIN (FROM {name}) AS made (customer_id, value) USING (customer_id) "
+                "ORDER BY customer_id"
+            ).to_arrow_table()
+            if column.num_rows != whose.num_rows:
+                raise SettingsError(
+                    f"{self.name}: {name} gives a customer several rows; group it by customer_id"
+                )
+            columns.append(column.column(0).cast(kind))
+        return pa.table(columns, schema=CASHFLOW_SCHEMA)
+
+
+_SETTLED: Final = f"""
+            CREATE TABLE settled AS
+            SELECT row_number() OVER (ORDER BY raw.transaction_date, place DESC) AS id,
+                customers.customer_id,
+                coalesce(account_number, '') AS account,
+                raw.transaction_date + {_LAGOS} AS moment,
+                CASE WHEN upper(left(trim(entry_type), 1)) = 'C' THEN true
+                    WHEN upper(left(trim(entry_type), 1)) = 'D' THEN false
+                    WHEN lower(trim(transaction_type)) = 'credit' THEN true
+                    WHEN lower(trim(transaction_type)) = 'debit' OR raw.amount < 0 THEN false
+                END AS credit,
+                try_cast(abs(raw.amount) AS DECIMAL(18, 2)) AS amount,
+                try_cast(raw.balance AS DECIMAL(18, 2)) AS balance,
+                nullif(trim(reference), '') AS reference,
+                upper(trim(coalesce(raw.narration, ''))) AS narration,
+                regexp_replace(narration, '[0-9]{{4,}}', '0', 'g') AS form,
+                upper(coalesce(transaction_type, '')) AS kind
+            FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
+            JOIN customers ON customers.name = raw.customer_id
+            WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
+                AND coalesce(upper(trim(currency)), 'NGN') IN {NAIRA_WORDS}
+                AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
+                AND raw.amount IS NOT NULL
+            QUALIFY credit IS NOT NULL
+            """  # noqa: S608 - constants
+"""SQL: every transaction by which money has moved, as one kind of row, whatever its source."""
+
+_OWN: Final = """
+    (len(names) >= 2
+        AND len(list_filter(names, lambda word: contains(texts.text, ' ' || word || ' '))) >= 2
+        AND len(list_filter(string_split(texts.plain, ' '),
+            lambda word: length(word) >= 3 AND NOT list_contains(names, word))) = 0)
+    OR len(list_filter(numbers,
+        lambda number: number <> account AND contains(narration, number) AND contains(
+            ' ' || regexp_replace(narration, '[^A-Z0-9]+', ' ', 'g') || ' ', ' ' || number || ' ')
+    )) >= 1
+"""
+"""SQL: the other side is the customer. Two of their own names stand there and nobody else's, or the
+number of another of their accounts."""
+
+
+def _for_duckdb(table: pa.Table) -> pa.Table:
+    """Return a table as DuckDB works on it fastest, and as no zone of the machine can move it.
+
+    Instants lose their zone. Amounts of whole kobo fit in 64 bits. Where few words repeat, each is
+    read once.
+    """
+    for place, column in enumerate(table.schema):
+        values = table[column.name]
+        if column.type == INSTANT:
+            values = values.cast(pa.timestamp("us"))
+        elif pa.types.is_decimal(column.type):
+            with suppress(pa.ArrowInvalid):  # more places or digits: DuckDB rounds, or leaves out
+                values = values.cast(pa.decimal128(18, 2))
+        elif column.name in _REPEATING:
+            values = values.dictionary_encode()
+        else:
+            continue
+        table = table.set_column(place, column.name, values)
+    return table
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_list(kind):
+        return f"{_sql_type(kind.value_type)}[]"
+    return {
+        pa.int64(): "BIGINT",
+        pa.float64(): "DOUBLE",
+        pa.bool_(): "BOOLEAN",
+        pa.date32(): "DATE",
+        pa.string(): "VARCHAR",
+    }[kind]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

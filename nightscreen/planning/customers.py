@@ -1,0 +1,146 @@
+"""Customers: the rows of a batch as the frame has them, pseudonyms and numbers alone.
+
+Here, and nowhere else, what is in clear becomes what SQL works on: identifiers become keyed
+pseudonyms, eligibility and consent become a reason for each slot, naira become kobo. The SQL is in
+`sharing.sql` and `plan.sql`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.files.frame import PSEUDONYM, pseudonym_column, read_queries
+from nightscreen.planning.consent import consent_column, consent_ends
+from nightscreen.planning.eligibility import FLAWS, flat, identities, why_not
+from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind
+from nightscreen.schemas.plan import SkipReason
+from nightscreen.schemas.rows import row_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from nightscreen.files.frame import Frame
+    from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.schemas.plan import CheckIdentity
+
+UNKNOWN_EXPOSURE = -1
+_SELFIE = "selfie"
+"""Column of pseudonyms of an identifier and an image together."""
+
+
+@cache
+def planning_queries() -> dict[str, list[str]]:
+    """Return the SQL of planning."""
+    folder = Path(__file__).parent
+    return read_queries(folder / "sharing.sql") | read_queries(folder / "plan.sql")
+
+
+def subject_column(slot: CheckIdentity) -> str:
+    """Return which column of `customers` has the subjects of a slot."""
+    return _SELFIE if slot.check is Check.SELFIE else slot.kind.value
+
+
+def gather_customers(
+    frame: Frame,
+    chunks: Iterable[pa.Table],
+    pseudonyms: Pseudonyms,
+    *,
+    kinds: Collection[IdentityKind],
+    slots: Sequence[CheckIdentity] = (),
+    at: datetime | None = None,
+    whose: bool = True,
+) -> tuple[int, ...]:
+    """Put the rows of a batch into the frame's table `customers`.
+
+    Args:
+        frame: the run's.
+        chunks: the rows in order, in the shape of `schemas.rows.row_schema`.
+        pseudonyms: what makes them.
+        kinds: kinds of identifiers.
+        slots: checks and identities that may be asked, each of one of those kinds.
+        at: the instant consent is judged at, where there are slots.
+        whose: with the customers' own pseudonyms.
+
+    Returns:
+        Number of the first row of each chunk, and at the end the number of rows.
+    """
+    starts = [0]
+
+    def table_of(rows: pa.Table) -> pa.Table:
+        numbers = np.arange(starts[-1], starts[-1] + rows.num_rows, dtype=np.int32)
+        ids = (customer or "" for customer in rows["customer_id"].to_pylist() if whose)
+        whom = pseudonym_column(pseudonyms.customers_anywhere(ids))
+        columns = {"row": pa.array(numbers), "line": rows["line"]}
+        columns["customer"] = whom if whose else pa.nulls(rows.num_rows, PSEUDONYM)
+        for kind in kinds:
+            columns[kind.value] = _pseudonyms_of(rows, kind, pseudonyms)
+        if at is not None:
+            columns |= _asked(rows, slots, at, pseudonyms)
+        return pa.table(columns)
+
+    frame.make("customers", table_of(row_schema().empty_table()))
+    for rows in chunks:
+        frame.add("customers", table_of(rows))
+        starts.append(starts[-1] + rows.num_rows)
+    return tuple(starts)
+
+
+def _pseudonyms_of(rows: pa.Table, kind: IdentityKind, pseudonyms: Pseudonyms) -> pa.Array:
+    """Return a pseudonym of each row's identifier; null where absent or malformed."""
+    if kind is IdentityKind.NUBAN:
+        column = pc.binary_join_element_wise(rows["bank_code"], rows["account_number"], "-")
+    else:
+        column = rows["image_url" if kind is IdentityKind.IMAGE else kind.value]
+    sound = pc.equal(pc.bit_wise_and(rows["flaws"], pa.scalar(int(FLAWS[kind]))), 0)
+    named = flat(pc.if_else(sound, column, pa.scalar(None, pa.string())))
+    made = pseudonyms.subjects(kind.value, named.drop_null().to_pylist())
+    return _at(pc.is_valid(named).to_numpy(zero_copy_only=False), made)
+
+
+def _at(present: NDArray[np.bool_], joined: bytes) -> pa.Array:
+    """Return a column with pseudonyms where they are present."""
+    place = np.cumsum(present, dtype=np.int32) - 1
+    return pseudonym_column(joined).take(pa.array(place, mask=~present))
+
+
+def _asked(
+    rows: pa.Table, slots: Sequence[CheckIdentity], at: datetime, pseudonyms: Pseudonyms
+) -> dict[str, pa.Array]:
+    """Return why each slot is not asked, naira at risk, and when consent ends."""
+    (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
+    allowed = consent_column(batch, at=at).to_numpy(zero_copy_only=False).astype(bool)
+    columns = {"exposure": pa.array(_exposure_kobo(rows))}
+    if any(slot.check in CONSENT_GATED for slot in slots):
+        columns["consent_until"] = pa.array(consent_ends(batch))
+    for slot in slots:
+        why = why_not(rows, slot, allowed)
+        columns[slot.column] = pa.array(why)
+        if slot.check is Check.SELFIE:
+            asked = why == SkipReason.ASK.value
+            some = rows.filter(pa.array(asked))
+            named, images = identities(some, slot), flat(some["image_url"])
+            pairs = zip(named.to_pylist(), images.to_pylist(), strict=True)
+            made = (pseudonyms.subject(slot.kind.value, name, image) for name, image in pairs)
+            columns[_SELFIE] = _at(asked, b"".join(made))
+    return columns
+
+
+def _exposure_kobo(rows: pa.Table) -> NDArray[np.int64]:
+    """Return naira at risk in kobo; an unknown exposure is -1, since it is not zero.
+
+    A decimal of two places is stored as a 128-bit number of kobo, whose low half is read.
+    """
+    column = flat(rows["exposure"])
+    halves = np.frombuffer(column.buffers()[1] or b"", dtype=np.int64).reshape(-1, 2)
+    kobo = halves[column.offset : column.offset + len(column), 0]
+    known = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    return np.where(known, np.maximum(kobo, 0), UNKNOWN_EXPOSURE)

@@ -1,0 +1,105 @@
+"""How old an answer may be: by purpose, check and outcome, from the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from nightscreen.journal.answers import OUTCOMES
+from nightscreen.journal.unreadable import Since
+from nightscreen.schemas.checks import Check, Outcome
+from nightscreen.schemas.settings import IN_DOUBT_AGE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MICROS = timedelta(microseconds=1)
+VERIFIED = "verified"
+MISMATCH = "mismatch"
+AGES_AS = {VERIFIED: VERIFIED, "unconfirmed": VERIFIED, MISMATCH: MISMATCH}
+"""The age limit of an account that exists, by the status it gives a row."""
+UNREAD_SENDS = 2
+"""How often a lookup is sent whose response came, cannot be read and does not state its cost: once
+more, since it may have been one bad moment, and not again before its age is over."""
+NEVER_FRESH = 2**63 - 1
+"""Later than any instant: the limit is nothing, so that no age is young enough."""
+
+
+def is_closed(doubts: int, unread: int, attempts: int) -> bool:
+    """Return whether a lookup is left alone until its calls in doubt are old enough.
+
+    Args:
+        doubts: its calls in doubt, within their age.
+        unread: those of them whose response came and could not be read, within theirs.
+        attempts: attempts a lookup.
+    """
+    return doubts >= attempts or unread >= min(UNREAD_SENDS, attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Judges answers at one instant.
+
+    Only for answers from before the plan: an answer to the run's own call, or a later one, counts
+    at any age (`storage.journal.answers.Latest.current`).
+
+    Attributes:
+        ages: how old an answer may be, by check and outcome (`schemas.settings.max_ages`).
+        at: the instant, in microseconds since 1970.
+        since: the place the journal had come to by then.
+        cash_flow: how old figures of cash flow may be.
+    """
+
+    ages: Mapping[tuple[Check, str], timedelta]
+    at: int
+    since: int = 0
+    cash_flow: timedelta = timedelta(0)
+
+    def oldest(self, check: Check, word: str) -> int:
+        """Return the earliest instant at which an answer of this outcome is still fresh."""
+        age = self.ages.get((check, word))
+        return self.at - age // _MICROS if age else NEVER_FRESH
+
+    def oldest_cash_flow(self) -> int:
+        """Return the earliest instant at which figures of cash flow are still fresh."""
+        return self.at - self.cash_flow // _MICROS if self.cash_flow else NEVER_FRESH
+
+    def oldest_accounts(self) -> dict[str, int]:
+        """Return the same for each status of a bank account that exists."""
+        return {status: self.oldest(Check.BANK_ACCOUNT, word) for status, word in AGES_AS.items()}
+
+    def doubts_since(self, check: Check) -> Since:
+        """Return from when on calls in doubt count."""
+        unread = self.oldest(check, Outcome.UNREADABLE.value)
+        return Since(max(unread, self.at - IN_DOUBT_AGE // _MICROS), unread, self.at)
+
+    def limits(self, check: Check) -> pa.Table:
+        """Return for each outcome how old an answer may be, as `plan.sql` compares it.
+
+        A bank account that exists has two limits, since the row decides which of them counts: it
+        is fresh for sure from `fresh_from` on, and for some rows from `banded_from` on. `age` is
+        the longest that an answer is fresh for sure, in microseconds.
+        """
+        instants = [
+            [self.oldest(check, word) for word in self._words(check, outcome.value)]
+            for outcome in OUTCOMES
+        ]
+        fresh_from = [max(each) for each in instants]
+        return pa.table(
+            {
+                "outcome": pa.array(range(len(OUTCOMES)), pa.int8()),
+                "fresh_from": fresh_from,
+                "banded_from": [min(each) for each in instants],
+                "age": [max(0, self.at - instant) for instant in fresh_from],
+                "is_read": [outcome is not Outcome.UNREADABLE for outcome in OUTCOMES],
+                "is_listing": [outcome is Outcome.LISTED for outcome in OUTCOMES],
+            }
+        )
+
+    def _words(self, check: Check, outcome: str) -> tuple[str, ...]:
+        if check is Check.BANK_ACCOUNT and outcome == Outcome.FOUND.value:
+            return VERIFIED, MISMATCH
+        return (outcome,)

@@ -1,0 +1,315 @@
+"""Plan: what each row needs, judged by eligibility, consent and freshness, before any money.
+
+The set work is SQL over pseudonyms (`plan.sql`, which says what is asked and why); here is what it
+cannot see: the journal's answers, what an answer says of a row in clear, images. Consent is checked
+per row, before sharing and reuse: a row without it gets no ecosystem or selfie lookup, and is shown
+no such answer, even a stored one. Prices and order belong to `price`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from nightscreen.files.frame import joined_bytes, plain
+from nightscreen.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
+from nightscreen.planning.consent import consent_ends
+from nightscreen.planning.customers import subject_column
+from nightscreen.planning.eligibility import flat, identities, slots_of
+from nightscreen.planning.freshness import NEVER_FRESH
+from nightscreen.planning.row_plan import put_row_plan
+from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
+from nightscreen.planning.short_circuit import NOTHING, Chains
+from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.plan import NEEDED, AgeEffect, AnswerRefs, CheckCounts, Plan, SkipReason
+from nightscreen.values.references import references
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from nightscreen.files.frame import Frame
+    from nightscreen.files.workspace import Workspace
+    from nightscreen.planning.freshness import Freshness
+    from nightscreen.schemas.plan import CheckIdentity
+
+
+class AnswerBook(Protocol):
+    """The questions of a plan to the journal."""
+
+    def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
+        """Return the latest answer to each of some lookups."""
+
+    def stamp(self) -> str:
+        """Return a text that stays the same while no answer comes or goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The parameters of a plan.
+
+    Attributes:
+        checks: the checks of the run.
+        karma_kinds: which identities karma is asked by.
+        purpose: why; decides freshness and order.
+        run_id: the run; its own earlier answers always count.
+        stop_at_first: karma asks no further about a row once one identity is listed.
+    """
+
+    checks: tuple[Check, ...]
+    karma_kinds: tuple[IdentityKind, ...]
+    purpose: Purpose
+    run_id: str
+    stop_at_first: bool = False
+
+
+class Planner:
+    """Makes the plan of one batch, whose rows are in the frame (`customers`).
+
+    `settle` once, which leaves the row plans in the workspace, then `needed`. `closed` are lookups
+    that are left alone, by check; `unread` those whose latest answer could not be read.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        wanted: Wanted,
+        starts: Sequence[int],
+        *,
+        freshness: Freshness,
+        answers: AnswerBook,
+        workspace: Workspace,
+        whole: bool = True,
+        closed: Mapping[Check, Collection[bytes]] | None = None,
+    ) -> None:
+        self._frame = frame
+        self._wanted = wanted
+        self._starts = starts
+        self._freshness = freshness
+        self._answers = answers
+        self._space = workspace
+        self._is_whole = whole
+        self._closed = closed or {}
+        self.unread: dict[Check, set[bytes]] = {check: set() for check in wanted.checks}
+        self._slots = slots_of(wanted.checks, wanted.karma_kinds)
+        self._listed = np.zeros(starts[-1], dtype=bool)
+        self.counts = {check: CheckCounts() for check in wanted.checks}
+        self.slots = {slot: CheckCounts() for slot in self._slots}
+
+    def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
+        """Find the distinct lookups and which of them have a fresh answer.
+
+        Args:
+            read_chunk: gives a chunk, for the few answers whose age depends on the row.
+            judge: returns the status that a stored bank account answer gives a row.
+        """
+        frame, stamp = self._frame, self._answers.stamp()
+        first = self._wanted.purpose is Purpose.ORIGINATION
+        frame.run("begin_plan")
+        frame.make("limits", self._limits())
+        for number, slot in enumerate(self._slots):
+            names = _names(slot)
+            if slot.kind in PLACEHOLDERS:
+                frame.run("placeholder", most=MOST_CUSTOMERS, **names)
+            until = "consent_until" if slot.check in CONSENT_GATED else "0"
+            frame.run("lookups", until=until, **names)
+            has_answers, has_any = self._put_answers(slot)
+            frame.run("judge", number=number)
+            if has_answers and slot.check is Check.BANK_ACCOUNT:
+                self._judge_banded(slot, read_chunk, judge)
+            if has_any:
+                self._count_answers(slot)
+            if has_answers:
+                frame.run("screened", **names)
+            if self._is_whole:
+                sizes = np.diff(self._starts).tolist()
+                for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
+                    put_row_plan(self._space, slot, chunk, found, stamp)
+            frame.run("need", number=number)
+            if has_answers and self._wanted.stop_at_first and slot.check is Check.KARMA:
+                self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
+        self._count_rows()
+        frame.run("rank", are_applicants=str(first))
+
+    def _limits(self) -> pa.Table:
+        """Return how old an answer of each slot and outcome may be."""
+        limits = [self._freshness.limits(slot.check) for slot in self._slots]
+        numbers = np.repeat(np.arange(len(limits), dtype=np.int8), [len(each) for each in limits])
+        return pa.concat_tables(limits).append_column("slot", pa.array(numbers))
+
+    def _put_answers(self, slot: CheckIdentity) -> tuple[bool, bool]:
+        """Put the journal's latest answers to a slot's lookups into the frame.
+
+        Returns:
+            Whether there are any, and whether there are any or lookups that are left alone.
+        """
+        subjects = self._frame.table("subjects")["subject"].combine_chunks()
+        joined, run_id = joined_bytes(subjects), self._wanted.run_id
+        since = self._freshness.since
+        latest = self._answers.latest_columns(slot.check.value, joined, run_id, since)
+        there = latest.outcome != NONE
+        columns = {name: getattr(latest, name)[there] for name in Latest.names()}
+        found = {"subject": subjects.filter(pa.array(there)), **columns}
+        self._frame.make("answers", pa.table(found))
+        self.slots[slot].distinct = len(subjects)
+        texts = np.frombuffer(joined, SIXTEEN)
+        unread = texts[latest.outcome == OUTCOMES.index(Outcome.UNREADABLE)]
+        self.unread[slot.check].update(each.ljust(16, b"\0") for each in unread.tolist())
+        closed = np.array(list(self._closed.get(slot.check, ())), SIXTEEN)
+        left = np.isin(texts, closed)
+        self._frame.make("closed", pa.table({"subject": subjects.filter(pa.array(left))}))
+        return bool(there.any()), bool(there.any() or left.any())
+
+    def _judge_banded(
+        self, slot: CheckIdentity, read_chunk: Callable[[int], pa.Table], judge: RowJudge
+    ) -> None:
+        """Reuse an answer of middle age unless it is too old for one of the rows that need it.
+
+        Rows may share it and yet differ: it may verify the one and contradict the other.
+        """
+        found = self._frame.table("banded", **_names(slot)).combine_chunks()
+        answered_at, call_id = found["answered_at"].to_numpy(), found["call_id"].to_numpy()
+        too_old = np.zeros(found.num_rows, dtype=bool)
+        oldest = self._freshness.oldest_accounts()
+        for number, part, positions in self._by_chunk(found["row"].to_numpy()):
+            subjects = joined_bytes(found["subject"][part])
+            refs = AnswerRefs(positions, subjects, answered_at[part], call_id[part])
+            statuses = judge.statuses(read_chunk(number), refs)
+            limits = [oldest.get(status or "", NEVER_FRESH) for status in statuses]
+            too_old[part] = answered_at[part] < np.array(limits, np.int64)
+        self._frame.make(
+            "too_old", pa.table({"subject": found["subject"].filter(pa.array(too_old))})
+        )
+        self._frame.run("reuse_banded")
+
+    def _by_chunk(self, rows: NDArray[np.int32]) -> Iterator[tuple[int, slice, NDArray[np.int64]]]:
+        """Yield for each chunk that has some of these rows, which ascend: its number and theirs."""
+        ends = np.searchsorted(rows, self._starts)
+        for number, (first, end) in enumerate(pairwise(ends.tolist())):
+            if first < end:
+                part = slice(first, end)
+                yield number, part, rows[part].astype(np.int64) - self._starts[number]
+
+    def _count_answers(self, slot: CheckIdentity) -> None:
+        counts = self.slots[slot]
+        found = self._frame.row("counts", at=self._freshness.at)
+        counts.stricter = AgeEffect(found.pop("stricter"), found.pop("stricter_micro"))
+        counts.looser = AgeEffect(found.pop("looser"), found.pop("looser_micro"))
+        for name, value in found.items():
+            setattr(counts, name, value)
+
+    def _count_rows(self) -> None:
+        """Count the rows that each slot asks, and those that it and a whole check leave out.
+
+        A check of several identities leaves a row out only where none of them is asked. Of several
+        reasons it is the one that can be mended: no consent, then malformed, then absent.
+        """
+        columns = ", ".join(f'"{slot.column}"' for slot in self._slots)
+        *whys, rows = (column.to_numpy() for column in self._frame.table("reasons", slots=columns))
+        for slot, why in zip(self._slots, whys, strict=True):
+            _count_left_out(self.slots[slot], why, rows)
+            self.slots[slot].lookups = int(rows[why == SkipReason.ASK].sum())
+            self.counts[slot.check].add_lookups(self.slots[slot])
+        for check, counts in self.counts.items():
+            pairs = zip(self._slots, whys, strict=True)
+            of_check = np.vstack([why for slot, why in pairs if slot.check is check])
+            asked = (of_check == SkipReason.ASK).any(axis=0)
+            _count_left_out(counts, np.where(asked, SkipReason.ASK, of_check.max(axis=0)), rows)
+
+    def needed(self, read_chunk: Callable[[int], pa.Table]) -> Iterator[pa.Table]:
+        """Yield the lookups to be asked in the name of each chunk's rows (`schemas.plan.NEEDED`).
+
+        A chunk is read only where there are any: on a warm night it mostly stays sealed.
+        """
+        for number, (start, end) in enumerate(pairwise(self._starts)):
+            found = self._frame.table("needed_of_chunk", start=start, end=end)
+            if not found.num_rows:
+                yield NEEDED.empty_table()
+                continue
+            rows, slot_of = read_chunk(number), found["slot"].to_numpy()
+            yield pa.concat_tables(
+                self._needed_rows(slot, found.filter(pa.array(slot_of == place)), start, rows)
+                for place, slot in enumerate(self._slots)
+                if (slot_of == place).any()
+            )
+
+    def _needed_rows(
+        self, slot: CheckIdentity, found: pa.Table, start: int, rows: pa.Table
+    ) -> pa.Table:
+        size = found.num_rows
+        row = found["row"].to_numpy().astype(np.int64)
+        owners = rows.take(pa.array(row - start))
+        gated = slot.check in CONSENT_GATED
+        nothing = pa.nulls(size, pa.string())
+        return pa.table(
+            {
+                "check": pa.array([slot.check.value] * size),
+                "kind": pa.array([slot.kind.value] * size),
+                "subject": plain(found["subject"]),
+                "identity": identities(owners, slot),
+                "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
+                "consent_reference": references(owners) if gated else nothing,
+                "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
+                "tier": found["tier"],
+                "exposure_kobo": found["exposure"],
+                "row": pa.array(row),
+            },
+            schema=NEEDED,
+        )
+
+    def chains(self, needed: int) -> Chains:
+        """Return which needed lookups karma asks about each row, in the order of its identities.
+
+        Args:
+            needed: needed lookups over all checks.
+        """
+        self._frame.make("chunks", pa.table({"first_row": pa.array(self._starts[:-1], pa.int32())}))
+        self._frame.run("number")
+        karma = [pair for pair in enumerate(self._slots) if pair[1].check is Check.KARMA]
+        lookups = np.full((self._starts[-1], len(karma)), NOTHING, dtype=np.int32)
+        for column, (number, slot) in enumerate(karma):
+            found = self._frame.table("chain", number=number, **_names(slot))
+            lookups[found["row"].to_numpy(), column] = found["number"].to_numpy()
+        asking = (lookups >= 0).any(axis=1)
+        kinds = tuple(slot.kind.value for _, slot in karma)
+        return Chains(lookups[asking], self._listed[asking], kinds, needed)
+
+    def result(self, planned_at: int, needed: int) -> Plan:
+        """Return the plan's numbers."""
+        return Plan(
+            chunks=len(self._starts) - 1,
+            rows=self._starts[-1],
+            planned_at=planned_at,
+            checks=self.counts,
+            slots=self.slots,
+            needed=needed,
+        )
+
+
+def _names(slot: CheckIdentity) -> dict[str, str]:
+    """Return the columns of `customers` that a slot has."""
+    return {"slot": slot.column, "subject": subject_column(slot)}
+
+
+class RowJudge(Protocol):
+    """Returns the statuses that stored bank account answers give their rows."""
+
+    def statuses(self, rows: pa.Table, refs: AnswerRefs) -> list[str | None]:
+        """Return the status of each answer at hand; None if it is no longer there."""
+
+
+def _count_left_out(
+    counts: CheckCounts, why: NDArray[np.integer[Any]], rows: NDArray[np.int64]
+) -> None:
+    counts.rows_ineligible = int(rows[why == SkipReason.INELIGIBLE].sum())
+    counts.rows_invalid = int(rows[why == SkipReason.INVALID].sum())
+    counts.rows_refused = int(rows[why == SkipReason.REFUSED].sum())
+
+
+def _ends(rows: pa.Table) -> pa.Array:
+    return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))

@@ -1,0 +1,201 @@
+"""Identifiers shared within a batch: who else has the same BVN, account, phone, email or image.
+
+Counted over the batch and what the journal saw in earlier ones
+(`journal/identifier_history.py`), by the SQL of `sharing.sql`, one kind of identity at a
+time: keyed pseudonyms, never an identifier. A customer is known by its `customer_id`. The policy
+decides what follows; the plan decides which lookups are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
+from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
+from nightscreen.journal.identifier_history import BLOCK, NO_BVN
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.plan import SUBJECT
+from nightscreen.schemas.rows import Action, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from nightscreen.files.frame import Frame
+    from nightscreen.files.workspace import Workspace
+    from nightscreen.journal.identifier_history import Sightings
+
+MOST_CUSTOMERS = 20
+"""A phone or email of more customers than these is a placeholder, nobody's own."""
+
+COUNTED = (
+    *(IdentityKind.BVN, IdentityKind.NUBAN, IdentityKind.PHONE, IdentityKind.EMAIL),
+    IdentityKind.IMAGE,
+)
+PLACEHOLDERS = (IdentityKind.PHONE, IdentityKind.EMAIL)
+_OF_MANY = (
+    f"More than {MOST_CUSTOMERS} customers of this batch and earlier ones have the same: it was "
+    "taken as nobody's own and is not looked up."
+)
+_NOTE = "sightings"
+_PIECE = "sightings-{}-{:05d}"
+_PIECE_ROWS = 50_000
+_PIECE_SCHEMA = pa.schema([pa.field(name, SUBJECT) for name in ("identifier", "customer", "bvn")])
+_BLOCKS_AT_ONCE = 25
+"""Blocks of the journal that enter the frame together: each entry costs half a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The journal's earlier batches, as a run counts them.
+
+    Attributes:
+        batch: the batch name at hand; what a customer of it has now replaces what the same
+            customer had in it before.
+        before: only what was first seen before this instant; None for everything.
+        at: the present instant: what was written not long before is not saved again; None to save
+            all.
+    """
+
+    sightings: Sightings
+    batch: str
+    before: int | None
+    at: int | None = None
+
+    @classmethod
+    def of(cls, sightings: Sightings, *, run_id: str, batch: str, at: int | None = None) -> Earlier:
+        """Return what is earlier than a run."""
+        return cls(sightings, batch, sightings.horizon(run_id), at)
+
+
+def count_shared(
+    frame: Frame,
+    earlier: Earlier | None = None,
+    *,
+    workspace: Workspace | None = None,
+    counted: Collection[IdentityKind] = COUNTED,
+) -> list[Problem]:
+    """Count over a whole batch, and the journal's earlier ones, how many customers share what.
+
+    Args:
+        frame: has the batch's rows (`customers`).
+        earlier: what the journal saw before; None to count the batch alone.
+        workspace: where the batch's own sightings are saved for `keep_sightings`; None to keep
+            nothing.
+        counted: kinds to count: all, but only `PLACEHOLDERS` for a quote.
+
+    Returns:
+        A finding for every phone and email that is a placeholder.
+    """
+    frame.run("begin_sharing")
+    problems: list[Problem] = []
+    pieces: dict[str, int] = {}
+    for kind in [kind for kind in COUNTED if kind in counted]:
+        bvn = "bvn" if kind is IdentityKind.NUBAN else "NULL"
+        frame.run("kind", kind=kind.value, bvn=bvn)
+        identifiers = joined_bytes(frame.table("identifiers")["identifier"])
+        pieces[kind.value] = 0
+        if not identifiers:
+            continue
+        is_known = earlier is not None and _add_earlier(frame, kind, identifiers, earlier)
+        if is_known:
+            frame.run("earlier")
+        frame.run("count")
+        if workspace is not None:
+            pieces[kind.value] = _put_unwritten(frame, workspace, kind)
+        if is_known:
+            frame.run("end_of_kind")
+        if kind in PLACEHOLDERS:
+            found = frame.table("placeholders", kind=kind.value, most=MOST_CUSTOMERS)
+            problems += [
+                Problem(line, kind.value, f"{kind.value}_of_many", _OF_MANY, Action.WARNED)
+                for line in found["line"].to_pylist()
+            ]
+    if workspace is not None:
+        workspace.note(_NOTE, pieces)
+    return problems
+
+
+def signals(frame: Frame, starts: Sequence[int]) -> Iterator[pa.Table]:
+    """Yield each chunk's signals, once all kinds are counted.
+
+    Columns, all int64 and null where the row lacks the identifier or it is malformed:
+    `batch_same_bvn`, `batch_same_account`, `batch_same_phone`, `batch_same_image` (other
+    customers of the batch or of earlier ones with the same), `batch_account_bvns` (BVNs the
+    account appears with, the row's own included).
+    """
+    return frame.pieces("signals", [end - start for start, end in pairwise(starts)])
+
+
+def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at: int) -> None:
+    """Put the sightings that were saved into the journal; safe to do again after a crash.
+
+    It is done when a run's states are saved, so that a quote, a run in test mode and a run without
+    a result leave none. Once more changes nothing: a sighting is one customer's.
+    """
+    if not workspace.has_note(_NOTE):
+        return
+    for kind, pieces in workspace.noted(_NOTE).items():
+        for number in range(pieces):
+            piece = workspace.get(_PIECE.format(kind, number))
+            columns = [pc.fill_null(column, NO_BVN) for column in piece.columns]
+            halves = [np.frombuffer(joined_bytes(column), "V16") for column in columns]
+            seen = np.column_stack(halves).tobytes()
+            sightings.keep(kind, batch, seen, at=at)
+
+
+def kept_pieces(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the sightings that were saved for `keep_sightings`: kind, identifier and customer."""
+    pieces = workspace.noted(_NOTE) if workspace.has_note(_NOTE) else {}
+    for kind, number in pieces.items():
+        for index in range(number):
+            piece = workspace.get(_PIECE.format(kind, index))
+            word = pa.array([kind], pa.string()).take(pa.array(np.zeros(piece.num_rows, np.int32)))
+            yield pa.table([word, piece["identifier"], piece["customer"]], schema=schema)
+
+
+def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earlier) -> bool:
+    """Add what the journal saw with the batch's identifiers of a kind; return if it saw any."""
+    identifiers = pieces_of(joined)
+    is_known = False
+    with earlier.sightings.reading_of(kind.value, before=earlier.before) as read:
+        for start in range(0, len(identifiers), BLOCK * _BLOCKS_AT_ONCE):
+            some = identifiers[start : start + BLOCK * _BLOCKS_AT_ONCE]
+            seen = [
+                read.told(some[first : first + BLOCK], earlier.batch, at=earlier.at)
+                for first in range(0, len(some), BLOCK)
+            ]
+            lately = np.concatenate([each.lately for each in seen])
+            if len(lately):
+                frame.add("lately", _sightings(lately))
+            others = [other for each in seen for other in each.others]
+            if others:
+                seen_by = b"".join(key + (bvn or NO_BVN) for key, _, bvn in others)
+                uses = _sightings(np.frombuffer(seen_by, np.uint8).reshape(-1, 3 * SUBJECT_BYTES))
+                elsewhere = pa.array([other.elsewhere for other in others])
+                frame.add("earlier", uses.append_column("elsewhere", elsewhere))
+            is_known |= bool(len(lately) or others)
+    return is_known
+
+
+def _sightings(joined: NDArray[np.uint8]) -> pa.Table:
+    """Return sightings of 48 bytes each as a table."""
+    columns = [pseudonym_column(part.tobytes()) for part in np.hsplit(joined, 3)]
+    return pa.table(columns, names=_PIECE_SCHEMA.names)
+
+
+def _put_unwritten(frame: Frame, workspace: Workspace, kind: IdentityKind) -> int:
+    """Save the sightings that the journal lacks; return the number of pieces."""
+    pieces = 0
+    for block in frame.blocks("unwritten", _PIECE_ROWS):
+        table = pa.table([plain(column) for column in block.columns], schema=_PIECE_SCHEMA)
+        workspace.put(_PIECE.format(kind.value, pieces), table)
+        pieces += 1
+    return pieces

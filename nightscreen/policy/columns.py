@@ -1,0 +1,251 @@
+"""The columns a condition may name: their types, their words, and which are sensitive.
+
+The columns of `enriched` come from `enriched` itself; what later stations add is known here too, so
+that a policy may name a column before any batch has it. `policy/sql.py` reads conditions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
+from nightscreen.schemas.cashflow import TX_FIELDS
+from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Purpose, Source
+from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS, SIGNALS
+from nightscreen.schemas.policy import CarriedKind
+from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, REQUESTED, row_schema
+from nightscreen.values.validators import is_absent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PURPOSE = "purpose"
+SENSITIVE = (
+    *("gender", "marital status", "state of origin", "religion", "tribe or ethnic group"),
+    *("nationality", "mother tongue", "disability or health", "political or union membership"),
+)
+"""Attributes that no decision on credit may use.
+
+The constitution, the Nigeria Data Protection Act.
+"""
+_SENSITIVE_PARTS = (
+    *("gender", "marital", "stateoforigin", "originstate", "lgaoforigin", "birthplace"),
+    *(
+        "placeofbirth",
+        "countryofbirth",
+        "religi",
+        "ethnic",
+        "tribe",
+        "tribal",
+        "nationalit",
+        "citizenship",
+    ),
+    *("mothertongue", "nativelanguage", "firstlanguage", "spokenlanguage", "languagespoken"),
+    *("disabilit", "handicap", "pregnan", "genotype", "bloodgroup", "medical", "healthstatus"),
+    *("politic", "tradeunion", "sexualorientation", "hometown"),
+)
+_SENSITIVE_WORDS = frozenset(
+    {
+        *("sex", "married", "spouse", "race", "racial", "creed", "church", "mosque", "muslim"),
+        *("christian", "tongue", "hiv", "disabled"),
+    }
+)
+_NAIVE_INSTANT = pa.timestamp("us")
+_BVN_HIDDEN = frozenset({"bvn", "reference", "extra", "accounts"})
+
+NO_ANSWER = tuple(word.value for word in NoAnswer)
+OPEN = tuple(
+    word.value
+    for word in (
+        NoAnswer.TEST_MODE,
+        NoAnswer.UNREADABLE,
+        NoAnswer.IN_DOUBT,
+        NoAnswer.FAILED,
+        NoAnswer.PENDING,
+    )
+)
+"""Statuses of a check that was asked for and has no answer: such a row is never approved."""
+SILENT = (*NO_ANSWER, Outcome.NOT_FOUND.value, Outcome.CLEAR.value)
+"""Statuses under which a check's other columns have nothing to say, and rightly so."""
+
+_NO_STATUS = "spared"
+"""No row has this status: only a listing spares a karma lookup, and its rows are `listed`. A policy
+may name it all the same, for it stood among the statuses."""
+_GRADES = ("strong", "likely", "weak", "none", "business")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type a condition sees: words are text, instants are UTC without a zone."""
+    if pa.types.is_dictionary(kind):
+        return pa.string()
+    return _NAIVE_INSTANT if kind == INSTANT else kind
+
+
+def _bvn_columns() -> dict[str, pa.DataType]:
+    """Return the columns of BVN details; those of a screening run have the types of that run."""
+    found: dict[str, pa.DataType] = {}
+    for name, field in BvnDetails.model_fields.items():
+        if name not in _BVN_HIDDEN:
+            day = field.annotation == (date | None)
+            found[f"bvn_{name}"] = pa.date32() if day else pa.string()
+    return found | {name: _plain(kind) for name, kind in BVN_FIELDS}
+
+
+@cache
+def known_columns() -> dict[str, pa.DataType]:
+    """Return every column a condition may name, with the type it sees."""
+    rows = row_schema()
+    found = {name: _plain(rows.field(name).type) for name in KNOWN_COLUMNS}
+    for check in Check:
+        found |= {name: _plain(kind) for name, kind in CHECK_FIELDS[check]}
+    found |= _bvn_columns()
+    found |= {name: _plain(kind) for name, kind in TX_FIELDS}
+    found |= dict.fromkeys(SIGNALS, pa.int64())
+    return found | {"cost": COST, PURPOSE: pa.string()}
+
+
+@cache
+def check_columns() -> dict[str, Check]:
+    """Return which check each of the checks' columns belongs to."""
+    return {name: check for check in Check for name, _ in CHECK_FIELDS[check]}
+
+
+@cache
+def words() -> dict[str, tuple[str, ...]]:
+    """Return the words of each column that has only certain words."""
+    found: dict[str, tuple[str, ...]] = {}
+    for check in Check:
+        found[f"{check.value}_status"] = (*ANSWERED[check], *NO_ANSWER, _NO_STATUS)
+        found[f"{check.value}_source"] = tuple(source.value for source in Source)
+    found["name_match"] = found["ecosystem_name_match"] = _GRADES
+    found["bvn_account_status"] = ACCOUNT_STATUSES
+    found[PURPOSE] = tuple(purpose.value for purpose in Purpose)
+    return found
+
+
+def outputs_of_a_decision() -> frozenset[str]:
+    """Return the columns a decision writes and so cannot rest on."""
+    return frozenset(name for name, _ in DECISION_FIELDS if name != "cost")
+
+
+def may_be_absent(name: str) -> bool:
+    """Return whether a column may be empty without anything being missing.
+
+    These are BVN details and cash flow, which few customers have, requested loans, and the shared
+    identifiers of a batch.
+    """
+    cash_flow = (name for name, _ in TX_FIELDS)
+    return name in {*_bvn_columns(), *cash_flow, *REQUESTED, *SIGNALS}
+
+
+def is_sensitive(text: str) -> bool:
+    """Return whether the name of a column or field means something that no decision may use."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    tokens = re.findall(r"[a-z]+", spaced.casefold())
+    joined = "".join(tokens)
+    return any(part in joined for part in _SENSITIVE_PARTS) or not _SENSITIVE_WORDS.isdisjoint(
+        tokens
+    )
+
+
+def suggestion(word: str, among: Iterable[str]) -> str:
+    """Return `; did you mean …?` where something close is known, else nothing."""
+    known = list(among)
+    near = get_close_matches(word.casefold(), known, n=1, cutoff=0.6)
+    if not near:
+        near = [name for name in known if name.endswith(f"_{word.casefold()}")][:1]
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+CARRIED_TYPES = {
+    CarriedKind.TEXT: pa.string(),
+    CarriedKind.NUMBER: pa.decimal128(18, 6),
+    CarriedKind.DATE: pa.date32(),
+}
+"""The type of a carried column in conditions; a number has six decimal places, and is no float."""
+_LARGEST = Decimal(10) ** 12
+
+
+def carried_column(table: pa.Table, name: str, kind: CarriedKind) -> pa.ChunkedArray | pa.Array:
+    """Return a column of the lender's own, read as the policy says; what cannot be is null."""
+    column = fitted(table, name, pa.string())
+    if kind is CarriedKind.TEXT:
+        return column
+    read = _number if kind is CarriedKind.NUMBER else _date
+    encoded = column.dictionary_encode()
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    found = [
+        pa.array([read(word) for word in chunk.dictionary.to_pylist()], CARRIED_TYPES[kind]).take(
+            chunk.indices
+        )
+        for chunk in chunks
+    ]
+    return pa.chunked_array(found, CARRIED_TYPES[kind])
+
+
+def unread_values(table: pa.Table, kinds: Mapping[str, CarriedKind]) -> Counter[str]:
+    """Return how many values of each carried column are there and no number or date."""
+    found: Counter[str] = Counter()
+    for name, kind in kinds.items():
+        if kind is CarriedKind.TEXT or name not in table.column_names:
+            continue
+        written = fitted(table, name, pa.string())
+        unread = pc.is_null(carried_column(table, name, kind))
+        for counted in pc.value_counts(written.filter(unread)).to_pylist():
+            if counted["values"] is not None and not is_absent(counted["values"]):
+                found[name] += counted["counts"]
+    return found
+
+
+def _number(text: str | None) -> Decimal | None:
+    """Return the number that a text is, thousands set apart by commas or not."""
+    try:
+        value = Decimal((text or "").replace(",", "").removeprefix("₦").strip())
+    except InvalidOperation:
+        return None
+    sound = value.is_finite() and abs(value) < _LARGEST
+    return value.quantize(Decimal("0.000001")) if sound else None
+
+
+def _date(text: str | None) -> date | None:
+    """Return the day that a text begins with, as YYYY-MM-DD."""
+    try:
+        return date.fromisoformat((text or "").strip()[:10])
+    except ValueError:
+        return None
+
+
+def fitted(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    """Return a column as conditions see it; null where the table has none of that kind.
+
+    A text column does not count as a number, a date or a flag: an input column with the name of a
+    column of a later station is no evidence.
+    """
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, kind)
+    column = table[name]
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) != pa.types.is_string(kind):
+        return pa.nulls(table.num_rows, kind)
+    if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", tz="UTC")).cast(kind)
+    return _cast(column, kind)
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> Any:  # noqa: ANN401 - Arrow has no types
+    try:
+        return pc.cast(column, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(column), kind)

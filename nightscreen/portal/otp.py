@@ -1,0 +1,145 @@
+"""The page under a BVN link: the customer types the one-time password that the service sent them.
+
+`operations/bvn/links` decides what a link allows and what happens to a password. A password is
+never shown again, and is in no address, log or cookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+from nightscreen.operations.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
+from nightscreen.portal.background import RateLimit
+from nightscreen.portal.log import note
+from nightscreen.portal.pages import onward
+from nightscreen.portal.session import read_form
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from nightscreen.journal import Journal
+    from nightscreen.portal.background import Lasting
+    from nightscreen.portal.pages import Pages
+    from nightscreen.portal.session import Browsers
+    from nightscreen.schemas.settings import Settings
+
+    Accept = Callable[[Settings, str, str], Awaitable[LinkView]]
+
+LINK: Final = f"{PATH}{{token}}"
+TRIES_A_MINUTE: Final = 6
+_LONGEST_TOKEN = 300
+_ASKING = (LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED)
+_STATUS = {
+    LinkWord.EXPIRED: 410,
+    LinkWord.CLOSED: 410,
+    LinkWord.BUSY: 409,
+    LinkWord.IN_DOUBT: 502,
+    LinkWord.UNAVAILABLE: 503,
+}
+
+
+class OtpPages:
+    """Answers the addresses of BVN links.
+
+    Args:
+        journal: where requests are kept.
+        settings: how many digits a password has, how many may be wrong.
+        pages: writes pages.
+        browsers: knows browsers.
+        lasting: carries calls to their end.
+        accept: sends a password on.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Settings,
+        pages: Pages,
+        browsers: Browsers,
+        lasting: Lasting,
+        accept: Accept = accept_otp,
+    ) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._pages = pages
+        self._browsers = browsers
+        self._lasting = lasting
+        self._accept = accept
+        self._pace = RateLimit(TRIES_A_MINUTE, 60, time.monotonic)
+
+    async def show(self, request: Request) -> Response:
+        """Ask for the password, as often as the link is opened."""
+        note(request.scope, page="otp")
+        view = await self._look(request)
+        if view.word in _ASKING:
+            return self._ask(request, view)
+        return self._tell(request, view)
+
+    async def take(self, request: Request) -> Response:
+        """Send a password on, and show the result."""
+        note(request.scope, page="otp")
+        form = await read_form(request)
+        if not self._browsers.is_own(request, form):
+            note(request.scope, refused="form")
+            return self._pages.trouble("form", 403, again=request.url.path)
+        view = await self._look(request)
+        if view.word not in _ASKING:
+            return self._tell(request, view)
+        typed = form.get("otp", "").strip()
+        if not typed:
+            return self._ask(request, view, "missing")
+        return await self._send(request, typed)
+
+    async def _send(self, request: Request, typed: str) -> Response:
+        if not self._pace.lets(_token(request)):
+            note(request.scope, refused="pace")
+            return self._pages.trouble("pace", 429, again=request.url.path)
+        sending = self._accept(self._settings, _token(request), typed)
+        view = await self._lasting.to_the_end(_awaited(sending))
+        note(request.scope, told=view.word.value)
+        if view.word is LinkWord.CONFIRMED:
+            return onward(request.url.path)
+        if view.word in _ASKING:
+            return self._ask(request, view, view.word.value)
+        return self._tell(request, view)
+
+    async def _look(self, request: Request) -> LinkView:
+        token = _token(request)
+        if not token.isascii() or len(token) > _LONGEST_TOKEN:
+            return LinkView(LinkWord.CLOSED)
+        return await asyncio.to_thread(look_at_link, self._journal, self._settings, token)
+
+    def _ask(self, request: Request, view: LinkView, fault: str = "") -> Response:
+        word = self._browsers.word_or_new(request)
+        response = self._pages.page(
+            "otp",
+            422 if fault else 200,
+            contact=view.masked_contact,
+            attempts_left=view.attempts_left,
+            digits=self._settings.bvn_consent.otp_digits,
+            fault=fault,
+            mark=self._browsers.mark(word, request.url.path),
+        )
+        self._browsers.remember(response, word)
+        return response
+
+    def _tell(self, request: Request, view: LinkView) -> Response:
+        note(request.scope, told=view.word.value)
+        if view.word is LinkWord.CONFIRMED:
+            return self._pages.page("otp_done")
+        again = request.url.path if view.word in (LinkWord.BUSY, LinkWord.UNAVAILABLE) else ""
+        return self._pages.trouble(f"otp_{view.word}", _STATUS[view.word], again)
+
+
+async def _awaited(sending: Awaitable[LinkView]) -> LinkView:
+    return await sending
+
+
+def _token(request: Request) -> str:
+    token: str = request.path_params["token"]
+    return token

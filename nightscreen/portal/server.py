@@ -1,0 +1,252 @@
+"""The portal's server: one socket, and an end in good order.
+
+Sockets, signals and the announcement live here. Behind a proxy for https: what customers see of
+the address is in `config`.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections import Counter
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from nightscreen.portal.app import application
+from nightscreen.portal.config import place_of
+from nightscreen.portal.middleware import BODY_S
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from types import FrameType
+
+    from starlette.types import ASGIApp
+
+    from nightscreen.journal import Journal
+    from nightscreen.schemas.settings import Settings
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+_AT_ONCE = 200
+_MOST_WAITING = 100
+"""Connections without a whole request; the other half of `_AT_ONCE` is for those with one."""
+_LEAST_BYTES_A_S = 4096
+"""What brings so much counts as if it had begun just now; the slowest of mobile lines does."""
+_END_WITHIN_S = 45
+"""A little more than an exchange under way may take."""
+
+
+_REQUEST_WITHIN_S = 10.0
+"""A form is a few hundred bytes; also a telephone on the edge of its network sends it in that."""
+
+
+class ImpatientProtocol(H11Protocol):
+    """Closes a connection on which a request has begun, or none has, and does not come whole.
+
+    Without a limit, a client that opens connections and waits would hold all of `_AT_ONCE` for
+    ever.
+
+    Where many such connections are open, another one takes the place of one of the address that
+    has the most, of the one that has waited the longest for the least: nobody else is kept out,
+    however many renew themselves or send a byte at a time.
+
+    Attributes:
+        within_s: for a request without a body, or for the head of one.
+        body_within_s: for a body from there on, where files are taken; else `within_s` is for all.
+        waits_since: when it began to wait, on the loop's clock; later for what it brings.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    within_s = _REQUEST_WITHIN_S
+    body_within_s: float | None = None
+    _in_body = False
+    waits_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self.waits_since = self.loop.time()
+        self._wait()
+        self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait on until the request is whole."""
+        super().data_received(data)
+        self.waits_since += len(data) / _LEAST_BYTES_A_S
+        begins = self.conn.their_state is h11.SEND_BODY and not self._in_body
+        self._in_body = self.conn.their_state is h11.SEND_BODY
+        if begins and self.body_within_s is not None:
+            self._wait_no_more()
+        if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
+            self._wait()
+        else:
+            self._wait_no_more()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; this one's time counts no more."""
+        self.waits_since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        if self._deadline is None:
+            long = self.body_within_s if self._in_body else None
+            self._deadline = self.loop.call_later(long or self.within_s, self._give_up)
+
+    def _wait_no_more(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if self.is_waiting:
+            self.transport.close()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether no whole request is there that is being answered."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return answered or self.conn.their_state is h11.SEND_BODY
+
+    def _make_room(self) -> None:
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, ImpatientProtocol)
+            and each.is_waiting
+            and not each.transport.is_closing()
+        ]
+        if len(waiting) <= _MOST_WAITING:
+            return
+        number = Counter(each.address for each in waiting)
+        last = max(waiting, key=lambda each: (number[each.address], -each.waits_since))
+        last.transport.abort()
+
+    @property
+    def address(self) -> str:
+        """Return where the connection comes from; empty where that is not known."""
+        return self.client[0] if self.client else ""
+
+
+class UploadProtocol(ImpatientProtocol):
+    """Has the patience for files: a hundred megabytes over a line of five megabits."""
+
+    body_within_s = BODY_S
+
+
+class AnnouncingServer(uvicorn.Server):
+    """Says on stdout where it listens, once it does."""
+
+    announcement = ""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen, then say so."""
+        await super().startup(sockets=sockets)
+        if self.announcement and self.started:
+            sys.stdout.write(f"{self.announcement}\n")
+            sys.stdout.flush()
+
+
+def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:
+    """Serve the portal until SIGINT or SIGTERM; answers under way are given first.
+
+    Prints one line on stdout when it listens: `portal listening on http://HOST:PORT for ORIGIN`.
+
+    Args:
+        journal: an open journal.
+        settings: those of the portal.
+        host: address to listen on.
+        port: 0 takes a free one; None that of the portal's own address, or 8080.
+
+    Raises:
+        UsageError: a setting is missing, or the port cannot be had.
+    """
+    place = place_of(settings)
+    app = application(journal, settings)
+    serve_app(
+        lambda _at: app,
+        host=host,
+        port=place.port if port is None else port,
+        announce=lambda at: f"portal listening on {at} for {place.origin}",
+    )
+
+
+def serve_app(
+    build: Callable[[str], ASGIApp],
+    *,
+    host: str,
+    port: int,
+    announce: Callable[[str], str],
+    protocol: type[ImpatientProtocol] = ImpatientProtocol,
+    proxies: str = "",
+) -> None:
+    """Serve an application until SIGINT or SIGTERM; answers under way are given first.
+
+    Args:
+        build: makes the application, of the address it listens on.
+        host: address to listen on.
+        port: 0 takes a free one.
+        announce: makes the lines to print once it listens, of its address.
+        protocol: how long connections have.
+        proxies: whose X-Forwarded-For says where a request comes from.
+
+    Raises:
+        UsageError: the port cannot be had.
+    """
+    wanted = port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, wanted), family=family)
+    except OSError as error:
+        raise UsageError(
+            f"--port: {wanted} on {host} cannot be had ({error.strerror}); choose another with "
+            "--port, or --host"
+        ) from None
+    with listener:
+        listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        shown = f"[{host}]" if ":" in host else host
+        at = f"http://{shown}:{listener.getsockname()[1]}"
+        config = uvicorn.Config(
+            build(at),
+            http=protocol,
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=proxies,
+            limit_concurrency=_AT_ONCE,
+            timeout_graceful_shutdown=_END_WITHIN_S,
+        )
+        server = AnnouncingServer(config)
+        server.announcement = announce(at)
+        before = {number: signal.signal(number, _ignore) for number in _STOPS}
+        try:
+            server.run(sockets=[listener])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def is_open_to_others(host: str) -> bool:
+    """Return whether other machines can reach an address the server listens on."""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
+def _ignore(_signal: int, _frame: FrameType | None) -> None:
+    """Take the signal that the server raises again after a clean stop."""

@@ -1,0 +1,262 @@
+"""Explaining: one customer's decision end to end, from the journal and the run's own files.
+
+The customer's id stands as given; every other identifier is masked or left out. What is handed to
+the customers themselves is in `subject_access`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.journal.subject_data import Held
+from nightscreen.privacy.lookup_subject import (
+    changes_of,
+    newest_row,
+    subjects_of,
+)
+from nightscreen.privacy.record_views import review_document, shown_records
+from nightscreen.results.decide import applied_rules
+from nightscreen.results.decision_list import missing_checks
+from nightscreen.results.one_row import row_table
+from nightscreen.results.tracked_state import LISTINGS, TRACKED, Compare
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.clock import MICROS, instant_text, to_micros
+from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
+from nightscreen.schemas.decisions import LISTED_PART
+from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations, basis_words
+from nightscreen.schemas.enriched import ACCOUNT_BVNS, RING, SIGNALS
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.policy import Policy, PolicyRule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import duckdb
+
+    from nightscreen.journal import Journal
+    from nightscreen.journal.customers import Customers
+    from nightscreen.journal.reviews import Reviews
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.journal.subject_data import HeldCall
+    from nightscreen.privacy.lookup_subject import Subject
+    from nightscreen.schemas.decisions import KnownCustomer
+
+DAY = 86_400 * MICROS
+_LISTING_FIELDS = (
+    "identity_kind",
+    "karma_type",
+    "amount_in_contention",
+    "default_date",
+    "reason",
+    "reporting_entity_name",
+)
+
+
+def explain(
+    journal: Journal,
+    customers: Customers,
+    reviews: Reviews,
+    person: Subject,
+    declared: Declarations = NOTHING_DECLARED,
+    *,
+    engine: duckdb.DuckDBPyConnection | None = None,
+) -> dict[str, Any]:
+    """Return a customer's decision end to end, as JSON has it.
+
+    A caller who explains many gives a locked engine, to be used again.
+    """
+    found = newest_row(person)
+    run, row = found if found is not None else (None, None)
+    known = customers.known([person.pseudonym]).get(person.pseudonym)
+    now = journal.clock()
+    calls = []
+    if row is not None:
+        subjects = subjects_of([row], journal.pseudonyms)
+        calls = Held.of(journal).calls(list(subjects))
+    policy = None if row is None else row["policy"]
+    text = None if policy is None else reviews.policy_text(policy)
+    return {
+        "customer_id": person.customer_id,
+        "customer": person.pseudonym.hex(),
+        "batch": person.batch,
+        "run_id": None if run is None else run.run_id,
+        "screened_at": None if run is None else instant_text(run.finished_at or run.started_at),
+        "decision": None if row is None else row["decision"],
+        "reasons": [] if run is None else reasons(run, person.customer_id, text, engine),
+        "policy": policy,
+        "policy_kept": text is not None,
+        "missing_checks": {} if row is None else missing_checks(row),
+        "signals": {} if row is None else shared_signals(row),
+        "evidence": [] if run is None else evidence(row or {}, now, run.purpose, declared),
+        "lookups": [lookup(call, declared) for call in calls],
+        "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
+        "changes": [] if run is None else told_changes(changes_of(run, person.pseudonym)),
+        "last_answered": last_answered(known),
+        "reviews": [
+            review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
+        ],
+        **shown_records(journal, [person], (Contest, ToldNotice, CustomerAction)),
+    }
+
+
+def reasons(
+    run: RunRecord,
+    customer_id: str,
+    policy_text: str | None,
+    engine: duckdb.DuckDBPyConnection | None,
+) -> list[dict[str, Any]]:
+    """Return each reason of a row's decision with the rules that applied, decisive ones first.
+
+    Which of the rules under one code applied is found by judging the row again, by the policy that
+    decided it; what its sentences say is what they say for the run's purpose.
+    """
+    table = row_table(run, customer_id)
+    if table is None or not table.num_rows:
+        return []
+    row = table.select(["decision", "reasons"]).to_pylist()[0]
+    codes = row["reasons"] or []
+    applied: list[PolicyRule] = []
+    policy = None if policy_text is None else Policy.model_validate_json(policy_text)
+    if policy is not None:
+        applied = applied_rules(table, policy, codes, purpose=run.purpose, engine=engine)
+    decisive = [rule.code for rule in applied if rule.effect.value == row["decision"]]
+    return [
+        {
+            "code": code,
+            "decisive": code in decisive,
+            "rules": [
+                rule_words(policy, rule, run.purpose)
+                for rule in applied
+                if policy is not None and rule.code == code
+            ],
+        }
+        for code in sorted(codes, key=lambda code: code not in decisive)
+    ]
+
+
+def rule_words(policy: Policy, rule: PolicyRule, purpose: str | None) -> dict[str, Any]:
+    """Return a rule as it stood for a purpose, with its thresholds in place."""
+    return {
+        "effect": rule.effect.value,
+        "when": policy.condition(rule),
+        "team": policy.sentence(rule.team, purpose),
+        "customer": policy.sentence(rule.customer, purpose),
+        "action": None if rule.action is None else policy.sentence(rule.action, purpose),
+    }
+
+
+def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:
+    """Return the signals by which a row shared something with others when it was screened.
+
+    Other customers with the same, or BVNs that the account stood under, in the batch and those
+    before it.
+    """
+    alone = {name: int(name == ACCOUNT_BVNS) for name in SIGNALS}
+    shared = (name for name in SIGNALS if name != RING)
+    return {name: row[name] for name in shared if (row.get(name) or 0) > alone[name]}
+
+
+def evidence(
+    row: Mapping[str, Any], now: int, purpose: str, declared: Declarations
+) -> list[dict[str, Any]]:
+    """Return what each wanted check says of a row: status, age, source, fields without names."""
+    found = []
+    for check in Check:
+        status = row[f"{check.value}_status"]
+        if status == "off":
+            continue
+        at = row[f"{check.value}_checked_at"]
+        micros = None if at is None else to_micros(at)
+        found.append(
+            {
+                "check": check.value,
+                "status": status,
+                "checked_at": instant_text(micros),
+                "age_days": None if micros is None else round((now - micros) / DAY, 1),
+                "source": row[f"{check.value}_source"],
+                "lawful_basis": basis_words(declared.basis_of(check.value, purpose)),
+                "fields": shown_fields(check, row),
+            }
+        )
+    return found
+
+
+def shown_fields(check: Check, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a check's fields that hold a value, names masked."""
+    found: dict[str, Any] = {}
+    for field in TRACKED[check.value]:
+        value = row[field.name]
+        if value is None or field.name.endswith("_status"):
+            continue
+        if field.name == LISTINGS:
+            found[field.name] = [
+                {name: plain(each[name]) for name in _LISTING_FIELDS} for each in value
+            ]
+        elif field.compare is Compare.IDENTIFYING:
+            found[field.name] = masked(value)
+        else:
+            found[field.name] = plain(value)
+    return found
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any cell of a table
+    """Return a value as JSON can hold it; amounts and dates become text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    return str(value)
+
+
+def masked(value: object) -> str:
+    """Return a name by its initials, and anything else as held only."""
+    if not isinstance(value, str):
+        return "(held)"
+    return " ".join(f"{word[0]}…" for word in value.split() if word[0].isalpha()) or "(held)"
+
+
+def lookup(call: HeldCall, declared: Declarations) -> dict[str, Any]:
+    """Return one lookup: when, why, on what declared basis, with what result and cost."""
+    return {
+        "check": call.check,
+        "asked_by": call.kind,
+        "pseudonym": call.subject.hex(),
+        "run_id": call.run_id,
+        "purpose": call.purpose,
+        "lawful_basis": basis_words(declared.basis_of(call.check, call.purpose)),
+        "consent_reference": call.consent_reference,
+        "attempt": call.attempt,
+        "at": instant_text(call.sent_at or call.intent_at),
+        "answered_at": instant_text(call.settled_at),
+        "state": call.state,
+        "outcome": call.outcome,
+        "trouble": call.trouble,
+        "cost": naira_text(call.cost_micro),
+    }
+
+
+def told_changes(changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a run told of a customer, without the columns that say whose it is."""
+    left_out = {"customer", "run_id"}
+    return [
+        {name: plain(value) for name, value in each.items() if name not in left_out}
+        for each in changes
+    ]
+
+
+def last_answered(known: KnownCustomer | None) -> dict[str, Any] | None:
+    """Return the state that the next night is compared with."""
+    if known is None:
+        return None
+    return {
+        "run_id": known.run_id,
+        "at": instant_text(known.decided_at),
+        "gone": known.gone_run_id is not None,
+        "checks": {
+            name: {"at": instant_text(part.at), "run_id": part.run_id}
+            for name, part in known.state.items()
+            if name != LISTED_PART
+        },
+    }

@@ -1,0 +1,155 @@
+"""One customer found again: pseudonyms, runs, rows of their files. Nothing here is shown to anyone.
+
+What is said of the customer is in `explaining`, what is handed to them in `subject_access`.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from nightscreen.files.outputs import DECISIONS_CSV, QUARANTINE
+from nightscreen.files.quarantine import unescape_formula
+from nightscreen.operations.bvn.access import requests_of
+from nightscreen.results.changes import CHANGES_FILE
+from nightscreen.results.notice_file import NOTICES_FILE
+from nightscreen.results.one_row import find_row
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.journal import Journal
+    from nightscreen.journal.customers import Customers
+    from nightscreen.journal.runs import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A customer in one batch name.
+
+    Attributes:
+        customer_id: as the lender gives it.
+        batch: the batch name.
+        pseudonym: of the customer in that batch.
+        runs: the batch's runs, newest first.
+    """
+
+    customer_id: str
+    batch: str
+    pseudonym: bytes
+    runs: tuple[RunRecord, ...]
+
+
+def lookup_subject(
+    journal: Journal, customers: Customers, customer_id: str, *, batch: str = ""
+) -> list[Subject]:
+    """Return the customer in each batch name that knows it, most recently screened first.
+
+    Raises:
+        InputError: no batch knows it.
+    """
+    newest = {head.batch: head for head in reversed(journal.runs.heads())}
+    names = sorted(newest, key=lambda name: newest[name].started_at, reverse=True)
+    found = []
+    asked = {each.batch for each in requests_of(journal, customer_id)}
+    for name in [batch] if batch else names:
+        pseudonym = journal.pseudonyms.customer(name, customer_id)
+        heads = [newest[name]] if name in newest else []
+        if (
+            name in asked
+            or customers.known([pseudonym])
+            or any(find_row(run, customer_id) for run in journal.runs.find_all(heads))
+        ):
+            runs = journal.runs.newest(batch=name, limit=None)
+            found.append(Subject(customer_id, name, pseudonym, tuple(runs)))
+    if not found:
+        where = f"in batch {batch}" if batch else "in any batch"
+        raise InputError(
+            f"no such customer {where}; write the customer_id as the file has it, leading zeros "
+            "included"
+        )
+    return found
+
+
+def newest_row(person: Subject) -> tuple[RunRecord, dict[str, Any]] | None:
+    """Return the newest run whose files hold the customer's row, and that row."""
+    for run in person.runs:
+        row = find_row(run, person.customer_id)
+        if row is not None:
+            return run, row
+    return None
+
+
+def changes_of(run: RunRecord, pseudonym: bytes) -> list[dict[str, Any]]:
+    """Return what a run told of a customer's changes."""
+    path = Path(run.folder) / CHANGES_FILE
+    if not path.exists():
+        return []
+    found: list[dict[str, Any]] = pq.read_table(
+        path, filters=[("customer", "=", pseudonym.hex())]
+    ).to_pylist()
+    return found
+
+
+def listed_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
+    """Return a customer's rows of a run's `decisions.csv`."""
+    return [
+        row
+        for row in _csv_rows(Path(run.folder) / DECISIONS_CSV)
+        if row.get("customer_id") == customer_id
+    ]
+
+
+def notice_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
+    """Return a customer's rows of a run's `notices.csv`."""
+    return [
+        row
+        for row in _csv_rows(Path(run.folder) / NOTICES_FILE)
+        if row.get("customer_id") == customer_id
+    ]
+
+
+def quarantined_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
+    """Return the rows of a run's quarantine that bear the customer's id in any column."""
+    return [row for row in _csv_rows(Path(run.folder) / QUARANTINE) if customer_id in row.values()]
+
+
+def _csv_rows(path: Path) -> Iterator[dict[str, str]]:
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        names = next(rows, [])
+        for cells in rows:
+            yield dict(zip(names, map(unescape_formula, cells), strict=False))
+
+
+def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> dict[bytes, str]:
+    """Return the pseudonym of every identifier of some rows, and its kind."""
+    found: dict[bytes, str] = {}
+    for row in rows:
+        for kind in (
+            IdentityKind.BVN,
+            IdentityKind.PHONE,
+            IdentityKind.EMAIL,
+            IdentityKind.DOMAIN,
+        ):
+            if row.get(kind.value):
+                found[pseudonyms.subject(kind.value, row[kind.value])] = kind.value
+        if row.get("bank_code") and row.get("account_number"):
+            account = f"{row['bank_code']}-{row['account_number']}"
+            found[pseudonyms.subject(IdentityKind.NUBAN.value, account)] = IdentityKind.NUBAN.value
+        if row.get("image_url"):
+            seen = pseudonyms.subject(IdentityKind.IMAGE.value, row["image_url"])
+            found[seen] = IdentityKind.IMAGE.value
+        if row.get("bvn") and row.get("image_url"):
+            image = pseudonyms.subject(IdentityKind.BVN.value, row["bvn"], row["image_url"])
+            found[image] = IdentityKind.IMAGE.value
+    return found

@@ -1,0 +1,248 @@
+"""Purging by age: each kind of what is kept has its own period, and a legal hold goes first.
+
+`due` says exactly what would go and changes nothing; `purge` removes it. Report, manifest and
+`problems.csv` hold nothing personal and stay. One person's erasure is `erasure`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.files import outputs
+from nightscreen.files.evidence import drop_evidence
+from nightscreen.files.inbox import INPUT
+from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
+from nightscreen.files.sealed_file import drop_sealed
+from nightscreen.files.workspace import sweep_workspaces
+from nightscreen.journal.audit_chain import audit_before, forget_audit
+from nightscreen.journal.desk_file import UPLOADS
+from nightscreen.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
+from nightscreen.journal.runs import RUNNING
+from nightscreen.planning.rings import RINGS_FILE
+from nightscreen.privacy.contests import AGAIN
+from nightscreen.privacy.declined import Declined, drop_declined, find_declined
+from nightscreen.privacy.erasure_files import CALLS_FILE
+from nightscreen.results.changes import CHANGES_FILE
+from nightscreen.results.notice_file import NOTICES_FILE
+from nightscreen.results.run_files import RunFiles, typed_parts
+from nightscreen.results.shadow import SHADOW_FILE
+from nightscreen.schemas.cashflow import CASHFLOW_FILE
+from nightscreen.schemas.clock import DAY_MICROS, instant_text
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
+from nightscreen.schemas.settings import Cutoffs
+
+if TYPE_CHECKING:
+    from nightscreen.journal import Journal
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.settings import Retention
+
+QUARANTINE, ENRICHED, DECISIONS, NOTICES = "quarantine", "enriched", "decisions", "notices"
+TYPED = "transactions"
+"""Kind of the typed transactions of pulls, kept as long as enriched rows are."""
+KINDS = {
+    QUARANTINE: (outputs.QUARANTINE,),
+    ENRICHED: (
+        *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
+        *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
+    ),
+    DECISIONS: (
+        DECISIONS_CSV,
+        DECISIONS_WORKBOOK,
+        CHANGES_FILE,
+        CALLS_FILE,
+        RINGS_FILE,
+        SHADOW_FILE,
+    ),
+    NOTICES: (NOTICES_FILE,),
+}
+"""The files of each kind in a run's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """Files of one kind in one run's folder that are older than their period."""
+
+    run_id: str
+    kind: str
+    folder: Path
+    files: tuple[Path, ...]
+    days: int
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        names = [path.relative_to(self.folder).as_posix() for path in self.files]
+        return {"run_id": self.run_id, "kind": self.kind, "age_days": self.days, "files": names}
+
+
+@dataclass(slots=True)
+class Purgeable:
+    """What is older than its period, and what is kept for another reason.
+
+    Attributes:
+        cutoffs: the instant of each ground before which what is kept goes.
+        outdated: files that go.
+        held_runs: runs under legal hold; nothing of theirs goes, nor any evidence in the journal.
+        live_runs: runs under way; the same.
+        unfinished: folders that an earlier rewriting was cut short in.
+        journal: what goes from the journal.
+        journal_waits: why nothing goes from the journal; empty where it does.
+        declined: whose rows and answers go, since they were never lent to.
+        audit: entries of the desk's audit that go.
+    """
+
+    cutoffs: Cutoffs
+    outdated: list[Outdated] = field(default_factory=list)
+    held_runs: list[str] = field(default_factory=list)
+    live_runs: list[str] = field(default_factory=list)
+    unfinished: list[RunFiles] = field(default_factory=list)
+    journal: Removed = field(default_factory=Removed)
+    journal_waits: str = ""
+    declined: Declined = field(default_factory=Declined)
+    audit: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Return whether anything would go."""
+        more = (self.declined.ids, self.audit, any(self.journal))
+        return bool(self.outdated or self.unfinished or any(more))
+
+    def document(self) -> dict[str, Any]:
+        """Return what would go as JSON has it; nothing in it is personal."""
+        return {
+            "files": [each.document() for each in self.outdated],
+            "journal": {
+                "answers": self.journal.answers,
+                "calls": self.journal.calls,
+                "states": self.journal.states,
+                "sightings": self.journal.sightings,
+                "cost": naira_text(self.journal.cost_micro),
+                "answered_before": instant_text(self.cutoffs.journal_answers),
+                "decided_before": instant_text(self.cutoffs.decisions),
+                "waits_for": self.journal_waits or None,
+            },
+            "declined": {
+                "people": len(self.declined.ids),
+                "rows": self.declined.rows,
+                "answers": self.declined.answers,
+            },
+            "desk_audit": self.audit,
+            "held_runs": self.held_runs,
+            "live_runs": self.live_runs,
+        }
+
+
+def due(journal: Journal, retention: Retention, *, older_than: int | None = None) -> Purgeable:
+    """Return what is older than its period; nothing is changed.
+
+    Args:
+        journal: the journal; its clock says how old a thing is.
+        retention: days by kind.
+        older_than: days that replace every period of the settings.
+    """
+    now = journal.clock()
+    erasures = Erasures.of(journal)
+    found = Purgeable(retention.cutoffs(now, older_than=older_than))
+    found.audit = audit_before(journal.home, found.cutoffs.audit)
+    held = erasures.holds()
+    runs = journal.runs.newest(limit=None)[::-1]
+    for run in runs:
+        if run.run_id in held:
+            found.held_runs.append(run.run_id)
+        elif run.state == RUNNING:
+            found.live_runs.append(run.run_id)
+        else:
+            _look_into(run, now, found)
+    found.journal_waits = _waits(found)
+    if not found.journal_waits:
+        found.journal = erasures.held_before(found.cutoffs)
+        found.declined = find_declined(journal, runs, found.cutoffs.declined)
+    return found
+
+
+def _waits(found: Purgeable) -> str:
+    if found.held_runs:
+        return "a legal hold: a held run may rest on any earlier answer"
+    if found.live_runs:
+        return "a run under way, which may have planned with any answer"
+    return ""
+
+
+def _look_into(run: RunRecord, now: int, found: Purgeable) -> None:
+    folder = Path(run.folder)
+    left = RunFiles.of(folder, RETENTION)
+    if left.touched:
+        found.unfinished.append(left)
+    ended = run.finished_at or run.started_at
+    age = (now - ended) // DAY_MICROS
+    for kind, patterns in KINDS.items():
+        files = tuple(path for each in patterns for path in sorted(folder.glob(each)))
+        if files and ended <= getattr(found.cutoffs, kind):
+            found.outdated.append(Outdated(run.run_id, kind, folder, files, age))
+    for part in typed_parts(run):
+        if ended <= found.cutoffs.enriched:
+            found.outdated.append(Outdated(run.run_id, TYPED, part.parent, (part,), age))
+
+
+def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
+    """Remove what is due; return what went, in numbers, and leave a line of audit.
+
+    Raises:
+        OutputError: a folder cannot be written; purge again once that is mended.
+    """
+    for folder in (UPLOADS, AGAIN):
+        drop_sealed(journal.home / folder)
+    if not found.anything:
+        return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
+    sweep_workspaces(journal.home, journal.holders.alive)
+    declined = found.declined
+    drop_evidence(journal.home, before=None if declined.ids else found.cutoffs.journal_answers)
+    forget_audit(journal, found.cutoffs.audit)
+    erasures = Erasures.of(journal)
+    number = erasures.purge(Cutoffs.all_at(0) if found.journal_waits else found.cutoffs)
+    if declined.ids:
+        erasures.forget_answers(number, declined.subjects, declined.customers)
+    emptied = leave_no_trace(journal)
+    folders = _Folders((each.path, each) for each in found.unfinished)
+    for each in found.outdated:
+        if journal.runs.held_elsewhere(each.run_id):
+            continue
+        folders[each.folder].sweep()
+        folders[each.folder].remove(each.files)
+    rows = drop_declined(journal, folders, declined)
+    at = instant_text(journal.clock()) or ""
+    files = sum(folder.finish(at) for folder in folders.values())
+    erasures.finish(number, file_rows=rows, files=files)
+    return {**found.document(), "removed_files": files, "log_emptied": emptied}
+
+
+class _Folders(dict[Path, RunFiles]):
+    """The folders that are rewritten, each made ready where it is first asked for."""
+
+    def __missing__(self, path: Path) -> RunFiles:
+        self[path] = RunFiles.of(path, RETENTION)
+        return self[path]
+
+
+def hold(journal: Journal, run_id: str, reason: str) -> None:
+    """Put a run under legal hold.
+
+    Raises:
+        InputError: the journal knows no such run.
+    """
+    if journal.runs.find(run_id) is None:
+        raise InputError(f"there is no run {run_id} in this journal; see: nightscreen runs list")
+    Erasures.of(journal).hold(run_id, reason)
+
+
+def release(journal: Journal, run_id: str) -> None:
+    """End a run's legal hold.
+
+    Raises:
+        InputError: it is under none.
+    """
+    if not Erasures.of(journal).release(run_id):
+        raise InputError(f"run {run_id} is under no legal hold; see: nightscreen purge --dry-run")

@@ -1,0 +1,295 @@
+"""Subject access: all that is held of one person, with other people's data taken out.
+
+What the service said of an account or a history that contradicts the customer is about somebody
+else, or may be: it is withheld, and said to be. Gathering is `gather`, the page is `access_page`;
+both are meant for the customer, so the customer's own data stand in clear.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.journal.calls import UNREAD
+from nightscreen.journal.identifier_history import Sightings
+from nightscreen.journal.records import KINDS
+from nightscreen.journal.subject_data import Held
+from nightscreen.operations.bvn.access import PERSONAL, is_theirs, requests_of
+from nightscreen.operations.consents.access import consented_data
+from nightscreen.privacy.explaining import (
+    last_answered,
+    lookup,
+    plain,
+    told_changes,
+)
+from nightscreen.privacy.lookup_subject import (
+    changes_of,
+    listed_rows,
+    notice_rows,
+    quarantined_rows,
+    subjects_of,
+)
+from nightscreen.privacy.record_views import kept_until, shown_records
+from nightscreen.report.page import templates
+from nightscreen.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
+from nightscreen.results.one_row import find_row
+from nightscreen.schemas.answers import (
+    BankAccountAnswer,
+    BvnDetails,
+    EcosystemRecord,
+    KarmaListing,
+    KarmaListings,
+    Record,
+)
+from nightscreen.schemas.checks import HITS, Operation
+from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.contests import Review
+from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nightscreen.journal import Journal
+    from nightscreen.journal.customers import Customers
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.journal.subject_data import HeldAnswer, HeldCall
+    from nightscreen.privacy.lookup_subject import Subject
+    from nightscreen.schemas.bvn import BvnRequest
+    from nightscreen.schemas.settings import Retention
+
+WITHHELD = "(withheld: about another person, or not shown to be about this one)"
+_OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
+_ACCOUNT = ("bank_account_name", "name_explained")
+_PERSONAL = (
+    *("first_name", "last_name", "date_of_birth", "age", "gender"),
+    *("phone_number", "bvn_phone_number", "email", "extra"),
+)
+"""Fields of a history that say who the borrower is."""
+_HISTORY = tuple(f"ecosystem_{name}" for name in ("bvn", *_PERSONAL))
+_OF_CUSTOMERS = tuple(model for model in KINDS if model is not Review)
+"""Kinds that are shown beside the batch names; reviews stand under theirs."""
+_JUDGED = ("first_name", "middle_name", "last_name", "full_name", "date_of_birth")
+
+
+def gather(
+    journal: Journal,
+    customers: Customers,
+    people: Sequence[Subject],
+    retention: Retention,
+    declared: Declarations = NOTHING_DECLARED,
+) -> dict[str, Any]:
+    """Return all that is held of a customer in every batch name that knows it.
+
+    Each part says until when it is kept; a legal hold on a run keeps it longer.
+    """
+    held = Held.of(journal)
+    runs = [(person, run) for person in people for run in person.runs]
+    rows = [
+        (run, row) for person, run in runs if (row := find_row(run, person.customer_id)) is not None
+    ]
+    own = [row for _, row in rows]
+    asked = requests_of(journal, people[0].customer_id)
+    subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
+    own += [_asked_row(each) for each in asked]
+    now, days = journal.clock(), retention.journal_answers_days
+    return {
+        "customer_id": people[0].customer_id,
+        "made_at": instant_text(now),
+        "batches": [
+            {
+                **_batch(customers, person),
+                **shown_records(journal, [person], [Review], retention=retention),
+            }
+            for person in people
+        ],
+        "rows": [
+            {**_of_run(run, retention.enriched_days), "row": own_row(row)} for run, row in rows
+        ],
+        "lists": [
+            {**_of_run(run, retention.decisions_days), "row": own_row(row)}
+            for person, run in runs
+            for row in listed_rows(run, person.customer_id)
+        ],
+        "notices": [
+            {**_of_run(run, retention.decisions_days), "row": own_row(row)}
+            for person, run in runs
+            for row in notice_rows(run, person.customer_id)
+        ],
+        "quarantine": [
+            {**_of_run(run, retention.quarantine_days), "row": own_row(row)}
+            for person, run in runs
+            for row in quarantined_rows(run, person.customer_id)
+        ],
+        **shown_records(journal, people, _OF_CUSTOMERS, retention=retention),
+        "lookups": [own_lookup(call, own, days, declared) for call in held.calls(subjects)],
+        "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
+        "sightings": _sightings(journal, people, retention.decisions_days),
+        **consented_data(journal, people[0].customer_id),
+        "changes": [
+            {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
+            for person, run in runs
+            if (changes := changes_of(run, person.pseudonym))
+        ],
+    }
+
+
+def _asked_row(request: BvnRequest) -> dict[str, Any]:
+    """Return what the lender held when it asked for BVN consent, as answers are judged by it."""
+    held = request.held
+    names = ("bvn", "phone", *_JUDGED)
+    return {
+        **{name: getattr(held, name) for name in names},
+        "consent_reference": request.consent_reference,
+    }
+
+
+def _batch(customers: Customers, person: Subject) -> dict[str, Any]:
+    known = customers.known([person.pseudonym]).get(person.pseudonym)
+    return {
+        "batch": person.batch,
+        "pseudonym": person.pseudonym.hex(),
+        "last_answered": last_answered(known),
+        "earlier_states": [last_answered(each) for each in customers.history(person.pseudonym)],
+    }
+
+
+def _sightings(journal: Journal, people: Sequence[Subject], days: int) -> list[dict[str, Any]]:
+    """Return by what the customer can be recognised in later batches; no one else is told of."""
+    customer = journal.pseudonyms.customers_anywhere([people[0].customer_id])
+    seen = Sightings.of(journal).of_customers([customer], [each.batch for each in people])
+    return [
+        {
+            "kind": each.kind,
+            "pseudonym": each.identifier.hex(),
+            "batch": each.batch,
+            "first_seen_at": instant_text(each.first_at),
+            "last_written_at": instant_text(each.last_at),
+            "kept_until": kept_until(each.last_at, days),
+        }
+        for each in seen
+    ]
+
+
+def _of_run(run: RunRecord, days: int) -> dict[str, Any]:
+    at = run.finished_at or run.started_at
+    return {
+        "run_id": run.run_id,
+        "batch": run.batch,
+        "purpose": run.purpose,
+        "at": instant_text(at),
+        "kept_until": kept_until(at, days),
+    }
+
+
+def own_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row's filled columns, those about other people withheld."""
+    strange = set(_strange_columns(row))
+    return {
+        name: WITHHELD if name in strange or _is_others(name, value) else _own_cell(name, value)
+        for name, value in row.items()
+        if value not in (None, "", [])
+    }
+
+
+def _strange_columns(row: Mapping[str, Any]) -> list[str]:
+    """Return the columns of what contradicts the customer or was never confirmed."""
+    found: list[str] = []
+    if row.get("bank_account_status") != "verified":
+        found += _ACCOUNT
+    contradicted = row.get("ecosystem_name_match") in CONTRADICTS
+    if contradicted or row.get("ecosystem_dob_match") is False:
+        found += _HISTORY
+    return found
+
+
+def _is_others(name: str, value: object) -> bool:
+    """Return whether a column is about somebody else by its name."""
+    folded = name.casefold().replace(" ", "_")
+    if folded.startswith("batch_same_"):
+        return not isinstance(value, bool | int)
+    return any(word in folded for word in _OTHERS)
+
+
+def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a table
+    if name == "karma_listings":
+        return [
+            {key: plain(each) for key, each in listing.items() if key != "reporting_entity_email"}
+            for listing in value
+        ]
+    return plain(value)
+
+
+def own_lookup(
+    call: HeldCall, rows: Sequence[Mapping[str, Any]], days: int, declared: Declarations
+) -> dict[str, Any]:
+    """Return one lookup; a consent given by somebody who shares the identifier is withheld."""
+    found = lookup(call, declared)
+    own = {row.get("consent_reference") for row in rows}
+    if call.consent_reference is not None and call.consent_reference not in own:
+        found["consent_reference"] = WITHHELD
+    return {**found, "kept_until": kept_until(call.intent_at, days)}
+
+
+def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int) -> dict[str, Any]:
+    """Return one answer of the service, what is about other people withheld."""
+    document: dict[str, Any] = {
+        "check": answer.check,
+        "outcome": answer.outcome,
+        "answered_at": instant_text(answer.answered_at),
+        "run_id": answer.run_id,
+        "kept_until": kept_until(answer.answered_at, days),
+    }
+    if answer.outcome in UNREAD:
+        return {**document, "said": WITHHELD}
+    if answer.outcome not in HITS:
+        return {**document, "said": None}
+    record = parse_answer(Operation(answer.check), answer.body)
+    if isinstance(record, KarmaListings):
+        return {**document, "said": {"listings": [_said(each, rows) for each in record.listings]}}
+    if not isinstance(record, Record):
+        return {**document, "said": WITHHELD}
+    return {**document, "said": _said(record, rows)}
+
+
+def _said(record: Record, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the filled fields of an answer, those not shown to be the customer's withheld."""
+    said = {name: plain(value) for name, value in record.model_dump().items() if value}
+    for name in _strange_fields(record, rows):
+        if name in said:
+            said[name] = WITHHELD
+    return said
+
+
+def _strange_fields(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the fields of an answer that are not shown to be the customer's."""
+    judged = [_judgeable(row) for row in rows]
+    match record:
+        case BankAccountAnswer():
+            verified = any(judge_account(row, record).status == "verified" for row in judged)
+            return () if verified else ("account_name", "bvn", "extra")
+        case EcosystemRecord():
+            agrees = any(_history_agrees(row, record) for row in judged)
+            return () if agrees else _PERSONAL
+        case BvnDetails():
+            return () if is_theirs(record, rows) else PERSONAL
+        case KarmaListing():
+            return ("reporting_entity_email", "extra")
+        case _:
+            return ()
+
+
+def _history_agrees(row: Mapping[str, Any], record: EcosystemRecord) -> bool:
+    name = history_name(row, record)
+    if name is not None and name.grade in CONTRADICTS:
+        return False
+    return dob_agrees(row["date_of_birth"], record.date_of_birth) is not False
+
+
+def _judgeable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as the judging of answers takes it."""
+    return {"flaws": 0, "bvn": row.get("bvn"), **{name: row.get(name) for name in _JUDGED}}
+
+
+def access_page(document: Mapping[str, Any]) -> str:
+    """Return what was gathered as a page for the customer."""
+    return templates().get_template("subject_access.html.j2").render(held=document)

@@ -1,0 +1,1 @@
+"""Tables in: CSV, XLSX and Parquet, and what their headings mean."""

@@ -1,0 +1,282 @@
+"""Input files: any of three formats in, batches of text under understood headings out.
+
+This module finds out which kind of file it is and what is wrong with it as a file. `*_source.py`
+read the formats, `column_mapping` knows headings, `values/` checks values.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import mmap
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.files.quarantine import GUARDED_PATTERN, unescape_formula
+from nightscreen.reading.column_mapping import ColumnMapping, understand, unique_headings
+from nightscreen.reading.csv_source import read_csv
+from nightscreen.reading.headings import Vocabulary
+from nightscreen.reading.text_stream import open_text
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import CUSTOMERS, Header, RefusedRow, SourceBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nightscreen.reading.mapping import Mapping
+    from nightscreen.reading.raw_table import RawTable
+    from nightscreen.schemas.rows import InputKind
+
+BATCH_ROWS = 8192
+START_BYTES = 64 * 1024
+ZIP_MAGIC = b"PK\x03\x04"
+PARQUET_MAGIC = b"PAR1"
+OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+NAMES = {
+    "xlsx": ("an Excel workbook", (".xlsx", ".xlsm", ".xltx", ".xltm")),
+    "parquet": ("a Parquet file", (".parquet", ".pq", ".parq")),
+}
+"""Formats that a name can hide, and the endings that do not."""
+OLE_STREAMS = ("EncryptedPackage", "Workbook", "Book")
+SAVE_AS = 'open it and save it as "Excel workbook (.xlsx)" or "CSV UTF-8"'
+FOREIGN = (
+    (b"%PDF", "a PDF"),
+    (b"<", "a web page or XML, whatever its name says"),
+    (b"{\\rtf", "a word processor document"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"7z\xbc\xaf", "a 7z archive: unpack it and give the file inside"),
+    (b"Rar!", "a RAR archive: unpack it and give the file inside"),
+    (b"ARROW1", "an Arrow or Feather file"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """An input file that has been understood.
+
+    Attributes:
+        path: the file.
+        header: its columns as understood, and the findings.
+        table: the file as its format's reader gives it.
+        layout: which columns of the file go on, and in which order.
+        stamp: size and time of change when it was opened.
+    """
+
+    path: Path
+    header: Header
+    table: RawTable
+    layout: ColumnMapping
+    stamp: tuple[int, int]
+
+    @property
+    def format(self) -> str:
+        """`csv`, `xlsx` or `parquet`."""
+        return self.table.format
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[SourceBatch]:
+        """Yield the rows as text, `rows` at a time, from the beginning at every call.
+
+        Lines are those of the text file or rows of the sheet, headings included; in Parquet, which
+        has no lines, rows count from 1. Blank rows are left out.
+
+        Raises:
+            InputError: the file is found damaged further down, or has changed since it was opened.
+        """
+        names = [column.heading for column in self.header.columns]
+        try:
+            if _stamp(self.path) != self.stamp:
+                raise InputError(f"{self.path}: changed while it was being read; start again")
+            for batch in self.table.read(rows):
+                yield self._arranged(batch, names)
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+    def _arranged(self, batch: SourceBatch, names: list[str]) -> SourceBatch:
+        arrays = [batch.columns.column(at) for at in self.layout.order]
+        broken = [self._arranged_row(row) for row in batch.broken]
+        if self.layout.guarded:
+            arrays = [
+                pc.replace_substring_regex(array, pattern=GUARDED_PATTERN, replacement=r"\1")
+                for array in arrays
+            ]
+        return SourceBatch(batch.lines, pa.RecordBatch.from_arrays(arrays, names=names), broken)
+
+    def _arranged_row(self, row: RefusedRow) -> RefusedRow:
+        values = [row.values[at] for at in self.layout.order]
+        if self.layout.guarded:
+            values = [value and unescape_formula(value) for value in values]
+        return RefusedRow(row.line, row.column, row.code, row.hint, tuple(values))
+
+
+def open_source(
+    path: Path, *, mapping: Mapping | None = None, kind: InputKind = CUSTOMERS
+) -> TableSource:
+    """Find out what a file is and what its columns mean.
+
+    Raises:
+        InputError: it cannot be read as rows of that kind; one line says why and what to do.
+    """
+    start = _start(path)
+    try:
+        stamp = _stamp(path)
+        table = _table(path, start, mapping, kind)
+        findings = (*_misnamed(path, table), *table.findings)
+        layout = understand(path, table.headings, mapping, findings, kind=kind)
+        source = TableSource(path, layout.header, table, layout, stamp)
+        _require_rows(source)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return source
+
+
+def sheets_of(path: Path) -> list[str]:
+    """Return the sheets of a workbook to choose from; none of another file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    if not _start(path).startswith(ZIP_MAGIC):
+        return []
+    from nightscreen.reading.workbook_source import visible_sheets  # noqa: PLC0415 - see _table
+
+    return visible_sheets(path)
+
+
+def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
+    """Return a file's headings, even if their meaning is not known yet.
+
+    Raises:
+        InputError: it cannot be read as a table.
+    """
+    try:
+        return unique_headings(path, _table(path, _start(path), mapping).headings)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def file_digest(path: Path) -> str:
+    """Return `sha256:` and the digest of a file in hexadecimal.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _start(path: Path) -> bytes:
+    """Return the first bytes of a file, which must be there and hold something."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{path}: a folder, not a file; name the file inside it")
+        if not stat.S_ISREG(mode):
+            raise InputError(f"{path}: not a regular file; save it to disk first")
+        with path.open("rb") as file:
+            start = file.read(START_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if not start.strip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"):
+        raise InputError(f"{path}: the file is empty; export it again")
+    return start
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: there is no such file{_near_name(path)}")
+    if isinstance(error, PermissionError):
+        return InputError(f"{path}: no permission to read it; change its permissions or owner")
+    reason = error.strerror or type(error).__name__
+    return InputError(f"{path}: cannot be read ({reason}); check the disk and path")
+
+
+def _near_name(path: Path) -> str:
+    """Return a hint at a file with a name like this one in the same folder."""
+    if not path.parent.is_dir():
+        return f"; there is no folder {path.parent}"
+    try:
+        names = {file.name.casefold(): file.name for file in path.parent.iterdir()}
+    except OSError:
+        return "; check the path"
+    near = difflib.get_close_matches(path.name.casefold(), names, n=1, cutoff=0.6)
+    return f'; did you mean "{names[near[0]]}"?' if near else "; check the path"
+
+
+def _table(
+    path: Path, start: bytes, mapping: Mapping | None, kind: InputKind = CUSTOMERS
+) -> RawTable:
+    """Read the file by what it holds, whatever its name.
+
+    Readers of workbooks and of Parquet are loaded where such a file is: openpyxl takes 0.11 s of
+    CPU, Parquet 0.08, and most batches are CSV.
+    """
+    vocabulary = Vocabulary.of(mapping, kind)
+    if start.startswith(ZIP_MAGIC):
+        from nightscreen.reading.workbook_source import read_workbook  # noqa: PLC0415 - see above
+
+        return read_workbook(path, vocabulary, mapping)
+    if mapping is not None and mapping.sheet is not None:
+        raise InputError(f"{mapping.path}: sheet: {path} is no workbook; take the line out")
+    if start.startswith(PARQUET_MAGIC):
+        from nightscreen.reading.parquet_source import read_parquet  # noqa: PLC0415 - see above
+
+        return read_parquet(path)
+    _refuse_foreign(path, start)
+    return _text_table(path, start, vocabulary)
+
+
+def _refuse_foreign(path: Path, start: bytes) -> None:
+    if start.startswith(OLE_MAGIC):
+        raise InputError(f"{path}: {_old_workbook(path)}; {SAVE_AS}")
+    for magic, what in FOREIGN:
+        if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(magic):
+            fix = "" if ":" in what else "; give CSV, XLSX or Parquet"
+            raise InputError(f"{path}: {what}{fix}")
+
+
+def _old_workbook(path: Path) -> str:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        streams = {name for name in OLE_STREAMS if view.find(name.encode("utf-16-le")) >= 0}
+    if "EncryptedPackage" in streams:
+        return "a workbook protected by a password, which cannot be read"
+    if streams:
+        return "an old Excel workbook (.xls), which is not read"
+    return "an Office file of the old kind, which is not read"
+
+
+def _text_table(path: Path, start: bytes, vocabulary: Vocabulary) -> RawTable:
+    text = open_text(path, start)
+    sample = text.sample().lstrip()
+    if sample.startswith((b"{", b"[{", b"[\n", b"[\r", b"[ ")):
+        raise InputError(f"{path}: JSON, which is not read; export it as CSV, XLSX or Parquet")
+    if text.gzipped and sample.startswith((ZIP_MAGIC, PARQUET_MAGIC)):
+        raise InputError(f"{path}: a compressed workbook or Parquet file; unpack it first")
+    return read_csv(text, vocabulary)
+
+
+def _misnamed(path: Path, table: RawTable) -> tuple[str, ...]:
+    """Say where a file is something else than its name says; it is read as what it is."""
+    word, endings = NAMES.get(table.format, ("", ()))
+    if not word or path.suffix.casefold() in endings:
+        return ()
+    return (f"This is {word}, though its name ends in {path.suffix or 'nothing'}; read as such.",)
+
+
+def _require_rows(source: TableSource) -> None:
+    first = next(source.batches(1), None)
+    if first is None:
+        raise InputError(f"{source.path}: no rows below the headings; export it again")

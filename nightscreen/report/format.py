@@ -1,0 +1,250 @@
+"""The report's numbers, times and codes as people read them. Pure; nothing is counted here."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.schemas.clock import LAGOS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CHECKS = {
+    "bank_account": "Bank account",
+    "karma": "Karma blacklist",
+    "ecosystem": "Credit history",
+    "selfie": "Selfie",
+    "bvn_start": "Password sent",
+    "bvn_finish": "BVN confirmed",
+    "aggregator_refresh": "Access renewed",
+    "aggregator_transactions": "Transactions",
+    "aggregator_accounts": "Linked accounts",
+    "aggregator_profile": "Profile",
+    "loan_products": "Loan products",
+    "loan_start": "Loan offers",
+    "loan_view": "Loans followed",
+}
+PURPOSES = {"portfolio": "portfolio review", "origination": "new applications"}
+CAUSES = {
+    "test_mode": "The service was in test mode",
+    "pending": "Not reached yet",
+    "failed": "No answer after every attempt",
+    "unreadable": "Answered and charged, not readable yet",
+    "in_doubt": "Sent, answer lost, may be charged",
+    "refused": "No valid consent",
+    "invalid": "Identifier malformed",
+}
+DECISIONS = {
+    "decline": "Decline",
+    "review": "Review",
+    "undecided": "Undecided",
+    "approve": "Approve",
+}
+_OF_BORROWERS = {"decline": "No new money", "approve": "Nothing against"}
+"""In a portfolio nobody applies: declined is who gets no new money until it is cleared."""
+BASES = {
+    "with_history": "With a history",
+    "no_history": "No history found",
+    "no_consent": "No valid consent",
+    "not_asked": "Not asked for",
+    "not_answered": "No answer yet",
+}
+STATUSES = {
+    "off": "not asked for",
+    "ineligible": "identifier absent",
+    "invalid": "identifier malformed",
+    "refused": "no valid consent",
+    "test_mode": "test mode",
+    "unreadable": "answered, not readable yet",
+    "in_doubt": "answer lost",
+    "failed": "failed",
+    "pending": "not reached yet",
+    "no_match": "does not match",
+    "match": "matches",
+}
+NEXT = {
+    "approval": "No call was made; once it is approved, the run goes on.",
+    "budget": "Raise the cap, then resume the run.",
+    "balance": "Top the wallet up, then resume the run.",
+    "auth": "Check the API key and what it may ask, then resume the run.",
+    "outage": "Check the network and the service's address, then resume the run.",
+    "quota": "The next day begins at noon; resume the run then.",
+}
+TROUBLES = {
+    "not_sent": "No connection, nothing was sent",
+    "refused": "Refused, the service was busy",
+    "overload": "Server error, may be charged",
+    "timeout": "No answer in time, may be charged",
+    "cut": "Connection lost, may be charged",
+    "unreadable": "Answer not readable",
+    "wrong_identity": "Answer about somebody else",
+    "outage": "Answers not readable, an outage",
+    "rejected": "The service rejected the request",
+    "auth": "Key refused",
+    "no_right": "Key without the right to this",
+    "unpriced": "No price agreed for this check",
+    "balance": "Wallet too low",
+    "address": "Not the service's address",
+    "test_mode": "Sample answer of the test mode",
+}
+ZONE = "Lagos time (UTC+1)"
+NOTHING = "none"
+_SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
+_TIGHT = {"trillion": "tn", "billion": "bn", "million": "m"}
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+
+def decision_titles(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the decisions as people read them for a run's purpose, those to act on first."""
+    return DECISIONS | (_OF_BORROWERS if report["purpose"] == "portfolio" else {})
+
+
+def naira(text: str | None) -> str:
+    """Return decimal text as exact naira; the word for nothing where there is none."""
+    if text is None:
+        return NOTHING
+    amount = Decimal(text)
+    return f"{'-' if amount < 0 else ''}₦{abs(amount):,.2f}"
+
+
+def naira_at_risk(weight: Mapping[str, Any]) -> str:
+    """Return the exposure of some rows; of rows without any it is not known, which is not zero."""
+    if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
+        return "not known"
+    return naira(weight["exposure"])
+
+
+def naira_short(text: str | None) -> str:
+    """Return decimal text as naira at a glance: `₦12,345`, `₦2.41 billion`."""
+    if text is None:
+        return NOTHING
+    amount = Decimal(text)
+    sign, size = ("-" if amount < 0 else ""), abs(amount)
+    for least, word in _SCALES:
+        if size >= least:
+            return f"{sign}₦{three_figures(size / least)} {word}"
+    return f"{sign}₦{size:,.2f}".removesuffix(".00")
+
+
+def naira_tight(text: str | None) -> str:
+    """Return naira at a glance where there is little room: `₦2.41bn`."""
+    short = naira_short(text)
+    for _, word in _SCALES:
+        short = short.replace(f" {word}", _TIGHT[word])
+    return short
+
+
+def untight(text: str) -> str:
+    """Return the words behind the short forms of charts, for those who listen."""
+    for word, letters in _TIGHT.items():
+        text = re.sub(rf"(?<=\d){letters}\b", f" {word}", text)
+    return text.replace(" · ", ", ")
+
+
+def three_figures(number: Decimal) -> str:
+    """Return a number of at least 1 with three figures, never fewer than its whole part."""
+    places = 2 if number < 10 else 1 if number < 100 else 0  # noqa: PLR2004 - three figures
+    return f"{number:,.{places}f}"
+
+
+def share(part: str | float, whole: str | float) -> str | None:
+    """Return a share in words; None if there is no whole."""
+    below, above = Decimal(str(whole)), Decimal(str(part))
+    return None if below <= 0 else percent(100 * above / below)
+
+
+def percent(value: Decimal | float) -> str:
+    """Return percent that call nothing whole, and nothing zero, that is not."""
+    number = Decimal(str(value))
+    if 0 < number < Decimal("0.1"):
+        return "under 0.1 %"
+    if Decimal("99.9") < number < 100:  # noqa: PLR2004 - percent
+        return "over 99.9 %"
+    return f"{number:.0f} %" if number in (0, 100) else f"{number:.1f} %"
+
+
+def count(number: float) -> str:
+    """Return a whole number with thousands."""
+    return f"{int(number):,}"
+
+
+def some(number: float, one: str, many: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def plain(name: str) -> str:
+    """Return a snake_case word as people write it."""
+    return name.replace("_", " ")
+
+
+def sentence(code: str) -> str:
+    """Return a code with a capital letter, its abbreviations as they are written."""
+    words = plain(code).replace("bvn", "BVN").replace("url", "address")
+    return words[:1].upper() + words[1:]
+
+
+def moment(text: str | None, *, seconds: bool = False) -> str:
+    """Return an instant in Lagos: `Fri 20 Nov 2026, 02:14`."""
+    if not text:
+        return "not known"
+    at = datetime.fromisoformat(text).astimezone(LAGOS)
+    return f"{at:%a} {at.day} {at:%b %Y, %H:%M}{f':{at:%S}' if seconds else ''}"
+
+
+def clock_time(text: str, *, seconds: bool = False) -> str:
+    """Return an instant's time of day in Lagos."""
+    return f"{datetime.fromisoformat(text).astimezone(LAGOS):{'%H:%M:%S' if seconds else '%H:%M'}}"
+
+
+def day_and_time(text: str) -> str:
+    """Return an instant in Lagos without its year: `20 Nov 02:14`."""
+    at = datetime.fromisoformat(text).astimezone(LAGOS)
+    return f"{at.day} {at:%b %H:%M}"
+
+
+def from_to(report: Mapping[str, Any]) -> str:
+    """Return when a run was begun and ended, the date once where it is the same."""
+    begun, ended = (str(report.get(name) or "") for name in ("started_at", "finished_at"))
+    if not begun or not ended:
+        return moment(begun or ended or None)
+    same_day = moment(begun)[:-5] == moment(ended)[:-5]
+    until = clock_time(ended) if same_day else moment(ended)
+    seconds = datetime.fromisoformat(ended) - datetime.fromisoformat(begun)
+    return f"{moment(begun)} to {until}, {lasting(seconds / timedelta(seconds=1))}"
+
+
+def lasting(seconds: float) -> str:
+    """Return a length of time in its two largest units."""
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return some(whole, "second") if whole else "under a second"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
+    return f"{some(whole // _DAY_S, 'day')} {whole % _DAY_S // _HOUR_S} h"
+
+
+def milliseconds(value: float | None) -> str:
+    """Return how long an answer took."""
+    if value is None:
+        return NOTHING
+    if value < 1000:  # noqa: PLR2004 - a second
+        return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"  # noqa: PLR2004 - two figures
+    return f"{value / 1000:.1f} s"
+
+
+def days_old(days: float) -> str:
+    """Return the age of evidence."""
+    if days < 1:
+        return "under a day"
+    return some(int(days), "day")
+
+
+def month_name(text: str) -> str:
+    """Return `November 2026` for `2026-11`."""
+    return f"{datetime.fromisoformat(f'{text}-01'):%B %Y}"

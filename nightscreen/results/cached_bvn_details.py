@@ -1,0 +1,117 @@
+"""BVN details at hand, as a screening run may see them: of rows whose consent counts, no others.
+
+Confirming a BVN is `bvn.confirming`'s; here its answer is found again by the BVN's pseudonym. There
+is no age limit: `bvn_checked_at` says how old it is, and a policy may ask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nightscreen.client.identities import same_account
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.planning.consent import consent_column
+from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.enriched import BVN_FIELDS
+from nightscreen.schemas.rows import INSTANT, Flaw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.journal import Journal
+    from nightscreen.journal.answers import Answers
+    from nightscreen.schemas.answers import BvnAccount
+
+WATCHLISTED, ACCOUNT_STATUS, STATUSES, CHECKED_AT = (name for name, _ in BVN_FIELDS)
+_CHECK = Operation.BVN_FINISH.value
+
+
+@dataclass(frozen=True, slots=True)
+class BvnsAtHand:
+    """Finds confirmed BVN details for rows.
+
+    Attributes:
+        any_held: the journal has confirmed any at all; else nothing is looked for.
+        at: the instant consent is judged at, microseconds.
+    """
+
+    any_held: bool
+    at: int
+    _answers: Answers = field(repr=False)
+    _pseudonyms: Pseudonyms = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal, at: int) -> BvnsAtHand:
+        """Return what a journal has at hand, for consent judged at an instant."""
+        any_held = any(row.check == _CHECK for row in journal.runs.tallies())
+        return cls(any_held, at, journal.answers, journal.pseudonyms)
+
+    def columns(self, rows: pa.Table) -> dict[str, pa.Array]:
+        """Return the columns of `BVN_FIELDS` for rows of an input.
+
+        Null where nothing is held, where the answer does not say, and where consent does not count.
+        """
+        found: dict[str, list[Any]] = {name: [None] * rows.num_rows for name, _ in BVN_FIELDS}
+        subjects = self._subjects(rows) if self.any_held else {}
+        stored = self._answers.latest(_CHECK, list(set(subjects.values())))
+        accounts = _own_accounts(rows) if stored else []
+        for row, subject in subjects.items():
+            latest = stored.get(subject)
+            if latest is None:
+                continue
+            found[CHECKED_AT][row] = latest.answered_at
+            answer = parse_answer(Operation.BVN_FINISH, self._answers.body(_CHECK, latest))
+            if not isinstance(answer, BvnDetails):
+                continue
+            if answer.watchlisted is not None:
+                found[WATCHLISTED][row] = int(answer.watchlisted)
+            statuses = {each.account_status for each in answer.accounts if each.account_status}
+            found[STATUSES][row] = sorted(statuses) if answer.accounts else None
+            found[ACCOUNT_STATUS][row] = _own_status(accounts[row], answer.accounts)
+        whole = {name: pa.int64() if kind == INSTANT else kind for name, kind in BVN_FIELDS}
+        return {name: pa.array(found[name], whole[name]).cast(kind) for name, kind in BVN_FIELDS}
+
+    def _subjects(self, rows: pa.Table) -> dict[int, bytes]:
+        """Return the BVN's pseudonym of each row that has one and whose consent counts."""
+        batches = rows.combine_chunks().to_batches()
+        if not batches:
+            return {}
+        lawful = consent_column(batches[0], at=to_instant(self.at)).to_pylist()
+        bvns, flaws = rows["bvn"].to_pylist(), rows["flaws"].to_pylist()
+        return {
+            place: self._pseudonyms.subject(SubjectKind.BVN.value, bvn)
+            for place, bvn in enumerate(bvns)
+            if bvn and lawful[place] and not flaws[place] & Flaw.BVN
+        }
+
+
+def _own_accounts(rows: pa.Table) -> list[str | None]:
+    """Return the account of each row as it is asked by, such as `058-0123456789`."""
+    codes, numbers = rows["bank_code"].to_pylist(), rows["account_number"].to_pylist()
+    return [
+        f"{code or ''}-{number}" if number else None
+        for code, number in zip(codes, numbers, strict=True)
+    ]
+
+
+def _own_status(asked: str | None, accounts: Iterable[BvnAccount]) -> str | None:
+    """Return how the row's own account stands, where it is among those of the BVN."""
+    if asked is None:
+        return None
+    own = (
+        each.account_status
+        for each in accounts
+        if each.account_number and same_account(asked, each.bank_code, each.account_number)
+    )
+    return next(own, None)
+
+
+def nothing_held(rows: int) -> dict[str, pa.Array]:
+    """Return the columns where nothing may be shown, as in test mode."""
+    return {name: pa.nulls(rows, kind) for name, kind in BVN_FIELDS}

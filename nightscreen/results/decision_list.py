@@ -1,0 +1,488 @@
+"""The decision list: what operations work through, worst exposure first, from the enriched parts.
+
+Approved rows and rows whose review still stands are not on it. Rows are read in blocks, laid into
+one private file and fetched in order, so that memory holds three numbers a row. How the files are
+written is in `results/decision_files.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nightscreen.files.external_sort import SortedFile
+from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
+from nightscreen.files.quarantine import unescape_formula
+from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.decision_files import WORKBOOK_ROWS, Cell, DecisionFiles, Listed
+from nightscreen.results.list_columns import NAMES, Columns, words_of
+from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.decisions import (
+    DECISION_COLUMNS,
+    LISTED,
+    QUARANTINE_COLUMNS,
+    REVIEW_COLUMNS,
+    ChangeKind,
+)
+from nightscreen.schemas.errors import OutputError
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.rows import INSTANT, NAIRA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from nightscreen.files.outputs import RunFolder
+    from nightscreen.results.changes import ChangeSet
+    from nightscreen.schemas.policy import Policy
+
+BLOCK_ROWS = 8192
+_UNKNOWN = -1
+_TYPES: dict[str, pa.DataType] = {
+    "exposure": NAIRA,
+    "karma_amount": NAIRA,
+    "past_due_amount": NAIRA,
+    "running_loans": pa.int64(),
+    "karma_default_date": pa.date32(),
+    "evidence_as_of": INSTANT,
+}
+
+
+def list_schema(carried: Sequence[str] = ()) -> pa.Schema:
+    """Return the list's columns, those the policy carries from the lender's file last."""
+    own = [pa.field(name, _TYPES.get(name, pa.string())) for name in DECISION_COLUMNS]
+    return pa.schema([*own, *(pa.field(heading(name), pa.string()) for name in carried)])
+
+
+def heading(carried: str) -> str:
+    """Return the list's name of a carried column; one of the list's own is told apart."""
+    return f"input_{carried}" if carried in (*DECISION_COLUMNS, *REVIEW_COLUMNS) else carried
+
+
+_SAID = ("reason_code", "reason_text", "other_reasons", "action", "missing_checks")
+_BETWEEN = "\x1f"
+_READ = frozenset(
+    {
+        "customer_id",
+        "full_name",
+        *NAMES,
+        "bvn",
+        "exposure",
+        "decision",
+        "reasons",
+        "policy",
+        "shadow_decision",
+        "karma_amount_in_contention",
+        "karma_listed_by",
+        "karma_listings",
+        "ecosystem_past_due_loan_amount_due",
+        "ecosystem_running_loans",
+        "bank_account_name",
+        "name_match",
+        *(f"{check.value}_status" for check in Check),
+        *(f"{check.value}_checked_at" for check in Check),
+    }
+)
+
+_BY_DECISION = {
+    Decision.DECLINE.value: "Lend no more until it is cleared.",
+    Decision.REVIEW.value: "Look at the evidence, then decide.",
+    Decision.UNDECIDED.value: "Decide by hand: no rule applies.",
+}
+"""What to do next where the rule does not say."""
+BY_POLICY, PROPOSED = "policy", "policy, proposed"
+"""Who decided: of all that is on the list, no person has."""
+_REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT})
+
+
+class RuleWords(NamedTuple):
+    """What a rule says to the team: why, and what to do next where it says so."""
+
+    why: str
+    action: str | None = None
+
+
+Words = Mapping[str, Mapping[str, RuleWords]]
+"""What rules say to the team, by reason code and effect."""
+
+
+@dataclass(slots=True)
+class ListCounts:
+    """What is on the list.
+
+    Attributes:
+        listed: rows by decision.
+        exposure_kobo: known naira at risk by decision, in kobo.
+        quiet: rows left out because their review stands.
+        fix: rows in quarantine.
+    """
+
+    listed: Counter[str] = field(default_factory=Counter)
+    exposure_kobo: Counter[str] = field(default_factory=Counter)
+    quiet: int = 0
+    fix: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows the list has."""
+        return sum(self.listed.values())
+
+
+def write_decisions(
+    folder: RunFolder,
+    parts: Sequence[Path],
+    *,
+    run_id: str,
+    reasons: Words,
+    carried: Sequence[str] = (),
+    compared: ChangeSet | None = None,
+    problems: Iterable[Sequence[str]] = (),
+    about: Sequence[tuple[str, str]] = (),
+    proposes: bool = False,
+) -> ListCounts:
+    """Write `decisions.csv` and `decisions.xlsx`.
+
+    Args:
+        folder: the run's folder.
+        parts: its enriched parts, in order.
+        run_id: the run.
+        reasons: what rules say to the team (`team_sentences`).
+        carried: columns of the lender's file that are shown, where it has them.
+        compared: what the comparison with earlier nights found, row by row; None where there was
+            none.
+        problems: line, column, code and hint of each row in quarantine (`quarantined`).
+        about: names and values for the head of the summary.
+        proposes: a decline is a proposal, until a person has confirmed it.
+
+    Raises:
+        OutputError: the disk is full or the folder cannot be written.
+    """
+    counts = ListCounts()
+    fixes = list(problems)
+    counts.fix = len(fixes)
+    try:
+        there = _there(parts, carried)
+        builder = _Builder(run_id, reasons, there, compared, counts, proposes=proposes)
+        with _laid_out(folder, parts, builder) as rows:
+            files = DecisionFiles(folder.path / DECISIONS_CSV, folder.path / DECISIONS_WORKBOOK)
+            lines = summary(run_id, counts, compared, about)
+            listed = Listed(rows, np.arange(len(rows)), builder.schema.names)
+            files.write(lines, listed, map(_typed_fix, fixes))
+    except OSError as error:
+        raise OutputError(
+            f"cannot write the decision list into {folder.path}: {error.strerror or error}; free "
+            "some disk, then resume the run"
+        ) from None
+    folder.rows[DECISIONS_CSV] = counts.rows
+    folder.rows[DECISIONS_WORKBOOK] = min(counts.rows, WORKBOOK_ROWS)
+    return counts
+
+
+def _there(parts: Sequence[Path], carried: Sequence[str]) -> list[str]:
+    """Return the carried columns that the rows have; the parts are all alike."""
+    if not parts:
+        return []
+    names = set(pq.read_schema(parts[0]).names)
+    return [name for name in carried if name in names]
+
+
+def _typed_fix(fix: Sequence[str]) -> list[Cell]:
+    line, *rest = fix
+    return [int(line) if line.isdecimal() else line, *rest]
+
+
+def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield line, column, code and hint of each row of a `quarantine.csv`, and nothing else."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        next(rows, None)
+        for row in rows:
+            yield tuple(unescape_formula(cell) for cell in row[-len(QUARANTINE_COLUMNS) :])
+
+
+def summary(
+    run_id: str,
+    counts: ListCounts,
+    compared: ChangeSet | None,
+    about: Sequence[tuple[str, str]],
+) -> list[tuple[str, Cell]]:
+    """Return the lines of the summary sheet."""
+    lines: list[tuple[str, Cell]] = [("Run", run_id), *about]
+    for decision in LISTED:
+        word = decision.value
+        lines.append((f"To work on: {word}", counts.listed[word]))
+        exposure = Decimal(counts.exposure_kobo[word]).scaleb(-2)
+        lines.append((f"Known exposure: {word}", exposure))
+    lines.append(("Left out: reviewed, evidence unchanged", counts.quiet))
+    lines.append(("To fix and feed back (sheet Fix)", counts.fix))
+    if compared is not None:
+        lines += [
+            (f"Customers: {name.replace('_', ' ')}", number)
+            for name, number in compared.report().items()
+        ]
+    return lines
+
+
+@contextmanager
+def _laid_out(folder: RunFolder, parts: Sequence[Path], builder: _Builder) -> Iterator[SortedFile]:
+    """Lay the list's rows into private files, and give them in the order they are to have."""
+    exposures: list[NDArray[np.int64]] = []
+    private = partial(NamedTemporaryFile, dir=folder.path, prefix=".decisions.", suffix=".part")
+    with private() as laid, private() as in_order:
+        with pa.OSFile(laid.name, "wb") as sink, pa.ipc.new_file(sink, builder.schema) as writer:
+            for rows in builder.tables(parts):
+                if rows.num_rows:
+                    writer.write_table(rows)
+                    exposures.append(_kobo(rows))
+        kobo = np.concatenate(exposures) if exposures else np.zeros(0, np.int64)
+        rows_as_they_came = SortedFile.of(Path(laid.name))
+        yield rows_as_they_came.sorted_into(Path(in_order.name), worst_first(kobo))
+
+
+def _kobo(rows: pa.Table) -> NDArray[np.int64]:
+    """Return exposures in kobo, -1 where unknown."""
+    scaled = pc.multiply(rows["exposure"], pa.scalar(100, pa.decimal128(3, 0)))
+    kobo = scaled.cast(pa.decimal128(38, 0), safe=False).cast(pa.int64())
+    found: NDArray[np.int64] = kobo.fill_null(_UNKNOWN).to_numpy()
+    return found
+
+
+def worst_first(kobo: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order of exposures, greatest first, equal ones as they came.
+
+    An unknown exposure (-1) is taken as the median of the known ones, since it is not zero.
+    """
+    known = kobo[kobo != _UNKNOWN]
+    middle = int(np.median(known)) if len(known) else 0
+    order: NDArray[np.int64] = np.argsort(-np.where(kobo == _UNKNOWN, middle, kobo), kind="stable")
+    return order
+
+
+class _Builder:
+    """Makes the list's rows of enriched rows, block by block, in the order of the input."""
+
+    def __init__(
+        self,
+        run_id: str,
+        reasons: Words,
+        carried: Sequence[str],
+        compared: ChangeSet | None,
+        counts: ListCounts,
+        *,
+        proposes: bool,
+    ) -> None:
+        self._run_id = run_id
+        self._declined_by = PROPOSED if proposes else BY_POLICY
+        self._reasons = reasons
+        self._carried = carried
+        self.schema = list_schema(carried)
+        self._compared = compared
+        self._counts = counts
+        self._start = 0
+
+    def tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
+        """Yield the rows that are on the list."""
+        wanted = _READ | set(self._carried)
+        for part in parts:
+            with pq.ParquetFile(part) as file:
+                for customers in customer_batches(file, wanted, BLOCK_ROWS):
+                    yield self._table(customers)
+                    self._start += customers.num_rows
+
+    def _table(self, rows: pa.Table) -> pa.Table:
+        places = self._places(rows)
+        table = self._listed(rows.take(pa.array(places, pa.int64())), places + self._start)
+        for word in (each.value for each in LISTED):
+            mine = table.filter(pc.equal(table["decision"], word))
+            kobo = _kobo(mine)
+            self._counts.listed[word] += mine.num_rows
+            self._counts.exposure_kobo[word] += int(kobo[kobo != _UNKNOWN].sum())
+        return table
+
+    def _places(self, rows: pa.Table) -> NDArray[np.int64]:
+        """Return which rows of a block are on the list."""
+        words = pa.array([each.value for each in LISTED])
+        wanted = pc.is_in(rows["decision"].cast(pa.string()), value_set=words).to_numpy()
+        if self._compared is not None:
+            quiet = self._compared.quiet[self._start : self._start + rows.num_rows] == 1
+            self._counts.quiet += int((wanted & quiet).sum())
+            wanted = wanted & ~quiet
+        return np.flatnonzero(wanted)
+
+    def _listed(self, rows: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
+        """Return rows of the list for enriched rows, a column at a time."""
+        size, columns = rows.num_rows, Columns(rows)
+        told = told_of(rows, self._reasons)
+        worst = columns.worst_listings()
+        previous, change = pa.nulls(size, pa.string()), pa.nulls(size, pa.string())
+        if self._compared is not None:
+            previous = words_of(self._compared.previous[numbers], tuple(Decision))
+            change = words_of(self._compared.change[numbers], tuple(ChangeKind))
+        found = {
+            "customer_id": columns.of("customer_id"),
+            "customer_name": columns.names(),
+            "bvn_last4": columns.last_digits(),
+            "decision": columns.of("decision"),
+            "previous_decision": previous,
+            "change": change,
+            **told,
+            "exposure": columns.of("exposure", NAIRA),
+            "karma_listed_by": pc.fill_null(
+                pc.binary_join(columns.of("karma_listed_by"), ", "), ""
+            ),
+            **worst,
+            "past_due_amount": columns.in_kobo("ecosystem_past_due_loan_amount_due"),
+            "running_loans": columns.of("ecosystem_running_loans"),
+            "bank_account_name": columns.of("bank_account_name"),
+            "name_match": columns.of("name_match"),
+            "evidence_as_of": columns.evidence_as_of(),
+            "run_id": pa.repeat(self._run_id, size),
+            "policy": columns.of("policy"),
+            "decided_by": pc.if_else(
+                pc.equal(rows["decision"].cast(pa.string()), Decision.DECLINE.value),
+                self._declined_by,
+                BY_POLICY,
+            ),
+            "shadow_decision": columns.of("shadow_decision"),
+        }
+        found |= {heading(name): columns.of(name).cast(pa.string()) for name in self._carried}
+        return pa.table([found[name] for name in self.schema.names], schema=self.schema)
+
+
+def customer_name(row: Mapping[str, Any]) -> str | None:
+    """Return the name as the lender's file has it."""
+    if row.get("full_name"):
+        return str(row["full_name"])
+    parts = [row[name] for name in NAMES if row.get(name)]
+    return " ".join(parts) or None
+
+
+def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the checks without an answer and why, those that were not wanted left out."""
+    reasons = {each.value for each in NoAnswer} - {NoAnswer.OFF.value}
+    words = ((check.value, row[f"{check.value}_status"]) for check in Check)
+    return {check: word for check, word in words if word in reasons}
+
+
+def told_of(rows: pa.Table, reasons: Words) -> dict[str, pa.Array]:
+    """Return what is said of rows: reasons, what to do, what is missing.
+
+    It hangs on decision, reasons and statuses alone, of which few combinations occur: each is put
+    into words once.
+    """
+    names = ["decision", "reasons", *(f"{check.value}_status" for check in Check)]
+    keys = [rows[name].combine_chunks() for name in names]
+    texts = [
+        pc.binary_join(key, _BETWEEN) if pa.types.is_list(key.type) else key.cast(pa.string())
+        for key in keys
+    ]
+    options = pc.JoinOptions(null_handling="replace", null_replacement="")
+    joined = pc.call_function("binary_join_element_wise", [*texts, _BETWEEN * 2], options)
+    encoded = joined.dictionary_encode()
+    _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
+    said = [_said(row, reasons) for row in rows.select(names).take(pa.array(first)).to_pylist()]
+    return {
+        name: pa.array([each[name] for each in said], pa.string()).take(encoded.indices)
+        for name in _SAID
+    }
+
+
+def _said(row: Mapping[str, Any], reasons: Words) -> dict[str, Any]:
+    """Return the columns `_SAID` of one row."""
+    first, others = main_reason(row["decision"], row["reasons"] or (), reasons)
+    missing = missing_checks(row)
+    return {
+        "reason_code": first,
+        "reason_text": reason_text(row["decision"], first, reasons, missing),
+        "other_reasons": "; ".join(others),
+        "action": action(row["decision"], first, reasons, missing),
+        "missing_checks": "; ".join(f"{check}: {word}" for check, word in missing.items()),
+    }
+
+
+def team_sentences(policy: Policy, purpose: str | None = None) -> Words:
+    """Return what a policy says to the team in a run of this purpose."""
+    found: dict[str, dict[str, RuleWords]] = {}
+    for rule in policy.rules:
+        action = None if rule.action is None else policy.sentence(rule.action, purpose)
+        said = RuleWords(policy.sentence(rule.team, purpose), action)
+        found.setdefault(rule.code, {}).setdefault(rule.effect.value, said)
+    return found
+
+
+def main_reason(
+    decision: str, codes: Sequence[str], reasons: Words
+) -> tuple[str | None, list[str]]:
+    """Return the reason that made the decision, and the others.
+
+    It is the first whose rule has the decision's effect; where none is known to, the first. What
+    leaves a row undecided is evidence that is missing: its notes are no reason for that.
+    """
+    if decision == Decision.UNDECIDED.value:
+        return None, list(codes)
+    first = next((code for code in codes if decision in reasons.get(code, {})), None)
+    if first is None:
+        first = codes[0] if codes else None
+    return first, [code for code in codes if code != first]
+
+
+def reason_text(
+    decision: str,
+    code: str | None,
+    reasons: Words,
+    missing: Mapping[str, str],
+) -> str:
+    """Return the team's sentence for a row's main reason."""
+    if code is not None:
+        said = words_for(decision, code, reasons)
+        return code.replace("_", " ").capitalize() if said is None else said.why
+    if not missing:
+        return "No rule of the policy applies."
+    told = ", ".join(f"{check.replace('_', ' ')} ({word})" for check, word in missing.items())
+    return f"Evidence is missing: {told}."
+
+
+def words_for(decision: str, code: str, reasons: Words) -> RuleWords | None:
+    """Return what the rule of a code says where it has the decision's effect, else its first."""
+    said = reasons.get(code, {})
+    return said.get(decision, next(iter(said.values()), None))
+
+
+def _action_on_missing(words: set[str]) -> str:
+    """Return what to do about checks without an answer, given why they have none."""
+    if words == {NoAnswer.IN_DOUBT.value}:
+        return "Ask the service about the calls in doubt; a resend may be charged again."
+    if words & _REACHABLE:
+        return "Resume the run: some answers are still to come."
+    if NoAnswer.UNREADABLE.value in words:
+        return (
+            "Wait: the answer was paid for and is kept; it is read once the table of manners is "
+            "corrected, or asked again later."
+        )
+    if words == {NoAnswer.REFUSED.value}:
+        return "Ask for consent, then screen again."
+    return "Complete or correct the identifiers, then screen again."
+
+
+def action(decision: str, code: str | None, reasons: Words, missing: Mapping[str, str]) -> str:
+    """Return what to do next."""
+    if decision == Decision.UNDECIDED.value and missing:
+        return _action_on_missing(set(missing.values()))
+    said = None if code is None else words_for(decision, code, reasons)
+    return (said and said.action) or _BY_DECISION[decision]

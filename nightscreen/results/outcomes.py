@@ -1,0 +1,469 @@
+"""What became of loans, in figures: who paid, by decision, reason, policy and month of disbursal.
+
+All of it is SQL over pseudonyms. A loan counts once, as good, bad or too young to say. Rates have
+Wilson's interval, so that three loans of which none failed are not taken for a rule without fault.
+Importing a lender's file is `operations/loans/outcome_import.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import closing
+from dataclasses import dataclass, field
+from decimal import Decimal
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.files.sealing import pieces_of
+from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.records import Records
+from nightscreen.policy.engine import locked_connection
+from nightscreen.reading.headings import fold
+from nightscreen.reading.merge_rows import loan_standings
+from nightscreen.results.stood_decision import StoodDecisions
+from nightscreen.schemas.clock import LAGOS, lagos_day, to_instant
+from nightscreen.schemas.outcomes import (
+    BadLoan,
+    LoanDay,
+    LoanOutcome,
+    LoanStanding,
+    OutcomeClass,
+    OutcomeSource,
+    StoodDecision,
+)
+from nightscreen.schemas.rows import NAIRA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date
+
+    from duckdb import DuckDBPyConnection
+
+    from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.journal import Journal
+    from nightscreen.schemas.offers import LoanNews, Offer
+
+Z = 1.959964
+"""Of the normal distribution: intervals hold 95 times of 100."""
+MEMORY = "256MB"
+NO_DECISION = "none"
+"""Stands for the decision where no run had decided before the money went out."""
+_LENT_TO = pa.schema(
+    [
+        pa.field("loan", pa.string()),
+        pa.field("customer", pa.string()),
+        pa.field("disbursed_at", pa.int64()),
+        pa.field("vintage", pa.string()),
+        pa.field("decision", pa.string()),
+        pa.field("decided_by", pa.string()),
+        pa.field("policy", pa.string()),
+        pa.field("reasons", pa.list_(pa.string())),
+        pa.field("shadow_policy", pa.string()),
+        pa.field("shadow", pa.string()),
+        pa.field("class", pa.string()),
+        pa.field("lent", NAIRA),
+        pa.field("lost", NAIRA),
+    ]
+)
+_COUNTS = """
+    count(*) AS loans,
+    count(*) FILTER (class = 'good') AS good,
+    count(*) FILTER (class = 'bad') AS bad,
+    count(*) FILTER (class = 'young') AS young,
+    coalesce(sum(lent), 0) AS lent,
+    coalesce(sum(lost) FILTER (class = 'bad'), 0) AS lost,
+    count(*) FILTER (class = 'bad' AND lost IS NULL) AS lost_unknown
+"""
+_BY_REASON = """
+    CREATE TEMP VIEW by_reason AS
+    SELECT * EXCLUDE reasons, unnest(list_distinct(reasons)) AS reason FROM loans
+"""
+_PAID = """
+    CREATE TEMP VIEW paid AS
+    SELECT loans.*, decided.customer_row, decided.old, decided.new
+    FROM loans JOIN decided USING (customer)
+    WHERE decided.decided_at <= loans.disbursed_at
+    QUALIFY row_number() OVER (
+        PARTITION BY loan ORDER BY decided.decided_at DESC, decided.customer_row DESC
+    ) = 1
+"""
+
+
+def wilson(bad: int, known: int) -> tuple[float, float] | None:
+    """Return the interval of a rate, of `bad` among `known`; None where nothing is known."""
+    if not known:
+        return None
+    rate = bad / known
+    middle = rate + Z * Z / (2 * known)
+    spread = Z * sqrt(rate * (1 - rate) / known + Z * Z / (4 * known * known))
+    whole = 1 + Z * Z / known
+    return max(0.0, (middle - spread) / whole), min(1.0, (middle + spread) / whole)
+
+
+def rate_document(bad: int, good: int) -> dict[str, float] | None:
+    """Return a bad rate with its interval; None where no loan is old enough."""
+    interval = wilson(bad, bad + good)
+    if interval is None:
+        return None
+    low, high = (round(each, 4) for each in interval)
+    return {"value": round(bad / (bad + good), 4), "low": low, "high": high}
+
+
+# --- the loans ---
+
+
+def known_outcomes(journal: Journal) -> list[LoanOutcome]:
+    """Return what is known of every loan: the lender's own word, else what was seen here."""
+    told = Records.of(journal, LoanOutcome).all()
+    keys = {each.key for each in told}
+    return [*told, *(each for each in followed_outcomes(journal) if each.key not in keys)]
+
+
+def loan_key(journal: Journal, loan_id: str) -> str:
+    """Return the pseudonym of a loan's id; a lender's id may be the service's reference."""
+    return journal.pseudonyms.subject("loan outcome", loan_id).hex()
+
+
+def customers_of(journal: Journal, customer_ids: Sequence[str]) -> list[bytes]:
+    """Return the pseudonym of each customer, the same in every batch name."""
+    return _anywhere(journal.pseudonyms, customer_ids)
+
+
+def _anywhere(pseudonyms: Pseudonyms, customer_ids: Sequence[str]) -> list[bytes]:
+    return pieces_of(pseudonyms.customers_anywhere(customer_ids))
+
+
+def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
+    """Return what `loans track` has seen of loans that were paid out."""
+    store = LoanOffers.of(journal)
+    history = store.history()
+    found = [
+        outcome
+        for offer in store.linked()
+        if (outcome := _followed(journal, offer, history.get(offer.offer_id, []))) is not None
+    ]
+    asked = [(each.customer_id, each.disbursed_at) for each in found]
+    return [
+        each.model_copy(update={"stood": stood})
+        for each, stood in zip(found, StoodDecisions(journal).find(asked), strict=True)
+    ]
+
+
+def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanOutcome | None:
+    """Return a followed loan as an outcome; None where no money went out as far as was seen.
+
+    The service gives no days past due: a loan is past due from the day its word first said so to
+    the last day it still did.
+    """
+    views = [(each.at, _standing(each.now.status), each.now) for each in seen if each.now.status]
+    lent = [view for view in views if view[1] is not LoanStanding.NOT_LENT]
+    if not lent or offer.held.reference is None:
+        return None
+    outcome: LoanOutcome | None = None
+    ends = [*(view[0] for view in lent[1:]), max(offer.followed_at or 0, lent[-1][0])]
+    since: date | None = None
+    for (at, standing, now), until in zip(lent, ends, strict=True):
+        as_of = lagos_day(until if standing is LoanStanding.PAST_DUE else at)
+        late = standing is LoanStanding.PAST_DUE
+        since = (since or lagos_day(at)) if late else None
+        day = LoanDay(
+            as_of=as_of,
+            standing=standing,
+            status=now.status or "",
+            principal=_naira(now.amount_disbursed) or _naira(now.loan_amount),
+            paid=_naira(now.paid),
+            days_past_due=0 if since is None else (as_of - since).days,
+        )
+        if outcome is None:
+            outcome = LoanOutcome(
+                key=loan_key(journal, offer.held.reference),
+                customer=offer.customer,
+                batch=offer.batch,
+                run_id=offer.source_run_id,
+                at=at,
+                customer_id=offer.held.customer_id,
+                loan_id=offer.held.reference,
+                source=OutcomeSource.FOLLOWED,
+                disbursed_at=at,
+                last=day,
+            )
+        else:
+            outcome = outcome.with_day(day)
+    return outcome
+
+
+def _standing(word: str | None) -> LoanStanding:
+    return loan_standings().get(fold((word or "").replace("_", " ")), LoanStanding.OPEN)
+
+
+def _naira(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
+# --- figures ---
+
+
+def loans_table(outcomes: Iterable[LoanOutcome], bad: BadLoan) -> pa.Table:
+    """Return the loans that were paid out, each with what it counts as."""
+    rows = []
+    for each in outcomes:
+        found = each.judge(bad)
+        if found is None:
+            continue
+        stood = each.stood or StoodDecision(batch="", run_id="", decision=NO_DECISION)
+        rows.append(
+            {
+                "loan": each.key,
+                "customer": each.customer.hex(),
+                "disbursed_at": each.disbursed_at,
+                "vintage": f"{to_instant(each.disbursed_at).astimezone(LAGOS):%Y-%m}",
+                "decision": stood.decision,
+                "decided_by": stood.decided_by if each.stood else NO_DECISION,
+                "policy": stood.policy or NO_DECISION,
+                "reasons": list(stood.reasons),
+                "shadow_policy": stood.shadow_policy,
+                "shadow": stood.shadow,
+                "class": found.value,
+                "lent": each.last.principal,
+                "lost": each.lost if found is OutcomeClass.BAD else None,
+            }
+        )
+    return pa.Table.from_pylist(rows, _LENT_TO)
+
+
+def outcomes_report(
+    outcomes: Sequence[LoanOutcome], bad: BadLoan, *, batch: str | None = None
+) -> dict[str, Any] | None:
+    """Return what became of loans, as JSON has it; None where nothing is known of any.
+
+    Args:
+        outcomes: the loans.
+        bad: what counts as bad.
+        batch: only loans whose decision stood in this batch name; all where it is None.
+    """
+    meant = [
+        each
+        for each in outcomes
+        if batch is None or (each.stood is not None and each.stood.batch == batch)
+    ]
+    if not meant:
+        return None
+    loans = loans_table(meant, bad)
+    with closing(locked_connection(MEMORY)) as engine:
+        engine.register("loans", loans)
+        engine.execute(_BY_REASON)
+        (total,) = _cells(engine, "")
+        tried = 'policy, shadow_policy, decision AS "from", shadow AS "to"'
+        return {
+            "bad": bad.model_dump(),
+            "not_lent": len(meant) - loans.num_rows,
+            "total": total,
+            "decisions": _cells(engine, "decision"),
+            "decided_by": _cells(engine, "decided_by"),
+            "policies": _cells(engine, "policy"),
+            "vintages": _cells(engine, "vintage"),
+            "reasons": [
+                {
+                    **each,
+                    "caught": _share(each["bad"], total["bad"]),
+                    "cost": _share(each["good"], total["good"]),
+                }
+                for each in _cells(engine, "reason", "by_reason")
+            ],
+            "shadow": _cells(engine, tried, "loans WHERE shadow IS NOT NULL"),
+        }
+
+
+def _cells(engine: DuckDBPyConnection, keys: str, source: str = "loans") -> list[dict[str, Any]]:
+    """Return the loans by some columns, in their order, with rates; money as decimal text."""
+    grouped = "GROUP BY ALL ORDER BY ALL" if keys else ""
+    select = f"SELECT {keys}{',' if keys else ''} {_COUNTS} FROM {source} {grouped}"  # noqa: S608 - of our own words
+    return [
+        {
+            **each,
+            "lent": f"{each['lent']:.2f}",
+            "lost": f"{each['lost']:.2f}",
+            "bad_rate": rate_document(each["bad"], each["good"]),
+        }
+        for each in engine.sql(select).to_arrow_table().to_pylist()
+    ]
+
+
+def _share(part: int, whole: int) -> float | None:
+    """Return which share of all bad, or of all good, loans a reason was given for."""
+    return round(part / whole, 4) if whole else None
+
+
+# --- past runs decided again ---
+
+
+@dataclass(slots=True)
+class PaidAfterwards:
+    """How customers of past runs paid the loans that they got after being decided about.
+
+    A loan belongs to the newest of the runs that had decided about its customer by the day the
+    money went out, and so counts once, however many nights the customer was in.
+
+    Attributes:
+        loans: what became of them, as `loans_table` gives it.
+        bad: what counts as bad.
+        rows: for each way of deciding, customers with any loan as they were and would be decided.
+    """
+
+    loans: pa.Table
+    bad: BadLoan
+    pseudonyms: Pseudonyms = field(repr=False)
+    rows: dict[int, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
+    _number: int = 0
+
+    @classmethod
+    def of(cls, journal: Journal, bad: BadLoan) -> PaidAfterwards | None:
+        """Return what a journal knows of loans; None where it knows of none."""
+        loans = loans_table(known_outcomes(journal), bad)
+        return cls(loans, bad, journal.pseudonyms) if loans.num_rows else None
+
+    def take(
+        self, customer_ids: Sequence[str], decided_at: int, pairs: Sequence[tuple[Any, Any]]
+    ) -> None:
+        """Enter a portion of a run's rows.
+
+        Args:
+            customer_ids: each row's customer.
+            decided_at: when the run decided, microseconds.
+            pairs: for each way, the decisions as they were and as they would be.
+        """
+        numbers = range(self._number, self._number + len(customer_ids))
+        self._number += len(customer_ids)
+        names = pa.array([each.hex() for each in _anywhere(self.pseudonyms, customer_ids)])
+        mine = pc.is_in(names, value_set=self.loans["customer"].combine_chunks())
+        for way, (old, new) in enumerate(pairs):
+            table = pa.table(
+                {
+                    "customer": names,
+                    "customer_row": pa.array(numbers, pa.int64()),
+                    "decided_at": pa.array([decided_at] * len(customer_ids), pa.int64()),
+                    "old": old.cast(pa.string()),
+                    "new": new.cast(pa.string()),
+                }
+            )
+            self.rows[way].append(table.filter(mine))
+
+    def document(self, way: int, matrix: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return how those of each cell of a matrix paid, and what approving them was worth.
+
+        Args:
+            way: which way of deciding.
+            matrix: rows by `from` and `to`; those without a loan were never lent to.
+        """
+        found: list[dict[str, Any]] = []
+        if way in self.rows:
+            with closing(locked_connection(MEMORY)) as engine:
+                engine.register("loans", self.loans)
+                engine.register("decided", pa.concat_tables(self.rows[way]))
+                engine.execute(_PAID)
+                lent_rows = "count(DISTINCT customer_row) AS lent_rows"
+                found = _cells(engine, f'old AS "from", new AS "to", {lent_rows}', "paid")
+        by_move = {(each["from"], each["to"]): each for each in found}
+        cells = []
+        for each in matrix:
+            paid = by_move.get((each["from"], each["to"]), _NOTHING)
+            lent_rows = paid["lent_rows"]
+            cells.append(
+                {
+                    "from": each["from"],
+                    "to": each["to"],
+                    "rows": each["rows"],
+                    "never_lent": each["rows"] - lent_rows,
+                    **{name: paid[name] for name in _COUNTED},
+                }
+            )
+        return {"cells": cells, **_verdict(cells)}
+
+
+_COUNTED = ("loans", "good", "bad", "young", "lent", "lost", "lost_unknown", "bad_rate")
+_NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("lent_rows", "loans", "good", "bad", "young", "lost_unknown"), 0),
+    "lent": "0.00",
+    "lost": "0.00",
+    "bad_rate": None,
+}
+_APPROVE, _REVIEW = "approve", "review"
+_STRICTNESS = {_APPROVE: 0, _REVIEW: 1, "undecided": 1, "decline": 2}
+
+
+def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how those paid whom each way approves, and whether the loans tell the ways apart.
+
+    A way is better where those of whom it is stricter paid worse, or those of whom it is milder
+    paid better, than those whom both leave in the milder of the two decisions, by intervals that do
+    not touch: reviewed customers are lent to as well, once a person has looked. Of people who were
+    never lent to nothing is known: they are counted as `unproven` and never guessed.
+    """
+    said = set()
+    for milder in (_APPROVE, _REVIEW):
+        stay = _sum(each for each in cells if each["from"] == each["to"] == milder)
+        left = _sum(each for each in cells if each["from"] == milder and _stricter(each) > 0)
+        came = _sum(each for each in cells if each["to"] == milder and _stricter(each) < 0)
+        turned = {"worse": "better", "better": "worse", "alike": "alike"}
+        said |= {turned[_pays(left, stay)], _pays(came, stay)}
+    told = sorted(said - {"alike"})
+    kept = _sum(each for each in cells if each["from"] == each["to"] == _APPROVE)
+    dropped = _sum(each for each in cells if each["from"] == _APPROVE != each["to"])
+    added = _sum(each for each in cells if each["to"] == _APPROVE != each["from"])
+    return {
+        "approved_before": _sum((kept, dropped)),
+        "approved_after": _sum((kept, added)),
+        "no_longer_approved": dropped,
+        "newly_approved": added,
+        "unproven": added["never_lent"],
+        "verdict": told[0] if len(told) == 1 else "cannot_tell",
+    }
+
+
+def _stricter(cell: Mapping[str, Any]) -> int:
+    """Return how much stricter the second way is of a cell; below zero where it is milder."""
+    return _STRICTNESS[cell["to"]] - _STRICTNESS[cell["from"]]
+
+
+def verdict_in_words(paid: Mapping[str, Any], after: str) -> list[str]:
+    """Return whether the loans tell a policy from the one before it, and of whom nothing is known.
+
+    Args:
+        paid: as `PaidAfterwards.document` has it.
+        after: what the later policy is called.
+    """
+    said = {
+        "better": f"{after} is better: the loans of those who move tell them apart.",
+        "worse": f"{after} is worse: the loans of those who move tell them apart.",
+        "cannot_tell": "Which is better cannot be told: too few of those who move were lent to, "
+        "or they paid much like the others.",
+    }
+    sentences = [said[paid["verdict"]]]
+    if paid["unproven"]:
+        sentences.append(
+            f"{paid['unproven']:,} whom {after} would approve were never lent to: how they would "
+            "have paid, nobody knows."
+        )
+    return sentences
+
+
+def _pays(moved: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
+    """Return `better` or `worse` where some pay plainly otherwise than others; else `alike`."""
+    mine, theirs = moved["bad_rate"], kept["bad_rate"]
+    if mine is None or theirs is None:
+        return "alike"
+    if mine["low"] > theirs["high"]:
+        return "worse"
+    return "better" if mine["high"] < theirs["low"] else "alike"
+
+
+def _sum(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    listed = list(cells)
+    names = ("rows", "never_lent", "loans", "good", "bad", "young", "lost_unknown")
+    total: dict[str, Any] = {name: sum(each[name] for each in listed) for name in names}
+    for name in ("lent", "lost"):
+        total[name] = f"{sum((Decimal(each[name]) for each in listed), Decimal(0)):.2f}"
+    return {**total, "bad_rate": rate_document(total["bad"], total["good"])}

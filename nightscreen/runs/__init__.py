@@ -1,0 +1,1 @@
+"""A run's life: its opening, input, plan, price and close."""

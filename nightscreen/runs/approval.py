@@ -1,0 +1,145 @@
+"""Approval of a run's spending: whether it is needed, what is asked, and what was granted.
+
+A run that needs it writes its request into the journal and ends; the decision is written by another
+command or page and used when the run is resumed. Who sits at a terminal is not known here.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nightscreen.files.inbox import WAITING
+from nightscreen.files.person import user_name
+from nightscreen.journal.approvals import Approvals
+from nightscreen.planning.price import RECENT_RUNS, approval_reason
+from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.run import cap_watches, deadline_instant
+from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
+from nightscreen.schemas.clock import LAGOS, span_micros, to_instant
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.schemas.stops import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.settings import Settings
+
+
+def approval_needed(run: ScreeningRun) -> str | None:
+    """Return why a person must approve the spending, or None where nobody need be asked."""
+    if run.parameters.yes or run.quote is None:
+        return None
+    runs = run.journal.runs.newest(batch=run.batch, limit=RECENT_RUNS + 1)
+    earlier = [
+        to_micro(Decimal(before.report["cost"]["total"]))
+        for before in runs
+        if before.report is not None and before.run_id != run.run_id
+    ]
+    above = run.settings.approval_above
+    return approval_reason(
+        run.quote.expected_micro,
+        above_micro=None if above is None else to_micro(above),
+        earlier_micro=earlier,
+    )
+
+
+def may_spend(
+    run: ScreeningRun,
+    *,
+    by: str,
+    deployment_id: str | None = None,
+    ask_here: Callable[[Approval], bool] | None = None,
+) -> bool:
+    """Tell whether a priced run may spend; where it may not, write its request and stop it.
+
+    An approval covers the run up to what was approved: with a higher cap it asks again.
+
+    Args:
+        run: the run.
+        by: the user, or the deployment, that started it.
+        deployment_id: the deployment through which it is to be resumed.
+        ask_here: asks the person at the terminal; None where nobody sits there.
+    """
+    reason = approval_needed(run)
+    if reason is None or _use(run):
+        return True
+    asked = _ask(run, reason, by=by, deployment_id=deployment_id)
+    if ask_here is not None and ask_here(asked) and _grant_on_the_spot(run, asked):
+        return True
+    run.control.stop_run(StopReason.APPROVAL)
+    return False
+
+
+def _use(run: ScreeningRun) -> bool:
+    """Tell whether the run was approved for all that its cap lets it spend, and note its use."""
+    approvals = Approvals.of(run.journal)
+    valid = run.settings.approval_timeout
+    return approvals.use(run.run_id, valid=valid, cap_micro=run.caps.run_micro) is not None
+
+
+def _ask(run: ScreeningRun, reason: str, *, by: str, deployment_id: str | None) -> Approval:
+    """Write down that the run waits for approval, with its quote."""
+    if run.quote is None:
+        raise ValueError("a run asks for approval once it is priced")
+    approvals = Approvals.of(run.journal)
+    _note_void(run, approvals.newest(run.run_id))
+    return approvals.ask(
+        run.run_id,
+        by=by,
+        reason=reason,
+        quote=quote_document(run, by_cap=True),
+        ceiling_micro=run.spent_before_micro + run.quote.high_micro,
+        cap_micro=run.caps.run_micro,
+        deployment_id=deployment_id,
+    )
+
+
+def _note_void(run: ScreeningRun, before: Approval | None) -> None:
+    """Say in the report that an approval came too late to be used."""
+    valid = run.settings.approval_timeout
+    if before is None or before.decided_at is None:
+        return
+    if before.state(run.clock(), valid_micros=span_micros(valid)) is ApprovalState.VOID:
+        at = to_instant(before.decided_at).astimezone(LAGOS)
+        run.control.notices.append(
+            f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
+            "(NIGHTSCREEN_APPROVAL_TIMEOUT). The run must be approved again."
+        )
+
+
+def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
+    """Write down that the person at the terminal approved, and cap the run at what was shown."""
+    approvals = Approvals.of(run.journal)
+    with suppress(InputError):  # somebody else decided in the meantime: that holds
+        approvals.decide(
+            run.run_id, ApprovalDecision.APPROVED, by=user_name(), seen=asked.approval_id
+        )
+    found = approvals.newest(run.run_id)
+    if found is not None and found.max_spend_micro is not None:
+        run.caps = replace(run.caps, run_micro=found.max_spend_micro)
+        run.control.watches = cap_watches(run.journal, run.run_id, run.caps)
+        run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
+    return _use(run)
+
+
+def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:
+    """Tell whether a run's file waits in the inbox, whose watch resumes the run."""
+    folder = settings.inbox.absolute() / WAITING / run.run_id
+    return Path(run.parameters.get("input") or "").parent == folder
+
+
+def resumed(run: RunRecord, approval: Approval, now: int) -> ScreenBatch:
+    """Return the parameters that resume a run under an approval; its deadline holds if ahead."""
+    deadline = deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
+    given = {"run": run.run_id, "max_spend": naira_text(approval.max_spend_micro) or ""}
+    if deadline is not None and deadline > now:
+        given["deadline"] = f"{to_instant(deadline).astimezone(LAGOS):%Y-%m-%dT%H:%M}"
+    return ScreenBatch.model_validate(given)

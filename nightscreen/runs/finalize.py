@@ -1,0 +1,354 @@
+"""The end of a screening run: its last stations, from answers in the journal to files people open.
+
+Everything here is made from the journal and the workspace alone, so that a run that was stopped or
+killed can be closed as honestly as one that went through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.calling.control import (
+    COMPLETED,
+    LOW_BALANCE,
+    TEST_MODE,
+    TOLERATED_FROM,
+    StopReason,
+)
+from nightscreen.client.prices import PRICES
+from nightscreen.client.response_rules import MANNERS
+from nightscreen.files.memory_tuning import trim_memory
+from nightscreen.files.outputs import enriched_parts
+from nightscreen.journal.repeat_outcomes import earlier_outcomes
+from nightscreen.planning.eligibility import slots_of
+from nightscreen.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
+from nightscreen.planning.row_plan import read_row_plan
+from nightscreen.policy.columns import unread_values
+from nightscreen.policy.engine import locked_engine
+from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
+from nightscreen.report.call_log import CallLog, write_call_log
+from nightscreen.report.coverage import Coverage
+from nightscreen.report.format import some
+from nightscreen.report.identities import (
+    identities_report,
+    of_check,
+    statuses,
+    without_answer,
+)
+from nightscreen.report.news import news_of, nights_of
+from nightscreen.report.page import report_page
+from nightscreen.report.report_json import (
+    RowTally,
+    check_report,
+    make_report,
+    shadow_report,
+)
+from nightscreen.report.run_end import finish, rows_of_files
+from nightscreen.results.assemble import Assembly, Chunk
+from nightscreen.results.cached_bvn_details import BvnsAtHand
+from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
+from nightscreen.results.customer_rows import Expansion
+from nightscreen.results.decide import decide
+from nightscreen.results.evidence import Evidence
+from nightscreen.results.notice_file import NOTICES_FILE
+from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
+from nightscreen.results.outcomes import known_outcomes, outcomes_report
+from nightscreen.results.overrides import overrides_of
+from nightscreen.results.publish_results import tell, withdraw
+from nightscreen.results.replay import PURPOSE_KEY
+from nightscreen.results.shadow import exposure_of, with_shadow, write_shadow
+from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
+from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.enriched import enriched_schema
+from nightscreen.schemas.plan import CheckCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from nightscreen.results.publish_results import RunOutputs
+    from nightscreen.runs.screening_run import ScreeningRun
+
+
+def state_of(run: ScreeningRun) -> tuple[str, str | None]:
+    """Return state and stop reason of a run that has come to its end."""
+    return run.control.ending()
+
+
+def write_rows(run: ScreeningRun) -> RowTally:
+    """Assemble, decide and write every row; return their count."""
+    state, _ = state_of(run)
+    run.worst = run.worst[:0].copy()  # nothing is asked any more
+    trim_memory()
+    assembly = Assembly(
+        wanted=run.wanted,
+        answers=run.journal.answers,
+        evidence=Evidence.of(run.journal, run.batch),
+        stamp=run.journal.answers.stamp(),
+        unanswered=without_answer(run),
+        freshness=run.freshness,
+        columns=run.columns,
+        test_mode=state == TEST_MODE,
+        match_at=run.settings.selfie_match_at,
+        no_match_below=run.settings.selfie_no_match_below,
+        bvns=BvnsAtHand.of(run.journal, run.freshness.at),
+        cash_flow=CashFlowAtHand.of(
+            run.journal, run.freshness.at, run.freshness.oldest_cash_flow()
+        ),
+    )
+    tally = RowTally(coverage=Coverage(at=run.freshness.at))
+    schema = enriched_schema(run.columns, merged=run.merging, shadow=run.shadow is not None)
+    schema = schema.with_metadata({PURPOSE_KEY: run.purpose})
+    tables = _enriched(run, assembly, tally)
+    if run.merging:
+        tables = _expanded(run, tables, schema)
+    run.folder.write_parts("enriched", schema, tables)
+    if not assembly.test_mode:
+        assembly.evidence.close()
+    _stop_if_pending(run, tally)
+    return tally
+
+
+def _stop_if_pending(run: ScreeningRun, tally: RowTally) -> None:
+    """Never call a run completed that leaves a row pending, whatever was erased meanwhile."""
+    left = sum(tally.statuses[check][NoAnswer.PENDING.value] for check in run.wanted.checks)
+    if left and state_of(run)[0] == COMPLETED:
+        run.control.stop_run(StopReason.FAILURES)
+        run.control.notices.append(
+            f"{left} answers that were at hand when the run began are there no longer: resume the "
+            "run to ask for them"
+        )
+
+
+def _enriched(run: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
+    """Yield the enriched rows in order, chunk by chunk."""
+    policy = None if assembly.test_mode else run.policy
+    purpose = run.purpose
+    with locked_engine() as engine:
+        for number in range(run.chunks):
+            table = _assembled(run, assembly, tally, number).combine_chunks()
+            table = decide(table, policy, purpose=purpose, engine=engine)
+            if policy is not None:
+                tally.unread.update(unread_values(table, policy.carried_kinds))
+            if run.shadow is not None:
+                tried = None if policy is None else run.shadow
+                other = decide(table, tried, purpose=purpose, engine=engine)
+                tally.shadow.take(table, other, exposure_of(table))
+                table = with_shadow(table, other)
+            tally.take(table)
+            yield table
+            del table  # before the next is made
+
+
+def _expanded(
+    run: ScreeningRun, customers: Iterator[pa.Table], schema: pa.Schema
+) -> Iterator[pa.Table]:
+    """Yield a row for each of the input's, once all customers are decided."""
+    for number, table in enumerate(customers):
+        run.workspace.put(f"decided-{number:05d}", table)
+    expansion = Expansion(
+        run.columns,
+        schema,
+        run.customers,
+        CHUNK_ROWS,
+        lambda number: run.workspace.get(f"decided-{number:05d}"),
+    )
+    for number in range(run.input_chunks):
+        yield expansion.expand(run.workspace.get(f"input-{number:05d}"))
+
+
+def _assembled(run: ScreeningRun, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:
+    slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
+    row_plan = read_row_plan(run.workspace, slots, number)
+    signals = run.workspace.get(f"signals-{number:05d}")
+    chunk = Chunk(assembly, read_chunk(run, number), row_plan, signals)
+    table = chunk.table()
+    tally.shared_micro.update(chunk.shared_micro)
+    return table
+
+
+def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
+    """Write calls, lists, report and manifest; note the run's end in the journal.
+
+    The customers' states go into the journal after the files and before the run counts as
+    finished, so that a run that dies in between tells the same once it is resumed.
+    """
+    trim_memory()
+    call_log = write_call_log(run)
+    trim_memory()
+    state, _ = state_of(run)
+    checks = check_reports(run, call_log, rows, test_mode=state == TEST_MODE)
+    outputs = _publish(run, checks, test_mode=state == TEST_MODE)
+    report = make_report(run, checks=checks, call_log=call_log, rows=rows)
+    report["shadow"] = None if run.shadow is None else shadow_report(run.shadow.label, rows)
+    report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
+    report["outcomes"] = outcomes_report(
+        known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
+    )
+    if outputs is not None:
+        report["changes"] = outputs.compared.report()
+        report["news"] = news_of(enriched_parts(run.folder.path), outputs.compared).report()
+    earlier = earlier_reports(run.journal, run.batch, run.run_id)
+    report["nights"] = nights_of(report, earlier)
+    if state == COMPLETED:
+        left_open = too_many_open(checks, run.settings.tolerated_failure_pct)
+        report = hold(report, [*left_open, *plausible(report, earlier)])
+    report["customer_notices"] = _write_notices(run, outputs, report)
+    report["files"] = rows_of_files(run)
+    report["contests"] = contests_report(run.journal, run.batch)
+    report["notices"] += [
+        f'{some(number, "value")} of the column "{name}" could not be read as a '
+        f"{run.policy.carried_kinds[name].value}, and are empty to the policy's rules: a number is "
+        "written 1,250.50, a date 2026-01-31"
+        for name, number in rows.unread.items()
+    ]
+    low = low_balance(report, run.settings.nights_left_notice)
+    if low is not None:
+        report["notices"].append(low)
+    page = report_page(report)
+    trim_memory()
+    keep = None if outputs is None else outputs.keep
+    return finish(run, report, page=page, manifest=manifest(run), before_end=keep)
+
+
+def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> list[str]:
+    """Return why a run is held where more lookups are left without an answer than are tolerated.
+
+    Lookups that are left alone for their age end no run: it has nothing to ask. But a book that
+    they are too large a part of is not screened.
+    """
+    distinct = sum(part["distinct"] for part in checks.values())
+    ends = ("unreadable", "failed", "in_doubt")
+    left = sum(part[end] for part in checks.values() for end in ends)
+    if distinct < TOLERATED_FROM or 100 * left <= tolerated_pct * distinct:
+        return []
+    why = (
+        f"{left} of {distinct} lookups have no answer that can be read, more than "
+        f"TOLERATED_FAILURE_PCT ({tolerated_pct:g}) allows; see: nightscreen journal in-doubt, "
+        "nightscreen journal reread"
+    )
+    return [why]
+
+
+def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
+    """Return a notice where the wallet lasts fewer nights than the lender wants, or None."""
+    nights = report["balance"]["nights_left"]
+    if nights is None or nights >= fewest_nights:
+        return None
+    return f"{LOW_BALANCE}: at this month's spending it lasts {nights} more nights; top it up"
+
+
+def check_reports(
+    run: ScreeningRun, call_log: CallLog, rows: RowTally, *, test_mode: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the report's part on each check of the run."""
+    counts = {} if run.plan is None else run.plan.checks
+    ended = statuses(run)
+    parts = {
+        check.value: check_report(
+            counts.get(check, CheckCounts()),
+            of_check(ended, check),
+            call_log,
+            check,
+            rows.statuses[check],
+            asked=rows.asked[check],
+            shared_micro=rows.shared_micro[check],
+            test_mode=test_mode,
+        )
+        for check in run.wanted.checks
+    }
+    for check, part in parts.items():
+        again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
+        part["asked_again"] = dict(sorted(again.items()))
+    if Check.KARMA in run.wanted.checks and run.plan is not None:
+        parts[Check.KARMA.value]["identities"] = identities_report(
+            run.plan.slots, ended, call_log, rows.listed_by, test_mode=test_mode
+        )
+    return parts
+
+
+def _publish(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> RunOutputs | None:
+    """Write changes and decision lists; in test mode there are none."""
+    if test_mode:
+        withdraw(run.folder)
+        return None
+    if run.settings.rings and run.workspace.has_note(RINGS):
+        run.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
+    if run.shadow is not None:
+        write_shadow(run.folder, enriched_parts(run.folder.path))
+    return tell(
+        run.folder,
+        run_id=run.run_id,
+        batch=run.batch,
+        journal=run.journal,
+        workspace=run.workspace,
+        policy=run.policy,
+        purpose=run.purpose,
+        checks=checks,
+        whole=not run.fed_back,
+        proposes=proposes(run.purpose, run.declared, run.clock()),
+    )
+
+
+def _write_notices(
+    run: ScreeningRun, outputs: RunOutputs | None, report: Mapping[str, Any]
+) -> dict[str, int] | None:
+    """Write the notices that customers are to be sent; none of a run that is held."""
+    path = run.folder.path / NOTICES_FILE
+    if outputs is None or report.get(HELD):
+        path.unlink(missing_ok=True)
+        return None
+    quiet = outputs.compared.quiet
+    of_run = NoticeRun(
+        run_id=run.run_id,
+        batch=run.batch,
+        purpose=run.purpose,
+        policy=run.policy,
+        decided_at=run.clock(),
+        publishable=bool(report["publishable"]),
+    )
+    counts = write_notices(
+        path,
+        enriched_parts(run.folder.path),
+        of_run,
+        run.journal,
+        run.declared,
+        lambda row, _customer, _review: bool(quiet[row]),
+    )
+    run.folder.rows[NOTICES_FILE] = counts.to_send
+    return counts.report()
+
+
+def manifest(run: ScreeningRun) -> dict[str, Any]:
+    """Return what the files of a screening run were made from."""
+    return {
+        "input": {"name": run.input_name, "digest": run.input_digest},
+        "parameters": run.parameters.model_dump(exclude={"input", "output", "yes"}),
+        "settings": public_settings(run),
+        "policy": {**run.policy.named(), "label": run.policy.label},
+        "tables": tables_used(run),
+    }
+
+
+def tables_used(run: ScreeningRun) -> dict[str, Any]:
+    """Return whose tables of manners and prices were used: the package's or the lender's own."""
+    found = {}
+    for name, packaged in (("manners", MANNERS), ("prices", PRICES)):
+        own = run.settings.own_table(name)
+        digest = hashlib.sha256((own or packaged).read_bytes()).hexdigest()
+        found[name] = {"from": "package" if own is None else "lender", "sha256": digest}
+    return found
+
+
+def public_settings(run: ScreeningRun) -> dict[str, Any]:
+    """Return the settings that shaped the run, without address, keys and places."""
+    shown = run.settings.model_dump(
+        mode="json",
+        exclude={
+            *("api_key", "data_key", "journal_url", "home", "base_url"),
+            *("manners_file", "prices_file"),
+        },
+    )
+    return dict(shown)

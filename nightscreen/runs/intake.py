@@ -1,0 +1,302 @@
+"""Intake: from text as a file holds it to typed rows, refused rows and every finding.
+
+The order of judging, and what refuses a row, live here. Reading files belongs to `storage`; the
+rule of each column to `bvns`, `accounts`, `phones`, `addresses`, `amounts`, `instants` and
+`customer_ids`. The trouble of a row is a value: nothing here raises for what a file holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from nightscreen.reading.date_orders import DATE_COLUMNS, in_numbers
+from nightscreen.schemas.rows import (
+    KNOWN_COLUMNS,
+    Action,
+    Flaw,
+    Problem,
+    RefusedRow,
+    RowBatch,
+    row_schema,
+)
+from nightscreen.values.accounts import judge_accounts, judge_banks
+from nightscreen.values.addresses import judge_domains, judge_emails
+from nightscreen.values.amounts import judge_amounts
+from nightscreen.values.bvns import judge_bvns
+from nightscreen.values.columns import (
+    Column,
+    Mask,
+    as_text,
+    at,
+    first_present,
+    joined,
+    matching,
+    present,
+    where,
+)
+from nightscreen.values.customer_ids import (
+    ID_MISSING,
+    ID_REPEATED,
+    SUSPECT_PATTERN,
+    CustomerNumbers,
+    SeenIds,
+    judge_customer_id,
+    suspects,
+)
+from nightscreen.values.images import judge_image_urls
+from nightscreen.values.instants import (
+    Edge,
+    judge_dates,
+    judge_instants,
+    withdrawal_finding,
+)
+from nightscreen.values.phones import judge_phones
+from nightscreen.values.tenors import judge_tenors
+from nightscreen.values.validators import Finding, Notes, trimmed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nightscreen.reading.date_orders import DateOrders
+    from nightscreen.schemas.rows import Header, SourceBatch
+
+NO_IDENTIFIER = Finding(
+    "no_identifier",
+    "The row has no usable identifier: no sound BVN, account with bank, phone, email or domain.",
+    Action.REFUSED,
+)
+
+_ZERO_IS_A_VALUE = frozenset(
+    {
+        *("exposure", "principal", "due", "paid", "outstanding"),
+        *("days_past_due", "restructured"),
+    }
+)
+_EITHER = {"bank_code": "bank_name", "bank_name": "bank_code"}
+_JOINED = frozenset({"first_name", "middle_name", "last_name", "full_name"})
+
+
+class Intake:
+    """Judges the rows of one file, batch by batch; remembers the customer ids it has seen.
+
+    Args:
+        header: the file's columns as understood, with defaults and the declared date order.
+        customers: where the rows of one id are one customer: repeats are no fault then, and a row
+            without an identifier of its own goes with its customer's others.
+        orders: knows the order of each column's dates; without it, only what is declared counts.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        customers: CustomerNumbers | None = None,
+        orders: DateOrders | None = None,
+    ) -> None:
+        self._header = header
+        self._customers = customers
+        self._orders = orders
+        self._orders_noted: set[str] = set()
+        self._seen = SeenIds()
+        self._extra = [column.output for column in header.columns if column.known is None]
+        self._schema = row_schema(self._extra)
+
+    def take(self, batch: SourceBatch) -> RowBatch:
+        """Judge some rows: those that pass, in order, those refused, and all that was found.
+
+        The rows have the shape of `schemas.rows.row_schema`; read is always accepted plus refused.
+        """
+        notes = Notes.blank(batch.lines)
+        columns = known_text(batch.columns, self._header)
+        _judge_columns(columns, self._date_orders(columns, notes), notes)
+        refusals = self._refusals(columns, notes)
+        for row, (column, finding) in refusals.items():
+            notes.add(row, column, finding)
+        for broken in batch.broken:
+            notes.problems.append(
+                Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
+            )
+        return RowBatch(
+            rows=self._accepted(batch, columns, notes, refusals),
+            refused=sorted(
+                [*batch.broken, *refused_rows(batch, refusals)], key=lambda row: row.line
+            ),
+            problems=sorted(notes.problems, key=lambda problem: problem.line),
+            read=len(batch.lines) + len(batch.broken),
+        )
+
+    def _date_orders(self, columns: dict[str, Column], notes: Notes) -> dict[str, str | None]:
+        """Return the order of each column's dates; the file is read for it only where needed."""
+        found: dict[str, str | None] = dict.fromkeys(DATE_COLUMNS, self._header.date_order)
+        if self._orders is None:
+            return found
+        for name in DATE_COLUMNS:
+            if in_numbers(columns[name]):
+                found[name] = self._orders.of(name)
+                note = None if name in self._orders_noted else self._orders.note(name)
+                self._orders_noted.add(name)
+                notes.problems += [] if note is None else [note]
+        return found
+
+    def _refusals(self, columns: dict[str, Column], notes: Notes) -> dict[int, tuple[str, Finding]]:
+        """Return which rows are refused whole, and why; the first reason that applies."""
+        ids = columns["customer_id"]
+        named = present(ids)
+        missing = np.flatnonzero(~named).tolist()
+        reasons = dict.fromkeys(missing, ("customer_id", ID_MISSING))
+        for row in np.flatnonzero(matching(ids, SUSPECT_PATTERN, suspects(ids))).tolist():
+            finding = _disguise(columns, row)
+            if finding:
+                reasons[row] = ("customer_id", finding)
+        rows = np.flatnonzero(named)
+        usable = _identifiable(columns, notes)
+        if self._customers is None:
+            for row in rows[self._seen.repeats(at(ids, rows))].tolist():
+                reasons.setdefault(row, ("customer_id", ID_REPEATED))
+        else:
+            usable = self._of_customers(ids, usable, reasons)
+        for row in np.flatnonzero(~usable).tolist():
+            reasons.setdefault(row, ("", NO_IDENTIFIER))
+        return reasons
+
+    def _of_customers(self, ids: Column, usable: Mask, reasons: Mapping[int, object]) -> Mask:
+        """Return which rows belong to a customer with an identifier, as far as is known yet."""
+        if self._customers is None or len(reasons) == len(usable):
+            return usable
+        rows = np.array([row for row in range(len(usable)) if row not in reasons], np.int64)
+        if not self._customers.settled:
+            self._customers.note(at(ids, rows), usable[rows])
+            return usable
+        found = usable.copy()
+        found[rows] = self._customers.numbers(at(ids, rows)) >= 0
+        return found
+
+    def _accepted(
+        self,
+        batch: SourceBatch,
+        columns: dict[str, Column],
+        notes: Notes,
+        refusals: Mapping[int, object],
+    ) -> pa.RecordBatch:
+        arrays: list[Column] = [
+            pa.array(np.asarray(batch.lines, dtype=np.int64)),
+            pa.array(notes.flaws),
+            *(columns[name] for name in KNOWN_COLUMNS),
+        ]
+        for index, column in enumerate(self._header.columns):
+            if column.known is None:
+                arrays.append(as_text(batch.columns.column(index)))
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if not refusals:
+            return rows
+        kept = np.ones(len(batch.lines), dtype=np.bool_)
+        kept[list(refusals)] = False
+        return rows.filter(pa.array(kept))
+
+
+def known_text(
+    source: pa.RecordBatch, header: Header, names: Sequence[str] = KNOWN_COLUMNS
+) -> dict[str, Column]:
+    """Return every known column as trimmed text, null where absent.
+
+    Columns that a mapping has merged: names are joined with a blank, of others the first that is
+    present counts. Defaults fill what is absent.
+    """
+    parts: dict[str, list[Column]] = {name: [] for name in names}
+    for index, column in enumerate(header.columns):
+        if column.known in parts:
+            zero_is_value = column.known in _ZERO_IS_A_VALUE
+            text = trimmed(as_text(source.column(index)), zero_is_value=zero_is_value)
+            parts[column.known].append(text)
+    columns = {name: _merged(name, texts, source.num_rows) for name, texts in parts.items()}
+    return columns | _filled(columns, header.defaults)
+
+
+def _filled(columns: Mapping[str, Column], defaults: Mapping[str, str]) -> dict[str, Column]:
+    """Return the columns that have a default, filled; a bank's code only where it has no name."""
+    filled = {}
+    for name, default in defaults.items():
+        if name in columns and default.strip():
+            taken = present(columns[name]) | present(columns[_EITHER.get(name, name)])
+            text = pa.array([default.strip()] * len(taken), pa.string())
+            filled[name] = where(taken, columns[name], text)
+    return filled
+
+
+def _merged(name: str, texts: list[Column], rows: int) -> Column:
+    if not texts:
+        return pa.nulls(rows, pa.string())
+    if len(texts) == 1:
+        return texts[0]
+    return joined(texts, " ") if name in _JOINED else first_present(texts)
+
+
+def _judge_columns(
+    columns: dict[str, Column], orders: Mapping[str, str | None], notes: Notes
+) -> None:
+    """Replace each column of text by its judged form, in place."""
+    columns["bvn"] = judge_bvns(columns["bvn"], notes)
+    columns["bank_code"], banks = judge_banks(
+        columns["bank_code"], columns["bank_name"], columns["account_number"], notes
+    )
+    columns["account_number"] = judge_accounts(columns["account_number"], banks, notes)
+    columns["phone"] = judge_phones(columns["phone"], notes)
+    columns["email"] = judge_emails(columns["email"], notes)
+    columns["domain"] = judge_domains(columns["domain"], notes)
+    columns["image_url"] = judge_image_urls(columns["image_url"], notes)
+    for name in ("exposure", "requested_amount", "requested_instalment"):
+        columns[name] = judge_amounts(columns[name], notes, name)
+    columns["requested_tenor_days"] = judge_tenors(columns["requested_tenor_days"], notes)
+    born = judge_dates(columns["date_of_birth"], orders["date_of_birth"], notes)
+    columns["date_of_birth"] = born
+    times = {
+        "consented_at": (Edge.START, None),
+        "consent_expires_at": (Edge.END, None),
+        "consent_withdrawn_at": (Edge.START, withdrawal_finding),
+    }
+    for name, (edge, finding) in times.items():
+        columns[name] = judge_instants(
+            columns[name], name, edge, orders[name], notes, finding=finding
+        )
+
+
+def _identifiable(columns: dict[str, Column], notes: Notes) -> Mask:
+    """Return which rows have an identifier that can be used.
+
+    An account counts where its bank is given, also where the service does not know that bank: the
+    row then goes on without that check.
+    """
+    banked = present(columns["bank_code"]) | present(columns["bank_name"])
+    account = present(columns["account_number"]) & ~notes.spot(Flaw.ACCOUNT | Flaw.BANK) & banked
+    usable = account | (present(columns["bvn"]) & ~notes.spot(Flaw.BVN))
+    usable |= present(columns["phone"]) & ~notes.spot(Flaw.PHONE)
+    usable |= present(columns["email"]) & ~notes.spot(Flaw.EMAIL)
+    return usable | (present(columns["domain"]) & ~notes.spot(Flaw.DOMAIN))
+
+
+def _disguise(columns: dict[str, Column], row: int) -> Finding | None:
+    """Return why this row's customer id is an identifier in disguise, or None."""
+    return judge_customer_id(
+        columns["customer_id"][row].as_py(),
+        bvn=columns["bvn"][row].as_py(),
+        bank_code=columns["bank_code"][row].as_py(),
+        account=columns["account_number"][row].as_py(),
+        phone=columns["phone"][row].as_py(),
+    )
+
+
+def refused_rows(
+    batch: SourceBatch, refusals: Mapping[int, tuple[str, Finding]]
+) -> list[RefusedRow]:
+    """Return these rows for quarantine, their values as they came."""
+    rows = sorted(refusals)
+    taken = batch.columns.take(pa.array(rows, pa.int64()))
+    columns = [as_text(column).to_pylist() for column in taken.columns]
+    values = zip(*columns, strict=True) if columns else iter([()] * len(rows))
+    return [
+        RefusedRow(batch.lines[row], column, finding.code, finding.hint, tuple(cells))
+        for row, cells in zip(rows, values, strict=True)
+        for column, finding in [refusals[row]]
+    ]

@@ -1,0 +1,119 @@
+"""Quoting: the quote as a document for programs; nothing is asked, nothing spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
+from nightscreen.schemas.money import naira_text
+
+if TYPE_CHECKING:
+    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.quote import First, Quote
+    from nightscreen.schemas.settings import Settings
+
+
+def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]:
+    """Return the quote of a priced run; money is decimal text in naira.
+
+    Args:
+        run: the run.
+        by_cap: for who approves it: also how many rows lower caps would leave unanswered.
+    """
+    quote, plan = run.quote, run.plan
+    if quote is None or plan is None:
+        raise ValueError("a run is quoted once it is planned and priced")
+    return {
+        "schema_version": 1,
+        "run_id": None,
+        "batch": run.batch,
+        "purpose": run.purpose,
+        "quoted": {
+            "low": naira_text(quote.low_micro),
+            "expected": naira_text(quote.expected_micro),
+            "high": naira_text(quote.high_micro),
+        },
+        "likely": likely_document(quote),
+        "hours": round(quote.hours, 4),
+        "rows": {
+            "read": run.rows_read,
+            "screened": run.rows_read - run.rows_quarantined,
+            "quarantined": run.rows_quarantined,
+            **({"customers": run.customers} if run.merging else {}),
+        },
+        "calls": quote.calls,
+        "cap": naira_text(quote.cap_micro),
+        "balance": naira_text(quote.balance_micro),
+        "affordable": quote.affordable,
+        "affordable_rows": None if quote.affordable is None else plan.rows - quote.rows_short,
+        "goes_first": first_document(quote.first),
+        "checks": {
+            check.value: {
+                "rows_refused": counts.rows_refused,
+                "rows_ineligible": counts.rows_ineligible,
+                "rows_invalid": counts.rows_invalid,
+                "lookups": counts.lookups,
+                "distinct": counts.distinct,
+                "reused": counts.reused,
+            }
+            for check, counts in plan.checks.items()
+        },
+        "lines": [
+            {
+                "check": each.check,
+                "identity": each.kind,
+                "calls": each.calls,
+                "likely_calls": each.likely_calls,
+                "price": naira_text(each.price_micro),
+                "charged_pct": round(each.hit_pct, 2),
+                "low": naira_text(each.low_micro),
+                "expected": naira_text(each.expected_micro),
+                "high": naira_text(each.high_micro),
+                "hours": round(each.expected_s / 3600, 4),
+            }
+            for each in quote.lines
+        ],
+        "saved_by_reuse": naira_text(
+            sum(counts.saved_by_reuse_micro for counts in plan.checks.values())
+        ),
+        **({"short_by_cap": [list(each) for each in quote.short_by_cap]} if by_cap else {}),
+    }
+
+
+def likely_document(quote: Quote) -> dict[str, Any] | None:
+    """Return between which amounts nine nights in ten lie; None before enough was seen."""
+    if quote.likely_micro is None:
+        return None
+    low, high = quote.likely_micro
+    return {"low": naira_text(low), "high": naira_text(high), "nights_in_ten": 9}
+
+
+def first_document(first: First | None) -> dict[str, Any] | None:
+    """Return what the money goes to first; exposure as decimal text in naira."""
+    if first is None:
+        return None
+    kobo = first.least_exposure_kobo
+    return {
+        "never_screened": first.never_screened,
+        "overdue": first.overdue,
+        "down_to_exposure": None if kobo < 0 else f"{kobo // 100}.{kobo % 100:02d}",
+    }
+
+
+def quote_batch(
+    parameters: ScreenBatch, settings: Settings, *, by_cap: bool = False
+) -> dict[str, Any]:
+    """Read, plan and price a file for its quote alone; leave no run behind.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong.
+    """
+    run = open_screening(parameters.model_copy(update={"quote_only": True}), settings)
+    try:
+        read_input(run)
+        make_plan(run)
+        make_price(run)
+        return quote_document(run, by_cap=by_cap)
+    finally:
+        run.close()

@@ -1,0 +1,187 @@
+"""Screening from the file to the report: every station, from top to bottom.
+
+The Prefect flow, the command line, tests and measurements all screen by `run_screening`. A `Runner`
+carries the stations: this process alone, or the engine, which makes each of them a task run
+(`tasks/screening_runner.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.calling.funding_rounds import (
+    ask_again,
+    ask_shard,
+    next_round,
+    open_rounds,
+    take_closing_balance,
+    take_opening_balance,
+)
+from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.files.person import user_name
+from nightscreen.runs.approval import may_spend
+from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
+from nightscreen.schemas.clock import Clock, system_clock
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.client.transport import Transport
+    from nightscreen.report.report_json import RowTally
+    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.checks import Check
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+
+SHARDS_AT_ONCE = 3
+"""Shards of one check in flight at a time, so that its window never runs dry between two."""
+
+
+class Runner:
+    """Carries the stations of a run: here one after the other, in this process alone."""
+
+    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+        """Open the run."""
+        return opening()
+
+    @asynccontextmanager
+    async def watch(self, run: ScreeningRun) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch
+        """Do what goes on beside the whole run, for the body."""
+        yield
+
+    @asynccontextmanager
+    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:  # noqa: ARG002 - as `watch`
+        """Do what goes on while lookups are asked, waiting included, for the body."""
+        yield
+
+    @asynccontextmanager
+    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
+        """Keep what pays for calls open for the body; at its end what is in flight settles."""
+        try:
+            yield
+        finally:
+            await rounds.close()
+
+    async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401, ARG002 - as the station; the engine shows names
+        """Carry out one station and return its result."""
+        done = station(*given)
+        return await done if isinstance(done, Awaitable) else done
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Return whether the run may spend what it was quoted at; else it is stopped."""
+        return may_spend(run, by=user_name())
+
+    async def share(self, rounds: FundingRounds) -> None:
+        """Have other processes ask their part of the lookups, where the run has any."""
+
+    async def shard(self, check: Check, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - for tasks by check
+        """Ask the lookups of one shard; return how many came to which end."""
+        return await ask_shard(rounds, name)
+
+
+async def run_screening(
+    parameters: ScreenBatch,
+    settings: Settings,
+    *,
+    transport: Transport | None = None,
+    clock: Clock = system_clock,
+    runner: Runner | None = None,
+) -> dict[str, Any]:
+    """Screen a batch and return its report, or its quote where no more is wanted.
+
+    Args:
+        parameters: what to screen, or which run to resume.
+        settings: where and how.
+        transport: carries calls in place of sockets.
+        clock: gives the present instant.
+        runner: carries the stations; this process alone where left out.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong; nothing was sent, nothing is left.
+        JournalError: the journal cannot be used.
+    """
+    runner = runner or Runner()
+    run = await runner.open(partial(open_screening, parameters, settings, clock=clock))
+    try:
+        async with runner.watch(run):
+            await runner.step("take in", read_input, run)
+            await runner.step("plan", make_plan, run)
+            await runner.step("price", make_price, run)
+            if parameters.quote_only:
+                return quote_document(run)
+            if await runner.may_spend(run):
+                async with runner.asking(run):
+                    await _ask(run, runner, transport)
+            rows = await runner.step("write rows", write_rows, run)
+            report: dict[str, Any] = await runner.step("report", write_report, run, rows)
+            return report
+    except UsageError:
+        run.withdraw()
+        raise
+    finally:
+        run.close()
+
+
+async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:
+    """Ask until nothing is left that the money and the night allow."""
+    while True:
+        rounds = open_rounds(run, transport=transport)
+        async with runner.calling(rounds):
+            await runner.step("open books", take_opening_balance, rounds)
+            await runner.share(rounds)
+            while shards := next_round(rounds):
+                await _ask_round(rounds, runner, shards)
+            await runner.step("close books", take_closing_balance, rounds)
+        if not await wait_and_resume(run, partial(ask_again, run)):
+            break
+    run.refuse_wrong_address()
+
+
+async def _ask_round(
+    rounds: FundingRounds, runner: Runner, shards: Mapping[Check, list[str]]
+) -> None:
+    """Ask every shard of a round, each check at its own pace."""
+
+    async def one(check: Check, name: str, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            await runner.shard(check, rounds, name)
+
+    async with asyncio.TaskGroup() as group:
+        for check, names in shards.items():
+            slots = asyncio.Semaphore(SHARDS_AT_ONCE)
+            for name in names:
+                group.create_task(one(check, name, slots))
+
+
+def load_last_stations() -> None:
+    """Load what ends a run: report, pages and workbook take half a second of CPU.
+
+    It is loaded once the first lookup is answered, which need not wait for it, and not later: a
+    run goes on for hours, and what is installed may be another version by then.
+    """
+    from nightscreen.reading import (  # noqa: PLC0415 - see above
+        parquet_source,  # noqa: F401
+        workbook_source,  # noqa: F401
+    )
+    from nightscreen.runs import finalize  # noqa: F401, PLC0415 - see above
+
+
+def write_rows(run: ScreeningRun) -> RowTally:
+    """Assemble, decide and write every row."""
+    from nightscreen.runs import finalize  # noqa: PLC0415 - as load_last_stations says
+
+    return finalize.write_rows(run)
+
+
+def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
+    """Write calls, report and manifest; return the report."""
+    from nightscreen.runs import finalize  # noqa: PLC0415 - as load_last_stations says
+
+    return finalize.write_report(run, rows)

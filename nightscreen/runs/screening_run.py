@@ -1,0 +1,496 @@
+"""A screening run: what it has beside every other run, and its stations up to the quote.
+
+The calls are made in `calling`, the last stations are in `finalize`; the engine's tasks only call
+these.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nightscreen.files.frame import Frame
+from nightscreen.files.memory_tuning import trim_memory, tune_allocator
+from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, append_problems
+from nightscreen.files.sealed_file import input_in_clear
+from nightscreen.files.workspace import Workspace
+from nightscreen.journal.identifier_history import Sightings
+from nightscreen.journal.unreadable import Doubts, doubts_of
+from nightscreen.planning.customers import gather_customers, planning_queries
+from nightscreen.planning.eligibility import slots_of
+from nightscreen.planning.freshness import Freshness, is_closed
+from nightscreen.planning.lookup_table import LookupRanking, NeededPieces
+from nightscreen.planning.plan import Planner, Wanted
+from nightscreen.planning.price import quote as make_quote
+from nightscreen.planning.price import (
+    rank,
+    seen_rates,
+    worst_costs,
+)
+from nightscreen.planning.rings import RINGS, find_rings, no_rings
+from nightscreen.planning.shared_identifiers import (
+    COUNTED,
+    PLACEHOLDERS,
+    Earlier,
+    count_shared,
+    signals,
+)
+from nightscreen.policy.loading import load_policy
+from nightscreen.policy.versions import approval_of, policy_in_force
+from nightscreen.reading.date_orders import DateOrders
+from nightscreen.reading.mapping import Mapping, read_mapping
+from nightscreen.reading.merge_rows import merge_rows, status_name
+from nightscreen.reading.tables import file_digest, open_source
+from nightscreen.results.evidence import AccountJudge, Evidence
+from nightscreen.runs.intake import Intake
+from nightscreen.runs.run import (
+    Run,
+    begin_run,
+    collect_seldom,
+    known_prices,
+    money_left,
+    open_journal,
+    require_same_input,
+    require_service,
+)
+from nightscreen.runs.run_parameters import Resolved, resolve
+from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.clock import Clock, system_clock, to_instant
+from nightscreen.schemas.errors import InputError, PolicyError
+from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
+from nightscreen.schemas.plan import LookupStatus, Plan
+from nightscreen.schemas.rows import CUSTOMER
+from nightscreen.schemas.settings import Settings, cash_flow_age, max_ages, overridden
+from nightscreen.values.customer_ids import CustomerNumbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from nightscreen.journal import Journal
+    from nightscreen.planning.short_circuit import Chains
+    from nightscreen.reading.tables import TableSource
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.policy import Policy, PolicyApproval
+    from nightscreen.schemas.quote import Quote
+    from nightscreen.schemas.rows import Problem, SourceColumn
+
+CHUNK_ROWS = 16_384
+"""Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
+PROBLEMS = "problems.csv"
+
+
+@dataclass(slots=True, kw_only=True)
+class ScreeningRun(Run):
+    """One screening run under way. Stations fill it from top to bottom.
+
+    Attributes:
+        input: the file in clear; `input_name` is the name it was given under.
+        columns: the input's columns as understood.
+        chunks: number of row chunks in the workspace.
+        shadow: a second policy, tried beside the one in force.
+        policy_approval: of the policy in force; None where nobody has approved it.
+        merging: the rows of one customer id are one customer, and a chunk's rows are customers;
+            `input_chunks` chunks of the input's own rows lie beside them.
+        rows_read: rows of the file; `rows_quarantined` of them were refused.
+        date_orders: the order in which the dates in numbers of each column were read.
+        plan: what the rows need.
+        needed: the needed lookups, sealed.
+        ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
+            micro-naira; `status` what became of each (`schemas.plan.LookupStatus`), `listed`
+            which of them brought a listing.
+        chains: what karma is to ask about each row, where it stops at the first listing.
+        doubts: how often lookups were sent of late whose calls are in doubt, by check.
+        closed: those of them that the plan leaves alone.
+        unread: lookups whose latest answer could not be read.
+    """
+
+    parameters: ScreenBatch
+    wanted: Wanted
+    input: Path
+    input_name: str
+    mapping: Mapping | None
+    workspace: Workspace
+    freshness: Freshness
+    policy: Policy
+    fed_back: bool = False
+    columns: tuple[SourceColumn, ...] = ()
+    chunks: int = 0
+    shadow: Policy | None = None
+    policy_approval: PolicyApproval | None = None
+    merging: bool = False
+    input_chunks: int = 0
+    customers: int = 0
+    rows_read: int = 0
+    rows_quarantined: int = 0
+    date_orders: dict[str, str] = field(default_factory=dict)
+    plan: Plan | None = None
+    needed: NeededPieces = field(init=False)
+    ranked: LookupRanking = field(default_factory=lambda: LookupRanking.joined(()))
+    order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    status: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    chains: Chains | None = None
+    doubts: dict[Check, dict[bytes, Doubts]] = field(default_factory=dict)
+    closed: dict[Check, set[bytes]] = field(default_factory=dict)
+    unread: dict[Check, set[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.needed = NeededPieces(self.workspace)
+
+
+def open_screening(
+    parameters: ScreenBatch,
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+) -> ScreeningRun:
+    """Open everything a screening run needs and write it down; nothing is sent, nothing spent.
+
+    Args:
+        parameters: what to screen.
+        settings: where and how.
+        clock: the present instant.
+
+    Raises:
+        UsageError: settings, parameters or input are wrong, in one run that says what to do.
+        JournalError: the journal cannot be used.
+    """
+    require_service(settings, quote_only=parameters.quote_only)
+    tune_allocator()
+    with ExitStack() as opened:
+        journal = open_journal(settings, opened, clock)
+        collect_seldom(opened)
+        run = _open(parameters, settings, journal, opened)
+        run.on_close = opened.pop_all()
+        return run
+
+
+def _open(
+    given: ScreenBatch, settings: Settings, journal: Journal, opened: ExitStack
+) -> ScreeningRun:
+    resolved = resolve(given, journal, settings.approval_timeout)
+    earlier = resolved.earlier
+    path = opened.enter_context(input_in_clear(resolved.input, journal.sealer))
+    digest = file_digest(path)
+    require_same_input(earlier, digest)
+    mapping_file = resolved.parameters.mapping
+    mapping = read_mapping(Path(mapping_file)) if mapping_file else None
+    if earlier is None:
+        resolved = _filled_in(resolved, settings, mapping, journal)
+    parameters, wanted = resolved.parameters, resolved.wanted
+    now = journal.clock()
+    policy, approval = _policy_in_force(
+        parameters, settings, journal, now if earlier is None else earlier.started_at
+    )
+    shadow = load_policy(Path(parameters.shadow)) if parameters.shadow else None
+    source = open_source(path, mapping=mapping)
+    run = begin_run(
+        journal,
+        opened,
+        parameters,
+        settings,
+        run_id=wanted.run_id,
+        flow=SCREEN_FLOW,
+        batch=resolved.batch,
+        purpose=wanted.purpose.value,
+        operations=wanted.checks,
+        input_digest=digest,
+        earlier=earlier,
+    )
+    if not run.only_quotes and earlier is None and not parameters.policy:
+        # as it is resumed: by what is in force at this very instant
+        policy, approval = _policy_in_force(parameters, settings, journal, run.started_at)
+    open_as = f"{run.run_id}@{journal.holders.name}"
+    workspace = Workspace.of(settings.home, open_as, journal.sealer)
+    opened.callback(workspace.clear)
+    shared: dict[str, Any] = {**run.shared(), "parameters": parameters}
+    return ScreeningRun(
+        **shared,
+        wanted=wanted,
+        input=path,
+        input_name=resolved.input.name,
+        mapping=mapping,
+        workspace=workspace,
+        freshness=_freshness(parameters, settings, wanted, journal, now),
+        policy=policy,
+        fed_back=source.header.fed_back,
+        columns=source.header.columns,
+        merging=parameters.merge_rows,
+        shadow=shadow,
+        policy_approval=approval,
+    )
+
+
+def _filled_in(
+    resolved: Resolved, settings: Settings, mapping: Mapping | None, journal: Journal
+) -> Resolved:
+    """Return what a new run is asked, with what settings, mapping and earlier answers say of it."""
+    parameters = resolved.parameters
+    merging = parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
+    order = parameters.date_order or journal.runs.date_order(resolved.batch)
+    parameters = parameters.model_copy(update={"merge_rows": merging, "date_order": order})
+    if not parameters.shadow and settings.shadow is not None:
+        parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
+    return replace(resolved, parameters=parameters)
+
+
+def _freshness(
+    parameters: ScreenBatch, settings: Settings, wanted: Wanted, journal: Journal, now: int
+) -> Freshness:
+    ages = overridden(settings.freshness, parameters.freshness)
+    return Freshness(
+        max_ages(wanted.purpose, ages),
+        now,
+        journal.answers.position(),
+        cash_flow_age(wanted.purpose, ages),
+    )
+
+
+def _policy_in_force(
+    parameters: ScreenBatch, settings: Settings, journal: Journal, begun_at: int
+) -> tuple[Policy, PolicyApproval | None]:
+    """Return the policy of a run and who approved it; a resumed run keeps the one it began with.
+
+    Raises:
+        PolicyError: it cannot be read, or nobody has approved it where that is required.
+    """
+    if parameters.policy:
+        policy = load_policy(Path(parameters.policy))
+    else:
+        policy = policy_in_force(journal, begun_at)
+    approval = approval_of(journal, policy.label, journal.clock())
+    if approval is None and settings.require_approved_policy and not parameters.quote_only:
+        raise PolicyError(
+            f"nobody has approved the policy {policy.label}, or it is not in force yet: let it be "
+            "approved with: nightscreen policy approve FILE --by NAME, or on the desk's page Policy"
+        )
+    return policy, approval
+
+
+def read_input(run: ScreeningRun) -> None:
+    """Read the input into sealed chunks of rows; write quarantine and problems."""
+    source = open_source(run.input, mapping=run.mapping)
+    orders = DateOrders(source, run.parameters.date_order)
+    customers = _numbered(run, source, orders) if run.merging else None
+    intake = Intake(source.header, customers, orders)
+    merging = None if customers is None else RowsToMerge(run.workspace, customers)
+    quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
+    problems = ProblemsWriter(run.folder.path / PROBLEMS)
+    found = 0
+    run.chunks = run.rows_read = run.rows_quarantined = 0
+    with quarantine, problems:
+        for batch in source.batches(CHUNK_ROWS):
+            result = intake.take(batch)
+            quarantine.write(result.refused)
+            problems.write(result.problems)
+            found += len(result.problems)
+            run.rows_read += result.read
+            run.rows_quarantined += len(result.refused)
+            if merging is not None:
+                merging.add(result.rows)
+            elif result.rows.num_rows:
+                run.workspace.put(f"rows-{run.chunks:05d}", result.rows)
+                run.chunks += 1
+        if merging is not None:
+            run.input_chunks = len(merging.spans)
+            status = status_name(source.header.columns, source.header.loan_status)
+            for merged, problems_of in merging.merged(run.customers, status):
+                problems.write(problems_of)
+                found += len(problems_of)
+                run.workspace.put(f"rows-{run.chunks:05d}", merged)
+                run.chunks += 1
+    run.date_orders = orders.used()
+    run.folder.rows[QUARANTINE] = run.rows_quarantined
+    run.folder.rows[PROBLEMS] = found
+    if run.rows_read == 0:
+        raise InputError(f"{run.input_name} holds no rows below its header")
+
+
+def _numbered(run: ScreeningRun, source: TableSource, orders: DateOrders) -> CustomerNumbers:
+    """Read the input once to number its customers, before their rows are taken in."""
+    customers = CustomerNumbers()
+    counting = Intake(source.header, customers, orders)
+    for batch in source.batches(CHUNK_ROWS):
+        counting.take(batch)
+    run.customers = customers.settle()
+    return customers
+
+
+class RowsToMerge:
+    """The input's own rows in the workspace, with the number of each one's customer."""
+
+    def __init__(self, workspace: Workspace, customers: CustomerNumbers) -> None:
+        self._workspace = workspace
+        self._customers = customers
+        self.spans: list[tuple[int, int]] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Put some rows aside."""
+        if not rows.num_rows:
+            return
+        numbers = self._customers.numbers(rows["customer_id"].to_pylist())
+        table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
+        self._workspace.put(f"input-{len(self.spans):05d}", table)
+        self.spans.append((int(numbers.min()), int(numbers.max())))
+
+    def merged(
+        self, customers: int, status: str | None
+    ) -> Iterator[tuple[pa.Table, Sequence[Problem]]]:
+        """Yield the customers, a chunk at a time, and what was found about them."""
+        for start in range(0, customers, CHUNK_ROWS):
+            end = start + CHUNK_ROWS
+            pieces = []
+            for place, (least, most) in enumerate(self.spans):
+                if least < end and most >= start:
+                    table = self._workspace.get(f"input-{place:05d}")
+                    number = table[CUSTOMER].to_numpy()
+                    pieces.append(table.filter(pa.array((number >= start) & (number < end))))
+            yield merge_rows(pa.concat_tables(pieces), status)
+
+
+def read_chunk(run: ScreeningRun, number: int) -> pa.Table:
+    """Return a chunk of rows in one piece."""
+    return run.workspace.get(f"rows-{number:05d}").combine_chunks()
+
+
+def _put_signals(run: ScreeningRun, tables: Iterator[pa.Table]) -> None:
+    """Write what rows share with others, and the rings they are in, into the workspace."""
+    rings = None
+    if run.settings.rings and run.chunks:
+        whose = (_customers(run, number) for number in range(run.chunks))
+        sightings = Sightings.of(run.journal)
+        rings = find_rings(sightings, run.workspace, whose, most=run.settings.ring_hub)
+        run.workspace.put(RINGS, rings.table)
+        run.workspace.note(RINGS, {"customers": rings.table.num_rows})
+    for number, shared in enumerate(tables):
+        found = (
+            no_rings(shared.num_rows) if rings is None else rings.columns(_customers(run, number))
+        )
+        columns = dict(zip(shared.column_names, shared.columns, strict=True))
+        run.workspace.put(f"signals-{number:05d}", pa.table({**columns, **found}))
+
+
+def _customers(run: ScreeningRun, number: int) -> bytes:
+    """Return the pseudonyms of a chunk's customers, joined."""
+    ids = read_chunk(run, number)["customer_id"].to_pylist()
+    return run.journal.pseudonyms.customers_anywhere(each or "" for each in ids)
+
+
+def make_plan(run: ScreeningRun) -> None:
+    """Judge what each row needs; write row plans and needed lookups into the workspace."""
+    trim_memory()
+    now = run.freshness.at
+    quoted = run.parameters.quote_only
+    slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
+    asked = {slot.kind for slot in slots}
+    counted = tuple(asked.intersection(PLACEHOLDERS)) if quoted else COUNTED
+    kinds = [kind for kind in IdentityKind if kind in asked or kind in counted]
+    read = partial(read_chunk, run)
+    count_doubts(run)
+    run.closed = {check: closed_lookups(run, check) for check in run.wanted.checks}
+    with Frame(planning_queries(), run.workspace.folder / "frame") as frame:
+        starts = gather_customers(
+            frame,
+            map(read, range(run.chunks)),
+            run.journal.pseudonyms,
+            kinds=kinds,
+            slots=slots,
+            at=to_instant(now),
+            whose=bool(counted),
+        )
+        problems = count_shared(
+            frame,
+            Earlier.of(Sightings.of(run.journal), run_id=run.run_id, batch=run.batch, at=now),
+            workspace=None if quoted else run.workspace,
+            counted=counted,
+        )
+        if not quoted:
+            _put_signals(run, signals(frame, starts))
+        for column in ("line", "customer", *(kind for kind in kinds if kind not in asked)):
+            frame.run("forget", column=column)
+        planner = Planner(
+            frame,
+            run.wanted,
+            starts,
+            freshness=run.freshness,
+            answers=run.journal.answers,
+            workspace=run.workspace,
+            whole=not quoted,
+            closed=run.closed,
+        )
+        planner.settle(read, AccountJudge(Evidence.of(run.journal, run.batch)))
+        run.needed, ranked = NeededPieces(run.workspace), []
+        for piece in planner.needed(read):
+            run.needed.add(piece)
+            ranked.append(LookupRanking.of(piece))
+        run.needed.seal()
+        run.ranked = LookupRanking.joined(ranked)
+        run.plan = planner.result(now, len(run.ranked))
+        run.unread = planner.unread
+        if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
+            run.chains = planner.chains(len(run.ranked))
+    if problems:
+        append_problems(run.folder.path / PROBLEMS, problems)
+        run.folder.rows[PROBLEMS] += len(problems)
+
+
+def count_doubts(run: ScreeningRun) -> None:
+    """Count in the journal how often lookups were sent of late whose calls are in doubt."""
+    run.doubts = {
+        check: doubts_of(run.journal, check.value, run.run_id, run.freshness.doubts_since(check))
+        for check in run.wanted.checks
+    }
+
+
+def closed_lookups(run: ScreeningRun, check: Check) -> set[bytes]:
+    """Return a check's lookups that are left alone until their calls in doubt are old enough."""
+    return {
+        subject
+        for subject, sent in run.doubts.get(check, {}).items()
+        if is_closed(sent.attempts, sent.unread, run.settings.attempts)
+    }
+
+
+def make_price(run: ScreeningRun) -> Quote:
+    """Rank the needed lookups, and say what they may cost and how long they may take."""
+    trim_memory()
+    needed = run.ranked
+    latest, worst = known_prices(run.journal, run.settings)
+    run.worst = worst_costs(needed, worst)
+    order = rank(needed, latest)
+    run.status = np.full(len(needed), LookupStatus.WAITING.value, dtype=np.int8)
+    run.listed = np.zeros(len(needed), dtype=bool)
+    if run.chains is not None:
+        order = run.chains.in_order(order)
+        run.status[run.chains.spared()] = LookupStatus.SPARED.value
+    run.order = order.astype(np.int32)
+    del order
+    waiting = run.status == LookupStatus.WAITING.value
+    for check in run.wanted.checks:
+        wanted = int((waiting & needed.is_of(check.value)).sum())
+        run.control.progress[check].wanted = wanted
+    run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
+    tallies = run.journal.runs.tallies()
+    run.quote = make_quote(
+        needed,
+        prices_micro=latest,
+        seen=seen_rates([tuple(row) for row in tallies]),
+        seconds=run.journal.runs.seconds_per_answer(),
+        max_in_flight=run.settings.max_in_flight,
+        cap_micro=money_left(run),
+        balance_micro=run.journal.runs.last_balance(),
+        chains=run.chains,
+        by_cap=not run.parameters.yes,
+    )
+    run.ranked = needed.slimmed()
+    return run.quote

@@ -1,0 +1,438 @@
+"""The service's data about a person, typed: one model for the record of each operation.
+
+Readings are lenient, for money has been paid for the answer: null, numbers as text and dates with a
+time are understood; a specified field that cannot be read is None and stays, as it came, in `extra`
+together with the fields the specification does not name. No amount passes through a float.
+
+What does not belong here: JSON and envelopes (`client/response_parser.py`), and judging an answer
+against a row (`results/`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
+"""Africa/Lagos has had no other offset in the lifetime of anyone on record."""
+
+BLANK = (None, "")
+"""Values that say nothing, and need not be kept."""
+
+_PLAIN = 10**15
+"""Integers smaller than this need no further look."""
+
+MOST_DIGITS = 30
+"""No amount or count of the service has more; text beyond it is not read as a number."""
+
+MOST_HELD = 10**17
+"""Columns hold 18 digits before the point: no number of one record may end the night of all."""
+
+TRUE_WORDS = frozenset({"true", "yes", "y", "1", "match", "matched"})
+FALSE_WORDS = frozenset({"false", "no", "n", "0", "no match", "mismatch"})
+WORDED_DATES = ("%d-%b-%Y", "%d-%B-%Y")
+"""The specification shows days as `YYYY-MM-DD`, and as `DD-Mon-YYYY` in one field."""
+
+
+def read_text(value: object) -> str | None:
+    """Return text without surrounding blanks; numbers become digits, blanks and the rest None."""
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return str(value)
+    return None
+
+
+def read_number(value: object) -> Decimal | None:
+    """Return an exact number from a JSON number or from text such as `₦1,250.00`."""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return Decimal(value)
+    if isinstance(value, str):
+        text = value.replace(",", "").replace("₦", "").replace("%", "").strip()
+        return _bounded(text) if text.isascii() else None
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return _bounded(value)
+    return None
+
+
+def _bounded(value: str | int | Decimal) -> Decimal | None:
+    """Return a number of no more digits than any amount or count of the service has."""
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return None
+    if not number.is_finite():
+        return None
+    too_far = bool(number) and abs(number.adjusted()) > MOST_DIGITS
+    too_long = len(number.as_tuple().digits) > 2 * MOST_DIGITS
+    return None if too_far or too_long else number
+
+
+def read_amount(value: object) -> Decimal | None:
+    """Return an exact number that a column of amounts can hold; no record has a larger one."""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return Decimal(value)
+    number = read_number(value)
+    return None if number is None or abs(number) >= MOST_HELD else number
+
+
+def read_count(value: object) -> int | None:
+    """Return a whole number that a column can hold; `3.0` is 3, `3.5` is none."""
+    if type(value) is int and -_PLAIN < value < _PLAIN:
+        return value
+    number = read_amount(value)
+    if number is None or number != number.to_integral_value():
+        return None
+    return int(number)
+
+
+def read_flag(value: object) -> bool | None:
+    """Return a yes or no from a boolean, 0 and 1, or the usual words."""
+    if isinstance(value, bool):
+        return value
+    word = (read_text(value) or "").casefold()
+    if word in TRUE_WORDS:
+        return True
+    return False if word in FALSE_WORDS else None
+
+
+def read_instant(value: object) -> datetime | None:
+    """Return an instant in UTC; a time without a zone is taken as UTC."""
+    text = read_text(value)
+    if text is None:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+        if instant.tzinfo is None:
+            return instant.replace(tzinfo=UTC)
+        return instant.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_date(value: object) -> date | None:
+    """Return a calendar day; of a timestamp, the day it is in Lagos."""
+    text = read_text(value)
+    if text is None:
+        return None
+    if len(text) <= len("2016-03-17"):  # a timestamp would only be refused at a cost
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            pass
+    instant = read_instant(text)
+    if instant is None:
+        return _worded_date(text)
+    try:
+        return instant.astimezone(LAGOS).date()
+    except OverflowError:
+        return None
+
+
+def _worded_date(text: str) -> date | None:
+    """Return the day of a date such as 17-Mar-2016."""
+    for form in WORDED_DATES:
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC).date()
+        except ValueError:
+            continue
+    return None
+
+
+ACCOUNT_STATUSES = (
+    "active",
+    "dormant",
+    "closed",
+    "post_no_debit",
+    "post_no_credit",
+    "inactive",
+    "frozen",
+    "other",
+)
+"""The state of a bank account; the service sends each as its number, counted from 1."""
+
+
+def read_account_status(value: object) -> str | None:
+    """Return the word of a bank account's status from its number or from a word."""
+    number = read_count(value)
+    if number is not None and 1 <= number <= len(ACCOUNT_STATUSES):
+        return ACCOUNT_STATUSES[number - 1]
+    return "_".join((read_text(value) or "").casefold().replace("-", " ").split()) or None
+
+
+Text = Annotated[str | None, BeforeValidator(read_text)]
+AccountStatus = Annotated[str | None, BeforeValidator(read_account_status)]
+Number = Annotated[Decimal | None, BeforeValidator(read_amount)]
+Count = Annotated[int | None, BeforeValidator(read_count)]
+Flag = Annotated[bool | None, BeforeValidator(read_flag)]
+Instant = Annotated[datetime | None, BeforeValidator(read_instant)]
+Day = Annotated[date | None, BeforeValidator(read_date)]
+
+
+class Record(BaseModel):
+    """The base of all records: frozen, masked, and no received field is lost.
+
+    Attributes:
+        extra: what the specification does not name, and what could not be read as specified.
+        named_by: the field that says whose the record is; empty where there is none such.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    specified: ClassVar[frozenset[str]] = frozenset()
+    readers: ClassVar[dict[str, Callable[[object], Any]]] = {}
+    blank: ClassVar[dict[str, Any]] = {}
+    named_by: ClassVar[str] = ""
+
+    extra: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        cls.readers = {
+            name: cast("Callable[[object], Any]", part.func)
+            for name, field in cls.model_fields.items()
+            for part in field.metadata
+            if isinstance(part, BeforeValidator)
+        }
+        cls.specified = frozenset(cls.readers)
+        cls.blank = {name: field.get_default() for name, field in cls.model_fields.items()}
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the record an object holds; what it does not name or could not read is `extra`.
+
+        The same as validating each field, at a fraction of the time: a field's reader already
+        returns its type or None. The record is restored as one that was pickled, because
+        `model_construct` asks again for the default and the aliases of each field.
+        """
+        readers = cls.readers
+        extra: dict[str, Any] = {}
+        values: dict[str, Any] = {**cls.blank, "extra": extra}
+        for name, value in data.items():
+            reader = readers.get(name)
+            if reader is None:
+                extra[name] = value
+                continue
+            read = values[name] = reader(value)
+            if read is None and value not in BLANK:
+                extra[name] = value
+        record = cls.__new__(cls)
+        record.__setstate__(
+            {
+                "__dict__": values,
+                "__pydantic_fields_set__": set(),
+                "__pydantic_extra__": None,
+                "__pydantic_private__": None,
+            }
+        )
+        return record
+
+    def __repr__(self) -> str:
+        """Name the record without the person."""
+        return f"{type(self).__name__}(***)"
+
+    __str__ = __repr__
+
+    def is_blank(self) -> bool:
+        """Return whether not one specified field was read."""
+        return all(getattr(self, name) is None for name in self.specified)
+
+    def is_nameless(self) -> bool:
+        """Return whether a record that should say whose it is does not show a single character."""
+        shown = getattr(self, self.named_by) if self.named_by else "its operation's"
+        return not any(char.isalnum() for char in shown or "")
+
+    def extra_json(self) -> str:
+        """Return `extra` as JSON text; a number that no float holds exactly becomes text."""
+        return json.dumps(self.extra, ensure_ascii=False, sort_keys=True, default=_plain)
+
+
+def _plain(value: object) -> float | str:
+    """Return what JSON can write of a decimal, without a change of value."""
+    if isinstance(value, Decimal) and Decimal(repr(float(value))) == value:
+        return float(value)
+    return str(value)
+
+
+class BankAccountAnswer(Record):
+    """A verified account (specification, bank account verification result).
+
+    The service sends the BVN masked, its middle digits zero: compare only the digits shown and
+    never ask with it.
+    """
+
+    named_by: ClassVar[str] = "account_number"
+
+    bank_code: Text = None
+    account_name: Text = None
+    account_number: Text = None
+    bvn: Text = None
+
+
+class KarmaListing(Record):
+    """One blacklist record (specification, karma record); nested objects are laid flat."""
+
+    named_by: ClassVar[str] = "karma_identity"
+
+    karma_identity: Text = None
+    amount_in_contention: Number = None
+    reason: Text = None
+    default_date: Day = None
+    karma_type: Text = None
+    identity_type: Text = None
+    reporting_entity_name: Text = None
+    reporting_entity_email: Text = None
+
+
+@dataclass(frozen=True, slots=True)
+class KarmaListings:
+    """Several blacklist records in one answer; the specification shows one."""
+
+    listings: tuple[KarmaListing, ...] = field(repr=False)
+
+
+class EcosystemRecord(Record):
+    """A borrower's history with lenders (specification, ecosystem record).
+
+    After the fields of the specification come those that were recorded beside them.
+    """
+
+    named_by: ClassVar[str] = "bvn"
+
+    bvn: Text = None
+    first_name: Text = None
+    last_name: Text = None
+    date_of_birth: Day = None
+    age: Count = None
+    lenders: Count = None
+    first_account: Instant = None
+    last_account: Instant = None
+    loans: Count = None
+    loan_amount_minimum: Number = None
+    loan_amount_maximum: Number = None
+    loan_amount_average: Number = None
+    settled_loans: Count = None
+    running_loans: Count = None
+    past_due_loans: Count = None
+    delayed_paid_loans: Count = None
+    past_due_loan_amount_due: Number = None
+    logins: Count = None
+    first_login: Instant = None
+    last_login: Instant = None
+    credit_delinquency: Count = None
+    processed_on: Instant = None
+
+    bvn_phone_number: Text = None
+    phone_number: Text = None
+    unique_phone_numbers: Count = None
+    email: Text = None
+    unique_emails: Count = None
+    gender: Text = None
+    failed_selfie_bvn_check: Count = None
+    lending_lenders: Count = None
+    loan_amount: Number = None
+    settled_loan_amount: Number = None
+    settled_loan_amount_paid: Number = None
+    running_loan_amount: Number = None
+    past_due_loan_amount: Number = None
+    penalty: Number = None
+    penalty_paid: Number = None
+    delayed_paid_loan_amount: Number = None
+    delayed_paid_loans_trials: Count = None
+    delayed_paid_loans_avg: Number = None
+    delayed_paid_loans_trials_max: Count = None
+    delayed_paid_loans_trials_min: Count = None
+    first_loan_date: Day = None
+    last_loan_date: Day = None
+    loan_requests: Count = None
+    failed_loan_requests: Count = None
+    unique_login_ips: Count = None
+    unique_device_ids: Count = None
+    distinct_mobile_os: Count = None
+    duplicated_devices: Count = None
+    shared_device_users: Count = None
+
+
+class SelfieAnswer(Record):
+    """A photograph compared with the BVN record (specification, BVN image match result).
+
+    `similarity` runs to about 100; the threshold is the lender's (area B, rule 2).
+    """
+
+    match: Flag = None
+    similarity: Number = None
+
+
+class BvnStarted(Record):
+    """An OTP is on its way (specification, BVN initialization result)."""
+
+    masked_contact: Text = None
+
+
+class BvnAccount(Record):
+    """One bank account of a BVN, listed beside the details or in their place.
+
+    Attributes:
+        account_status: one of `ACCOUNT_STATUSES`, or the service's own word where it has another.
+    """
+
+    account_name: Text = None
+    account_number: Text = None
+    bank_name: Text = None
+    bank_code: Text = None
+    account_status: AccountStatus = None
+    account_type: Text = None
+    account_designation: Text = None
+
+
+class BvnDetails(Record):
+    """A consented BVN record (specification, BVN details), with the accounts linked to it.
+
+    Attributes:
+        accounts: empty where the answer lists none; some answers list nothing else.
+    """
+
+    reference: Text = None
+    bvn: Text = None
+    first_name: Text = None
+    middle_name: Text = None
+    last_name: Text = None
+    dob: Day = None
+    mobile: Text = None
+    registration_date: Day = None
+    enrollment_bank: Text = None
+    email: Text = None
+    gender: Text = None
+    marital_status: Text = None
+    residential_address: Text = None
+    state_of_origin: Text = None
+    watchlisted: Flag = None
+    image_url: Text = None
+    accounts: tuple[BvnAccount, ...] = ()
+
+    def is_blank(self) -> bool:
+        """Return whether neither a specified field nor an account was read."""
+        return not self.accounts and super().is_blank()
+
+    def only_accounts(self) -> bool:
+        """Return whether the answer was a list of accounts without the details."""
+        return bool(self.accounts) and super().is_blank()
+
+
+Answer = (
+    BankAccountAnswer
+    | KarmaListing
+    | KarmaListings
+    | EcosystemRecord
+    | SelfieAnswer
+    | BvnStarted
+    | BvnDetails
+)

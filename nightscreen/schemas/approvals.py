@@ -1,0 +1,89 @@
+"""Approvals: a run that must be approved before it spends, the quote it showed, and the decision.
+
+They are kept in `journal/approvals.py`; when a run needs one is decided in
+`planning/price.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ApprovalDecision(StrEnum):
+    """An approver's decision."""
+
+    APPROVED = "approved"
+    REFUSED = "refused"
+
+
+class ApprovalState(StrEnum):
+    """The state of an approval."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REFUSED = "refused"
+    VOID = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One request for approval, with its decision; instants in microseconds, money in micro-naira.
+
+    Attributes:
+        approval_id: the number of the record; a later one of the same run replaces it.
+        asked_by: the user, or the deployment, that started the run.
+        reason: why the run needs approval, in words without personal data.
+        quote: the quote that is shown, as `nightscreen quote --json` prints it.
+        ceiling_micro: the most the whole run may cost by that quote, what it has spent included.
+        cap_micro: the cap the run had when it asked.
+        deployment_id: the deployment that started the run; None if no deployment did. decision:
+            None while it waits.
+        max_spend_micro: the most that the whole run may spend; None unless approved. note: why;
+            empty where the data key does not fit. used_at: when a run began to spend on it.
+    """
+
+    approval_id: int
+    run_id: str
+    asked_by: str
+    asked_at: int
+    reason: str
+    quote: Mapping[str, Any]
+    ceiling_micro: int
+    cap_micro: int | None
+    deployment_id: str | None
+    decision: ApprovalDecision | None
+    decided_by: str | None
+    decided_at: int | None
+    max_spend_micro: int | None
+    note: str
+    used_at: int | None
+
+    @property
+    def offered_micro(self) -> int:
+        """Return what an approver lets the run spend who names no amount."""
+        if self.cap_micro is None:
+            return self.ceiling_micro
+        return min(self.cap_micro, self.ceiling_micro)
+
+    def state(self, at: int, *, valid_micros: int) -> ApprovalState:
+        """Return the state of the approval at an instant.
+
+        An approval that no run used in time is void. One that was used holds for the run as a
+        whole, which it caps; a refusal holds until somebody approves.
+
+        Args:
+            at: the present instant.
+            valid_micros: how long a run may wait before it uses an approval (APPROVAL_TIMEOUT).
+        """
+        if self.decision is None or self.decided_at is None:
+            return ApprovalState.WAITING
+        if self.decision is ApprovalDecision.REFUSED:
+            return ApprovalState.REFUSED
+        if self.used_at is None and at - self.decided_at > valid_micros:
+            return ApprovalState.VOID
+        return ApprovalState.APPROVED

@@ -1,0 +1,179 @@
+"""One paid call as the journal keeps it: what is asked, what was granted, how it ended.
+
+Writing them down belongs to `journal/`, making them to `client/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nightscreen.schemas.checks import family_of
+
+
+class CallState(StrEnum):
+    """The state of a call in the journal."""
+
+    INTENT = "intent"
+    ANSWERED = "answered"
+    UNREADABLE = "unreadable"
+    """Answered at a known cost; the record could not be read, its body is kept."""
+    NOT_SENT = "not_sent"
+    NOT_CHARGED = "not_charged"
+    IN_DOUBT = "in_doubt"
+    TEST_MODE = "test_mode"
+
+
+UNREAD_TROUBLES = ("unreadable", "wrong_identity")
+"""Troubles of a response that came and could not be read: its call is unreadable, or in doubt where
+its cost is not known."""
+
+KEPT_STATES = frozenset({CallState.ANSWERED, CallState.UNREADABLE})
+"""Calls with an answer whose body the journal stores."""
+
+
+class ReservationStatus(StrEnum):
+    """The answer to a request to make a call."""
+
+    GRANTED = "granted"
+    HELD = "held"
+    """Another run is making this very call: wait for its answer."""
+    ANSWERED = "answered"
+    """The answer arrived since the plan was made."""
+    UNAFFORDABLE = "unaffordable"
+    """Its worst cost does not fit under a spending cap at this moment."""
+    QUOTA = "quota"
+    """The day's number of lookups of this check is used up."""
+    BUSY = "busy"
+    """Those who share the cap on calls under way have all of it, or their part is next."""
+    LATER = "later"
+    """It fits once calls under way have settled, whose price is not confirmed in this run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveRequest:
+    """The wish to make one call.
+
+    Attributes:
+        check: the check it belongs to.
+        kind: kind of identifier asked about.
+        subject: pseudonym of the identifier.
+        worst_micro: the most it may cost, in micro-naira.
+        consent_reference: the consent that authorises it, where one is needed.
+        attempt: the how-manieth attempt of this lookup in the run, from 1.
+    """
+
+    check: str
+    kind: str
+    subject: bytes
+    worst_micro: int
+    consent_reference: str | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The journal's answer to an `ReserveRequest`; `call_id` is set where it was granted.
+
+    Attributes:
+        holder: who makes the call, in words, where another one holds it; who has the calls under
+            way, where those are all there may be and none is its own.
+    """
+
+    kind: ReservationStatus
+    call_id: int = 0
+    intent_at: int = 0
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """How a granted call ended.
+
+    Attributes:
+        call_id: the granted call.
+        ask: what was asked.
+        intent_at: instant of the intent; decides the day its money counts for.
+        state: how it ended.
+        trouble: stable word for what went wrong, None where it was answered.
+        status: HTTP status, where there was one.
+        outcome: what was answered.
+        cost_micro: what the service says it charged; None if it did not say.
+        named_micro: what it named, where that is not believed; else None.
+        balance_micro: the balance in the answer.
+        sent_at: instant before sending; None if it was never sent.
+        settled_at: instant of the outcome. final: True where the lookup is not tried again in this
+            run. body: the answer as received, to be sealed; empty where there is none. asked: the
+            identifier that was asked about, sealed with a body that could not be read, whether its
+            cost is known or the call is in doubt: reading it again needs the identity it should be
+            about.
+    """
+
+    call_id: int
+    ask: ReserveRequest
+    intent_at: int
+    state: CallState
+    settled_at: int
+    trouble: str | None = None
+    status: int | None = None
+    outcome: str | None = None
+    cost_micro: int | None = None
+    balance_micro: int | None = None
+    sent_at: int | None = None
+    named_micro: int | None = None
+    final: bool = False
+    body: bytes = field(default=b"", repr=False)
+    asked: str = field(default="", repr=False)
+
+    @property
+    def keeps_body(self) -> bool:
+        """Return whether the journal stores what came: an answer, or what could not be read."""
+        return self.state in KEPT_STATES or bool(self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class DisputedCosts:
+    """Costs that are not believed, as a group of outcomes leaves them.
+
+    Attributes:
+        checks: the checks with a cost that no balance has contradicted or confirmed.
+        disproved: the calls whose cost a balance of the group contradicted.
+    """
+
+    checks: frozenset[str] = frozenset()
+    disproved: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Limits a block of calls must fit under; None where there is none.
+
+    Attributes:
+        run_micro: naira of the whole run, as micro-naira.
+        day_micro: naira of the day over all runs.
+        month_micro: naira of the month over all runs.
+        day_calls: number of calls a day, by check.
+        price_limits: the highest cost that is believed to be a price, by check.
+        in_flight: calls under way over all processes that share them, by check or family of
+            operations; empty where a run shares them with nobody.
+    """
+
+    run_micro: int | None = None
+    day_micro: int | None = None
+    month_micro: int | None = None
+    day_calls: tuple[tuple[str, int], ...] = ()
+    price_limits: tuple[tuple[str, int], ...] = ()
+    in_flight: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def bind(self) -> bool:
+        """Return whether any of them is on money."""
+        return (self.run_micro, self.day_micro, self.month_micro) != (None, None, None)
+
+    def calls_today(self, check: str) -> int | None:
+        """Return the day's limit for a check."""
+        return dict(self.day_calls).get(check)
+
+    def under_way(self, check: str) -> int | None:
+        """Return how many calls of a check may be under way over all who share them."""
+        return dict(self.in_flight).get(family_of(check)) if self.in_flight else None

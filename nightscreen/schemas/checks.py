@@ -1,0 +1,179 @@
+"""The checks, the operations behind them, and the words for what becomes of a row in each.
+
+What does not belong here: how a call is written on the wire (`client/`) or judged (`results/`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Check(StrEnum):
+    """A question that a run can ask about a customer."""
+
+    BANK_ACCOUNT = "bank_account"
+    KARMA = "karma"
+    ECOSYSTEM = "ecosystem"
+    SELFIE = "selfie"
+
+
+ANSWERED: Mapping[Check, tuple[str, ...]] = {
+    Check.BANK_ACCOUNT: ("verified", "mismatch", "unconfirmed", "not_found"),
+    Check.KARMA: ("listed", "clear"),
+    Check.ECOSYSTEM: ("found", "not_found"),
+    Check.SELFIE: ("match", "no_match", "unsure"),
+}
+"""What a row's status says where it rests on an answer; `NoAnswer` has the words where none is."""
+
+CONSENT_GATED = frozenset({Check.ECOSYSTEM, Check.SELFIE})
+"""Checks that are lawful only with the customer's consent (specification, area B, rule 3)."""
+
+BALANCE_ON_EVERY_ANSWER = (Check.BANK_ACCOUNT, Check.ECOSYSTEM)
+"""Checks whose hits and misses both report a balance, so that one call gives the opening one."""
+
+
+class Operation(StrEnum):
+    """One operation of the service (specification, endpoints); those of area B are priced.
+
+    Those marked experimental are named by the scopes, but their paths are not in the specification.
+    """
+
+    BANK_ACCOUNT = "bank_account"
+    KARMA = "karma"
+    ECOSYSTEM = "ecosystem"
+    SELFIE = "selfie"
+    BVN_START = "bvn_start"
+    BVN_FINISH = "bvn_finish"
+
+    AGGREGATOR_EXCHANGE = "aggregator_exchange"
+    AGGREGATOR_REFRESH = "aggregator_refresh"
+    AGGREGATOR_TRANSACTIONS = "aggregator_transactions"
+    AGGREGATOR_TRANSACTION = "aggregator_transaction"  # experimental
+    AGGREGATOR_TRANSACTION_UPDATE = "aggregator_transaction_update"  # experimental
+    AGGREGATOR_ACCOUNTS = "aggregator_accounts"  # experimental
+    AGGREGATOR_ACCOUNT = "aggregator_account"  # experimental
+    AGGREGATOR_ACCOUNT_ADD = "aggregator_account_add"  # experimental
+    AGGREGATOR_ACCOUNT_UPDATE = "aggregator_account_update"  # experimental
+    AGGREGATOR_ACCOUNT_DELETE = "aggregator_account_delete"  # experimental
+    AGGREGATOR_ACCOUNT_SYNC = "aggregator_account_sync"  # experimental
+    AGGREGATOR_PROFILE = "aggregator_profile"  # experimental
+
+    LOAN_PRODUCTS = "loan_products"
+    LOAN_START = "loan_start"
+    LOAN_VIEW = "loan_view"
+
+
+FAMILIES: Mapping[str, tuple[Operation, ...]] = {
+    word: tuple(operation for operation in Operation if operation.value.startswith(prefix))
+    for word, prefix in (("bvn", "bvn_"), ("aggregator", "aggregator_"), ("loans", "loan_"))
+}
+"""Settings name the operations of one family by one word."""
+
+
+def family_of(operation: str) -> str:
+    """Return the word by which settings name an operation: its family's, or its own."""
+    return next(
+        (word for word, members in FAMILIES.items() if operation in members), str(operation)
+    )
+
+
+Asked = Check | Operation
+"""The subject of a window of calls: a check of a screening run, or another operation."""
+
+
+class IdentityKind(StrEnum):
+    """The kind of identifier of a lookup (specification, karma identifier kinds)."""
+
+    BVN = "bvn"
+    PHONE = "phone"
+    EMAIL = "email"
+    DOMAIN = "domain"
+    NUBAN = "nuban"
+    IMAGE = "image"
+
+
+class SubjectKind(StrEnum):
+    """The subject of a call that is not a lookup of an identifier."""
+
+    BVN = "bvn"
+    CUSTOMER = "customer"
+    PRODUCT = "product"
+    LOAN = "loan"
+
+
+class Purpose(StrEnum):
+    """Why a batch is screened; it decides how old an answer may be."""
+
+    PORTFOLIO = "portfolio"
+    ORIGINATION = "origination"
+
+
+DEFAULT_KARMA_IDENTITIES = {
+    Purpose.PORTFOLIO: (IdentityKind.BVN,),
+    Purpose.ORIGINATION: (IdentityKind.BVN, IdentityKind.PHONE, IdentityKind.EMAIL),
+}
+
+
+class Outcome(StrEnum):
+    """The service's answer, as far as it is known without the row."""
+
+    FOUND = "found"
+    NOT_FOUND = "not_found"
+    LISTED = "listed"
+    CLEAR = "clear"
+    SCORED = "scored"
+    UNREADABLE = "unreadable"
+    """Answered, at a cost the answer states; what it says could not be read. Its body is kept."""
+
+
+HITS = frozenset({Outcome.FOUND, Outcome.LISTED, Outcome.SCORED})
+"""Outcomes with a record, which are charged: no hit, no charge."""
+
+
+class NoAnswer(StrEnum):
+    """Why a row has no answer in a check; the first that applies is the row's status."""
+
+    OFF = "off"
+    INELIGIBLE = "ineligible"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    TEST_MODE = "test_mode"
+    UNREADABLE = "unreadable"
+    IN_DOUBT = "in_doubt"
+    FAILED = "failed"
+    PENDING = "pending"
+
+
+class Source(StrEnum):
+    """The source of a row's answer."""
+
+    ASKED = "asked"
+    SHARED = "shared"
+    REUSED = "reused"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One question to the service.
+
+    Attributes:
+        check: the check it belongs to.
+        kind: what kind of identifier is asked about.
+        identity: the identifier in the service's own form: a BVN of 11 digits, `+234` and 10
+            digits, `058-0123456789` for an account, an email, a domain. For a selfie the BVN.
+        image_url: the photograph to compare, for a selfie only.
+    """
+
+    check: Check
+    kind: IdentityKind
+    identity: str
+    image_url: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the question without the person."""
+        return f"Lookup({self.check}, {self.kind}, identity=***)"

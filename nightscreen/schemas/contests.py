@@ -1,0 +1,241 @@
+"""Messages between customer and lender about a decision, as records of the journal.
+
+A review is a person's decision on a customer; a contest is a customer's objection; a told notice
+says that a notice reached the customer; an action is what somebody did against a customer; a
+confirmation is a person's approval of all proposals of a run; a policy version is a policy that
+somebody proposed, and who decided about it. Each is a kind of `journal/records.py`, sealed
+as a whole.
+"""
+
+from __future__ import annotations
+
+import secrets
+from enum import StrEnum
+from functools import partial
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nightscreen.schemas.policy import Decision, PolicyApproval
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+
+
+class ContestAbout(StrEnum):
+    """The subject of a contest; each has its own deadline."""
+
+    DECISION = "decision"
+    DATA_PROTECTION = "data_protection"
+
+
+class ContestState(StrEnum):
+    """Whether a contest still waits for an answer."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+
+
+class ContestOutcome(StrEnum):
+    """How a contest was answered."""
+
+    STANDS = "stands"
+    CHANGED = "changed"
+    WITHDRAWN = "withdrawn"
+
+
+class AskedAgain(BaseModel):
+    """One lookup that was repeated for a contest."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    check: str
+    by: str
+    at: int
+    cap: str
+    run_id: str = ""
+
+
+class Contest(JournalRecord):
+    """A customer's objection; `key` is the id that people use.
+
+    Attributes:
+        about: the decision, or how the customer's data are handled.
+        is_complex: the longer deadline applies.
+        decision: what was decided where it was contested.
+        said: the customer's objection, as recorded.
+        opened_by: who recorded it.
+        due_at: when the answer is due, microseconds.
+        asked_again: lookups that were repeated for it.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.CONTEST
+    ground: ClassVar[Ground] = Ground.NOTICES
+    section: ClassVar[str] = "contests"
+    waiting: ClassVar[frozenset[str]] = frozenset({ContestState.OPEN})
+
+    customer_id: str = Field(repr=False)
+    about: ContestAbout = ContestAbout.DECISION
+    is_complex: bool = False
+    decision: Decision | None = None
+    said: str = Field(repr=False)
+    opened_by: str
+    due_at: int
+    asked_again: tuple[AskedAgain, ...] = ()
+    answered_at: int | None = None
+    answered_by: str = ""
+    outcome: ContestOutcome | None = None
+    answer: str = Field("", repr=False)
+    new_decision: Decision | None = None
+
+    @property
+    def state(self) -> ContestState:
+        """Return whether it still waits for an answer."""
+        return ContestState.OPEN if self.answered_at is None else ContestState.ANSWERED
+
+
+class ToldNotice(JournalRecord):
+    """A notice that reached the customer, when and how."""
+
+    kind: ClassVar[RecordKind] = RecordKind.TOLD
+    ground: ClassVar[Ground] = Ground.NOTICES
+    section: ClassVar[str] = "notices_told"
+
+    customer_id: str = Field(repr=False)
+    reason_code: str
+    sentence_digest: str
+    told_at: int
+    told_how: str
+    told_by: str = ""
+
+
+class CustomerAction(JournalRecord):
+    """An action against a customer, of which the customer must get a notice."""
+
+    kind: ClassVar[RecordKind] = RecordKind.ACTION
+    ground: ClassVar[Ground] = Ground.NOTICES
+    section: ClassVar[str] = "actions"
+
+    customer_id: str = Field(repr=False)
+    action: str
+    by: str
+
+
+class Confirmation(JournalRecord):
+    """A person's word that the proposals of a run are decided so."""
+
+    kind: ClassVar[RecordKind] = RecordKind.CONFIRMATION
+    ground: ClassVar[Ground] = Ground.APPROVALS
+    section: ClassVar[str] = ""
+
+    by: str
+    note: str = ""
+
+
+class PolicyState(StrEnum):
+    """The state of a proposed policy."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    REFUSED = "refused"
+
+
+class PolicyVersion(JournalRecord):
+    """A policy that was proposed, with its whole text; `at` is when.
+
+    Attributes:
+        policy: `name@digest` of the text.
+        text: as a policy file has it, comments and all.
+        replaces: the policy that was in force when it was proposed.
+        note: why it was proposed.
+        reason: why it was approved or refused.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.POLICY
+    ground: ClassVar[Ground] = Ground.APPROVALS
+    section: ClassVar[str] = ""
+    waiting: ClassVar[frozenset[str]] = frozenset({PolicyState.PROPOSED, PolicyState.APPROVED})
+
+    batch: str = ""
+    policy: str
+    version: str
+    text: str
+    replaces: str
+    proposed_by: str
+    note: str
+    decision: Literal[PolicyState.APPROVED, PolicyState.REFUSED] | None = None
+    decided_by: str = ""
+    decided_at: int = 0
+    reason: str = ""
+
+    @property
+    def state(self) -> PolicyState:
+        """Return whether it waits, or what was decided about it."""
+        return self.decision or PolicyState.PROPOSED
+
+    @property
+    def approval(self) -> PolicyApproval | None:
+        """Return who signed it off; None if nobody has."""
+        if self.decision is not PolicyState.APPROVED:
+            return None
+        return PolicyApproval(
+            policy=self.policy,
+            version=self.version,
+            written_by=self.proposed_by,
+            approved_by=self.decided_by,
+            approved_at=self.decided_at,
+            in_force_from=self.decided_at,
+            note=self.reason or self.note,
+        )
+
+
+WAITS = "waits"
+ENDED = "ended"
+
+
+class Review(JournalRecord):
+    """A reviewer's decision on one customer; `at` is when it came in.
+
+    Attributes:
+        run_id: the run whose list was reviewed.
+        listed: the decision that stood on the list.
+        decision: the reviewer's.
+        reviewer: who it was.
+        note: why; needed where it overrides.
+        reviewed_at: when, microseconds.
+        until: when it ends, microseconds.
+        evidence: digest of the evidence it rests on.
+        confirmed_by: the second person, where the override needed one; empty where not.
+        imported_by: the machine's account by which it came on a list; empty where it was made
+            at the desk.
+        contest: the contest that it answers, whose answer is the note; empty where none waits.
+        customer_id: as the lender's file has it, where it waits for a second person.
+        state: empty where it is a review; `WAITS` for a second person, or `ENDED` since.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.REVIEW
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "reviews"
+
+    key: str = Field(default_factory=partial(secrets.token_hex, 12))
+    batch: str = ""
+    at: int = 0
+    listed: str
+    decision: str
+    reviewer: str = Field(repr=False)
+    note: str = Field(repr=False)
+    reviewed_at: int
+    until: int
+    evidence: bytes
+    confirmed_by: str = Field(default="", repr=False)
+    imported_by: str = Field(default="", repr=False)
+    contest: str = ""
+    customer_id: str = Field(default="", repr=False)
+    state: str = ""
+
+    def kept_from(self, written: int) -> int:
+        """Return when it came in or, where that is later, when it ends."""
+        return max(written, self.until)
+
+    @property
+    def overrides(self) -> bool:
+        """Return whether the reviewer decided otherwise than the policy."""
+        return self.decision != self.listed

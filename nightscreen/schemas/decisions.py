@@ -1,0 +1,174 @@
+"""Decisions, changes, returned lists: the words, columns and shapes of their files and tables.
+
+The policy makes decisions; `results/changes.py` compares states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.rows import INSTANT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+LISTED = (Decision.DECLINE, Decision.REVIEW, Decision.UNDECIDED)
+"""Decisions somebody has to work on, in the order of the workbook's sheets."""
+
+REVIEWED = {
+    "approve": Decision.APPROVE,
+    "approved": Decision.APPROVE,
+    "decline": Decision.DECLINE,
+    "declined": Decision.DECLINE,
+    "review": Decision.REVIEW,
+}
+"""What a reviewer may write, in any case of letters."""
+
+
+class ChangeKind(StrEnum):
+    """How a customer differs from the last answered state, most important first."""
+
+    NEW_LISTING = "new_listing"
+    WORSE = "worse"
+    CHANGED = "changed"
+    CLEARED = "cleared"
+    BETTER = "better"
+    NEW = "new"
+    GONE = "gone"
+
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+
+CHANGES = pa.schema(
+    [
+        pa.field("customer", pa.string()),
+        pa.field("check", _WORD),
+        pa.field("field", _WORD),
+        pa.field("kind", _WORD),
+        pa.field("old", pa.string()),
+        pa.field("new", pa.string()),
+        pa.field("previous_run_id", _WORD),
+        pa.field("previous_at", INSTANT),
+        pa.field("run_id", _WORD),
+    ]
+)
+"""One row per field that differs; `customer` is a pseudonym in hexadecimal."""
+
+DIFFERS = "(differs)"
+"""Replaces the new value of an identifying field; the old one is left out."""
+
+DECISION_COLUMNS = (
+    "customer_id",
+    "customer_name",
+    "bvn_last4",
+    "decision",
+    "previous_decision",
+    "change",
+    "reason_code",
+    "reason_text",
+    "other_reasons",
+    "action",
+    "exposure",
+    "karma_amount",
+    "karma_listed_by",
+    "karma_type",
+    "karma_reason",
+    "karma_reporter",
+    "karma_default_date",
+    "past_due_amount",
+    "running_loans",
+    "bank_account_name",
+    "name_match",
+    "missing_checks",
+    "evidence_as_of",
+    "run_id",
+    "policy",
+    "decided_by",
+    "shadow_decision",
+)
+REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")
+"""Left empty for the reviewer."""
+
+QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
+"""Columns added after those of the file, on each refused row."""
+
+
+class CheckState(NamedTuple):
+    """The last answer of one check about a customer.
+
+    Attributes:
+        at: when it was answered, microseconds.
+        run_id: the run that last saw it.
+        values: field and value as text; absent values are left out.
+    """
+
+    at: int
+    run_id: str
+    values: dict[str, str]
+
+
+State = dict[str, CheckState]
+"""A customer's last answers by check, with `decision` (the last that could be made) and `listed`
+(the word the last run wrote, whatever it was)."""
+
+DECISION_PART, LISTED_PART = "decision", "listed"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCustomer:
+    """A customer as the journal knows it.
+
+    Attributes:
+        state: the last answers.
+        run_id: the run that last changed it.
+        decided_at: when that was.
+        gone_run_id: the run that reported the customer gone, if they have not come back since.
+    """
+
+    state: State
+    run_id: str
+    decided_at: int
+    gone_run_id: str | None = None
+
+
+class FieldChange(NamedTuple):
+    """One field that differs from the last answered state."""
+
+    check: str | None
+    field: str | None
+    kind: ChangeKind
+    old: str | None = None
+    new: str | None = None
+    previous_run_id: str | None = None
+    previous_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRow:
+    """A row of a returned list as text; `line` is that of the file, `sheet` that of a workbook."""
+
+    line: int
+    sheet: str
+    cells: Mapping[str, str] = field(repr=False)
+
+    def __getitem__(self, column: str) -> str:
+        """Return a cell without blanks round it; empty where there is none."""
+        return self.cells.get(column, "").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFinding:
+    """A mistake in a row of a returned list, or a note about it; holds no value of the row."""
+
+    line: int
+    sheet: str
+    column: str
+    code: str
+    hint: str
+    refused: bool = True

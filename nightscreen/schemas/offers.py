@@ -1,0 +1,237 @@
+"""Offers of loans and loans followed: words, parameters, and one offer as the journal keeps it.
+
+What does not belong here: the service's data about a loan (`schemas/loans.py`), who gets which
+offer (`operations/loans/offering.py`), and how an offer is stored (`journal/loan_offers.py`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.parameters import Option
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+
+DecisionName = Literal["approve", "review", "decline", "undecided"]
+ContactName = Literal["email", "phone"]
+
+OFFER_FLOW, TRACK_FLOW = "offer_loans", "track_loans"
+OFFER_BATCH, TRACK_BATCH = "loan-offers", "loan-tracking"
+OFFERS_FILE, OFFERS_CSV, LOANS_FILE = "offers.parquet", "offers.csv", "loans.parquet"
+
+CLOSED_WORDS = frozenset({"SETTLED", "CANCELLED", "CANCELED", "REJECTED"})
+"""Status words after which a loan is not asked about again, in any case of letters.
+
+The specification shows no states of a loan. Any other word, a new one too, is kept and followed.
+"""
+
+
+class LinkState(StrEnum):
+    """The progress of making one link, as stored in the journal."""
+
+    STARTING = "starting"
+    """The call is being made, or its process died while it was."""
+    OFFERED = "offered"
+    IN_DOUBT = "in_doubt"
+    """The call was sent and its answer lost: there may be a link that nobody here knows."""
+
+
+class OfferWord(StrEnum):
+    """The result for a customer in a run of offers (`offers.parquet`, column `state`)."""
+
+    OFFERED = "offered"
+    ALREADY_OFFERED = "already_offered"
+    IN_DOUBT = "in_doubt"
+    FAILED = "failed"
+    NO_CONTACT = "no_contact"
+    SUPERSEDED = "superseded"
+    """A reviewer, or a later run, has decided otherwise since."""
+    NO_REQUEST = "no_request"
+    """The customer has asked for no loan, and unsolicited offers were not chosen."""
+    CONTESTED = "contested"
+    """The customer contests something: nothing is offered until it is answered."""
+    PENDING = "pending"
+    """Not reached: the run stopped, or the requested number of links was made."""
+
+
+class LoanWord(StrEnum):
+    """The result for a reference in a run that tracks loans (`loans.parquet`, column `state`)."""
+
+    FOLLOWED = "followed"
+    UNKNOWN_REFERENCE = "unknown_reference"
+    FAILED = "failed"
+    PENDING = "pending"
+    CLOSED = "closed"
+    """It had ended before; it was not asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoanSnapshot:
+    """The last known state of a loan, compared from day to day; money as decimal text.
+
+    Attributes:
+        status: the service's own word; the last one where the reference is not known any more.
+        known: the service knows the reference.
+    """
+
+    status: str | None = None
+    known: bool = True
+    loan_amount: str | None = None
+    amount_disbursed: str | None = None
+    paid: str | None = None
+    reject_reason: str | None = None
+    can_request: bool | None = None
+    can_cancel: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOffer:
+    """The sealed part of an offer: the customer, the link, and the last known state of the loan."""
+
+    customer_id: str
+    product_name: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    reference: str | None = None
+    url: str | None = None
+    seen: LoanSnapshot | None = None
+
+    def __repr__(self) -> str:
+        """Name the shape without the person."""
+        return "HeldOffer(***)"
+
+
+class Offer(JournalRecord):
+    """One offer of one product to one customer, made `at`; instants in microseconds.
+
+    Attributes:
+        subject: pseudonym of customer, product and number; also the subject of its call.
+        batch: batch name of the screening run that it rests on.
+        number: 1, and more where another link was asked for on purpose.
+        run_id: the run that made it.
+        source_run_id: the screening run.
+        renewed: another link was asked for on purpose.
+        loan: pseudonym of the reference; subject of the calls that follow it.
+        status: the service's last word for the loan.
+        status_at: when that word was first seen.
+        followed_at: when the service last answered about it.
+        closed_at: when it was seen to have ended.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.OFFER
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "loan_offers"
+    everywhere: ClassVar[bool] = True
+
+    key: str = Field(default_factory=lambda found: found["subject"].hex())
+    product_id: str
+    number: int
+    source_run_id: str
+    decision: str
+    state: LinkState
+    held: HeldOffer = Field(repr=False)
+    offered_at: int | None = None
+    renewed: bool = False
+    loan: bytes | None = None
+    status: str | None = None
+    status_at: int | None = None
+    followed_at: int | None = None
+    closed_at: int | None = None
+
+    @property
+    def offer_id(self) -> bytes:
+        """Return what names the offer."""
+        return self.subject
+
+    @property
+    def subjects(self) -> set[bytes]:
+        """Return what the calls that made the link and followed the loan are found by."""
+        return {self.subject, self.loan or self.subject}
+
+    def kept_from(self, written: int) -> int:  # noqa: ARG002 - another link asked for changes no period
+        """Return when the loan ended, or was last followed or offered."""
+        return self.closed_at or self.followed_at or self.offered_at or self.at
+
+
+class LoanNews(JournalRecord):
+    """The differences at one view of a loan, seen `at`; `run_id` is the run that reports it.
+
+    Attributes:
+        subject: names the offer.
+        before: as it was seen before; None at the first view.
+        before_at: when that was.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.LOAN_NEWS
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = ""
+    everywhere: ClassVar[bool] = True
+    part_of: ClassVar[RecordKind | None] = RecordKind.OFFER
+
+    key: str = Field(default_factory=partial(secrets.token_hex, 12))
+    batch: str = ""
+    now: LoanSnapshot = Field(repr=False)
+    before: LoanSnapshot | None = Field(None, repr=False)
+    before_at: int | None = None
+
+    @property
+    def offer_id(self) -> bytes:
+        """Return what names the offer."""
+        return self.subject
+
+
+class OfferLoans(ApiRunParameters):
+    """Who is offered which product."""
+
+    run_dir: Annotated[
+        str, Option(argument="RUN_DIR", help="Folder of a finished screening run.")
+    ] = Field(
+        "",
+        title="Folder of the run",
+        description="Folder of a finished screening run on the worker's machine. May be left out "
+        "where an earlier run of offers is resumed.",
+    )
+    product: str = Field(
+        "",
+        title="Product",
+        description="Id of a product of the list; see: nightscreen loans products",
+        max_length=200,
+    )
+    decisions: Annotated[list[DecisionName], Option(names=("--decision",))] = Field(
+        default=["approve"],
+        title="Decisions",
+        description="Customers with one of these decisions are offered the product.",
+        min_length=1,
+    )
+    prefill: list[ContactName] = Field(
+        default=["email", "phone"],
+        title="Fill in for the customer",
+        description="What is sent to the service about the customer, so that the form shows it.",
+    )
+    most: Annotated[int | None, Option(names=("--max",))] = Field(
+        default=None,
+        title="At most",
+        description="Make no more new links than this.",
+        ge=1,
+    )
+    unsolicited: bool = Field(
+        default=False,
+        title="Unsolicited offers",
+        description="Offer credit to customers of a portfolio run who asked for none. Unsolicited, "
+        "pre-approved credit is restricted: let counsel decide first.",
+    )
+    include_stopped: bool = Field(
+        default=False,
+        title="Stopped runs too",
+        description="Take rows of a run that was stopped early; what it decided is complete.",
+    )
+
+
+class TrackLoans(ApiRunParameters):
+    """Follow every open reference; there is nothing to choose."""

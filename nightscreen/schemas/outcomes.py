@@ -1,0 +1,268 @@
+"""Outcomes of loans: a loan's day as in a file, what counts as bad, what is stored.
+
+An outcome is a kind of `journal/records.py`: one for each loan, tied to the decision that
+was valid when the money was paid out. Reports about outcomes are in `results/outcomes.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+
+OUTCOMES_BATCH = "loan-outcomes"
+"""Batch name of imports, and of outcomes without a known decision."""
+OUTCOMES_FLOW = "import_outcomes"
+
+
+class LoanStanding(StrEnum):
+    """The status of a loan on a day (column `outcome` of `data/loan_statuses.csv`)."""
+
+    OPEN = "open"
+    PAST_DUE = "past_due"
+    RESTRUCTURED = "restructured"
+    CLOSED = "closed"
+    WRITTEN_OFF = "written_off"
+    NOT_LENT = "not_lent"
+    """Reversed, declined, never paid out: no outcome."""
+
+
+class OutcomeClass(StrEnum):
+    """What a loan counts as."""
+
+    GOOD = "good"
+    BAD = "bad"
+    YOUNG = "young"
+    """Not bad so far, and not old enough to be good."""
+
+
+class OutcomeSource(StrEnum):
+    """Who says so: the lender's own file, or the loan was followed here."""
+
+    FILE = "file"
+    FOLLOWED = "followed"
+
+
+class BadLoan(BaseModel):
+    """What counts as bad; each of the parts is enough.
+
+    Attributes:
+        days_past_due: so many days past due ...
+        within_days: ... reached within so many days of the due date.
+        first_payment_days: nothing at all paid so many days after the first of several payments was
+            due; 0 switches it off.
+        written_off: the loan was written off.
+        restructured: the loan was restructured.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    days_past_due: int = Field(30, ge=1, le=3650)
+    within_days: int = Field(60, ge=1, le=3650)
+    first_payment_days: int = Field(7, ge=0, le=3650)
+    written_off: bool = True
+    restructured: bool = False
+
+
+class Arrears(BaseModel):
+    """A time without a break in which a loan was past due.
+
+    A loan that is K days past due on day D has been so since D - K: that is why a file a week is as
+    good as one a day.
+
+    Attributes:
+        since: when the oldest unpaid amount was due.
+        days: the most days past due that were seen of it.
+        unpaid_days: the most days past due at which nothing at all had been paid.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    since: date
+    days: int
+    unpaid_days: int = 0
+
+
+class LoanDay(BaseModel):
+    """The state of a loan on a day; money in naira, None if it is not known."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    as_of: date
+    standing: LoanStanding
+    status: str = ""
+    principal: Decimal | None = None
+    maturity_date: date | None = None
+    due: Decimal | None = None
+    paid: Decimal | None = None
+    outstanding: Decimal | None = None
+    days_past_due: int = 0
+    written_off_at: date | None = None
+    restructured: bool = False
+
+    @property
+    def arrears(self) -> Arrears | None:
+        """Return what the day says of being past due."""
+        if self.days_past_due <= 0:
+            return None
+        since = self.as_of - timedelta(days=self.days_past_due)
+        unpaid = self.days_past_due if self.paid is not None and not self.paid else 0
+        return Arrears(since=since, days=self.days_past_due, unpaid_days=unpaid)
+
+
+class StoodDecision(BaseModel):
+    """The decision that was valid when the money was paid out.
+
+    Attributes:
+        decided_by: `policy` or `review`.
+        run_id: the last run that had decided about the customer by then.
+        shadow: the decision of the policy that was tried beside it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    batch: str
+    run_id: str
+    decision: str
+    decided_by: str = "policy"
+    reasons: tuple[str, ...] = ()
+    policy: str | None = None
+    shadow: str | None = None
+    shadow_policy: str | None = None
+
+
+class LoanOutcome(JournalRecord):
+    """What is known of one loan; `key` is the pseudonym of its id, `customer` the same everywhere.
+
+    Attributes:
+        disbursed_at: when the money was paid out, microseconds.
+        last: the newest day. earlier: times past due from days before the newest one.
+            ever_restructured: any day said so. stood: the decision that was valid; None if no run
+            had decided about the customer.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.OUTCOME
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "loan_outcomes"
+    everywhere: ClassVar[bool] = True
+    always_in: ClassVar[str] = OUTCOMES_BATCH
+
+    customer_id: str = Field(repr=False)
+    loan_id: str = Field(repr=False)
+    source: OutcomeSource
+    disbursed_at: int
+    last: LoanDay
+    earlier: tuple[Arrears, ...] = ()
+    ever_restructured: bool = False
+    stood: StoodDecision | None = None
+
+    @property
+    def state(self) -> LoanStanding:
+        """Return the loan's status."""
+        return self.last.standing
+
+    @property
+    def arrears(self) -> tuple[Arrears, ...]:
+        """Return every time the loan was past due."""
+        return with_arrears(self.earlier, self.last)
+
+    def with_day(self, day: LoanDay) -> LoanOutcome:
+        """Return the outcome with one more day: a later one replaces, an earlier one is added.
+
+        The same day again is a correction.
+        """
+        last, earlier = self.last, self.earlier
+        if day.as_of > last.as_of:
+            last, earlier = day, self.arrears
+        elif day.as_of == last.as_of:
+            last = day
+        else:
+            earlier = with_arrears(earlier, day)
+        restructured = self.ever_restructured or day.restructured
+        changed = {"last": last, "earlier": earlier, "ever_restructured": restructured}
+        return self.model_copy(update=changed)
+
+    def joined(self, new: LoanOutcome) -> LoanOutcome:
+        """Return the outcome with all that a new one adds about the same loan.
+
+        The decision is kept as it was first found: its evidence may have been purged since.
+        """
+        earlier = self.earlier
+        for arrears in new.earlier:
+            earlier = add_arrears(earlier, arrears)
+        found = self.model_copy(update={"earlier": earlier}).with_day(new.last)
+        restructured = found.ever_restructured or new.ever_restructured
+        found = found.model_copy(update={"ever_restructured": restructured})
+        if found.last is not new.last:
+            return found
+        same = (self.customer, self.disbursed_at) == (new.customer, new.disbursed_at)
+        known = self.stood is not None and same
+        names = ("customer", "customer_id", "source", "disbursed_at")
+        changed = {name: getattr(new, name) for name in names}
+        if not known:
+            changed |= {name: getattr(new, name) for name in ("stood", "batch", "run_id")}
+        return found.model_copy(update=changed)
+
+    def judge(self, bad: BadLoan) -> OutcomeClass | None:
+        """Return what the loan counts as; None where it is no outcome.
+
+        The due date is the maturity date; without one, and for a payment before it, the day since
+        which the loan is past due. A loan is good once it is paid back, or when the time in which
+        it can become bad has passed.
+        """
+        last, arrears = self.last, self.arrears
+        if last.standing is LoanStanding.NOT_LENT:
+            return None
+        due = last.maturity_date
+        late = any(
+            spell.days >= bad.days_past_due
+            and (spell.since - min(due or spell.since, spell.since)).days + bad.days_past_due
+            <= max(bad.within_days, bad.days_past_due)
+            for spell in arrears
+        )
+        missed = bad.first_payment_days and any(
+            spell.unpaid_days >= bad.first_payment_days and due is not None and spell.since < due
+            for spell in arrears
+        )
+        lost = bad.written_off and (
+            last.standing is LoanStanding.WRITTEN_OFF or last.written_off_at is not None
+        )
+        if late or missed or lost or (bad.restructured and self.ever_restructured):
+            return OutcomeClass.BAD
+        if last.standing is LoanStanding.CLOSED:
+            return OutcomeClass.GOOD
+        over = due is not None and last.as_of >= due + timedelta(days=bad.within_days)
+        return OutcomeClass.GOOD if over else OutcomeClass.YOUNG
+
+    @property
+    def lost(self) -> Decimal | None:
+        """Return the naira that were not paid back; None where the file does not say."""
+        if self.last.outstanding is not None:
+            return self.last.outstanding
+        if self.last.principal is None or self.last.paid is None:
+            return None
+        return max(self.last.principal - self.last.paid, Decimal(0))
+
+
+def with_arrears(known: tuple[Arrears, ...], day: LoanDay) -> tuple[Arrears, ...]:
+    """Return times past due with what a day says of one."""
+    new = day.arrears
+    return known if new is None else add_arrears(known, new)
+
+
+def add_arrears(known: tuple[Arrears, ...], new: Arrears) -> tuple[Arrears, ...]:
+    """Return times past due with one more; of one that is known the most days count."""
+    same = next((spell for spell in known if spell.since == new.since), None)
+    if same is None:
+        return (*known, new)
+    grown = Arrears(
+        since=new.since,
+        days=max(same.days, new.days),
+        unpaid_days=max(same.unpaid_days, new.unpaid_days),
+    )
+    return tuple(grown if spell is same else spell for spell in known)

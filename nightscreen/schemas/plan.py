@@ -1,0 +1,174 @@
+"""The plan of a run: which lookups its rows need, which have a stored answer, which must be made.
+
+Making a plan belongs to `planning/`; a plan holds no identifier but in the sealed table of lookups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from nightscreen.schemas.checks import Check, IdentityKind, NoAnswer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class CheckIdentity(NamedTuple):
+    """A check with the kind of identity it is asked by; karma may have several."""
+
+    check: Check
+    kind: IdentityKind
+
+    @property
+    def column(self) -> str:
+        """Name of the slot's columns in a row plan."""
+        return f"{self.check.value}:{self.kind.value}"
+
+    @property
+    def file_name(self) -> str:
+        """Name of the slot in names of files."""
+        return f"{self.check.value}-{self.kind.value}"
+
+
+class SkipReason(IntEnum):
+    """Why a row's slot is not asked; ASK where it is. The order is that of the contract."""
+
+    ASK = 0
+    INELIGIBLE = 1
+    INVALID = 2
+    REFUSED = 3
+
+    @property
+    def status(self) -> str:
+        """Return the word of the output."""
+        return NoAnswer[self.name].value
+
+
+class LookupStatus(IntEnum):
+    """The status of one needed lookup."""
+
+    WAITING = 0
+    PAID = 1
+    FREE = 2
+    REUSED = 3
+    """Answered meanwhile by another run."""
+    FAILED = 4
+    IN_DOUBT = 5
+    LAPSED = 6
+    """Its consent ended before it could be asked: its rows are refused, and it is no lookup."""
+    SPARED = 7
+    """No row depended on it any more, so it was not made."""
+    UNREADABLE = 8
+    """Answered at a known cost; what the answer says could not be read."""
+
+
+SUBJECT = pa.binary(16)
+
+NEEDED = pa.schema(
+    [
+        pa.field("check", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("subject", SUBJECT),
+        pa.field("identity", pa.string()),
+        pa.field("image_url", pa.string()),
+        pa.field("consent_reference", pa.string()),
+        pa.field("consent_ends_at", pa.int64()),
+        pa.field("tier", pa.int8()),
+        pa.field("exposure_kobo", pa.int64()),
+        pa.field("row", pa.int64()),
+    ]
+)
+"""The lookups to be asked, one row each: identity and image in clear (sealed at rest); `row` is the
+batch's row in whose name the call is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRefs:
+    """Answers at hand for some rows of a chunk.
+
+    Attributes:
+        rows: numbers of the rows, ascending.
+        subjects: the answers' pseudonyms, sixteen bytes each, joined in the rows' order.
+        answered_at: when each was given.
+        call_id: the call that brought each.
+    """
+
+    rows: NDArray[np.int64]
+    subjects: bytes
+    answered_at: NDArray[np.int64]
+    call_id: NDArray[np.int64]
+
+    def subject(self, place: int) -> bytes:
+        """Return the pseudonym of one of the answers."""
+        return self.subjects[16 * place : 16 * place + 16]
+
+
+@dataclass(slots=True)
+class AgeEffect:
+    """The effect of another age limit: lookups, and what they last cost."""
+
+    lookups: int = 0
+    cost_micro: int = 0
+
+
+@dataclass(slots=True)
+class CheckCounts:
+    """A check's rows and lookups before any call is made.
+
+    Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
+    would answer them all; reused, paid, free and unreadable are those already answered, unreadable
+    by this run or an earlier one, in_doubt those left alone after calls in doubt. `stricter` is
+    what half the age limits would ask again, `looser` what twice the limits would still reuse.
+    """
+
+    rows_refused: int = 0
+    rows_ineligible: int = 0
+    rows_invalid: int = 0
+    lookups: int = 0
+    distinct: int = 0
+    reused: int = 0
+    paid: int = 0
+    free: int = 0
+    unreadable: int = 0
+    in_doubt: int = 0
+    saved_by_reuse_micro: int = 0
+    oldest_reused_at: int | None = None
+    stricter: AgeEffect = field(default_factory=AgeEffect)
+    looser: AgeEffect = field(default_factory=AgeEffect)
+
+    def add_lookups(self, other: CheckCounts) -> None:
+        """Add what another counted of lookups; rows are counted by each for itself."""
+        names = ("lookups", "distinct", "reused", "paid", "free", "unreadable", "in_doubt")
+        for name in (*names, "saved_by_reuse_micro"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        known = (self.oldest_reused_at, other.oldest_reused_at)
+        self.oldest_reused_at = min((at for at in known if at is not None), default=None)
+        for effect, added in ((self.stricter, other.stricter), (self.looser, other.looser)):
+            effect.lookups += added.lookups
+            effect.cost_micro += added.cost_micro
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The numbers of a plan; rows and lookups are in the run's workspace.
+
+    Attributes:
+        chunks: number of row chunks.
+        rows: rows to be screened.
+        planned_at: instant the plan was judged at, microseconds.
+        checks: counts by check.
+        slots: the same by check and identity.
+        needed: lookups to be asked, over all checks.
+    """
+
+    chunks: int
+    rows: int
+    planned_at: int
+    checks: dict[Check, CheckCounts] = field(default_factory=dict)
+    slots: dict[CheckIdentity, CheckCounts] = field(default_factory=dict)
+    needed: int = 0

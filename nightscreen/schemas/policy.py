@@ -1,0 +1,301 @@
+"""A policy: the rules by which a lender decides, as values.
+
+`policy/` reads a policy from its file, checks and applies it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from nightscreen.schemas.checks import Purpose
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DIGEST_DIGITS = 12
+_THRESHOLD = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+"""A threshold named in a condition or a sentence; a regular expression's `{2,3}` is none."""
+
+Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+PurposeSentence = Sentence | Annotated[dict[Purpose, Sentence], Field(min_length=1)]
+"""One sentence, or one for each purpose: what is true of an applicant is not of a borrower."""
+ShortSentence = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)
+]
+ShortWords = ShortSentence | Annotated[dict[Purpose, ShortSentence], Field(min_length=1)]
+"""A text that anybody who picks up the customer's phone may read."""
+Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
+WRITTEN_IN = "en"
+"""Language of a policy's own sentences where it names none."""
+ASK_US = "We have decided. Ask us for the reason, or for a person to look at it again, at any time."
+"""Used where a rule has no short sentence."""
+ColumnName = Annotated[str, StringConstraints(pattern=r"^[^\s:].{0,127}$")]
+ThresholdName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+MOST_CHARACTERS = 4000
+"""No condition is longer: what it may cost to evaluate is bounded by what it may say."""
+
+
+class Effect(StrEnum):
+    """The effect of a rule that applies, strongest first."""
+
+    DECLINE = "decline"
+    REVIEW = "review"
+    APPROVE = "approve"
+    NOTE = "note"
+
+
+class Decision(StrEnum):
+    """The decision about a row."""
+
+    APPROVE = "approve"
+    REVIEW = "review"
+    DECLINE = "decline"
+    UNDECIDED = "undecided"
+
+
+class CarriedKind(StrEnum):
+    """The type that the text of a carried column is read as."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    DATE = "date"
+
+
+class CarriedColumn(BaseModel):
+    """A column of the lender's own file that conditions may name as a number or a date."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: ColumnName
+    type: CarriedKind = CarriedKind.TEXT
+
+
+class Translation(BaseModel):
+    """The texts of a rule for the customer in another language."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    short: ShortWords | None = None
+    customer: PurposeSentence | None = None
+
+
+class PolicyRule(BaseModel):
+    """One rule: where `when` holds, `effect` follows and `code` says why.
+
+    Attributes:
+        code: the reason, in capitals; rules of different effects may share one.
+        effect: what follows.
+        when: an SQL condition over the columns of `enriched`; `{name}` stands for a threshold.
+        team: a sentence for the people who work the list.
+        customer: a sentence for the customer, once their identity is confirmed.
+        short: one that fits a shared phone: true, without accusation, amount or reporter.
+        notice: `hold` where a notice could warn a suspect: none is made.
+        languages: the texts for the customer in other languages. action: what the team does next;
+            None leaves it to what follows from the decision.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    code: Code
+    effect: Effect
+    when: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
+    team: PurposeSentence
+    customer: PurposeSentence
+    action: PurposeSentence | None = None
+    short: ShortWords | None = None
+    notice: Literal["hold"] | None = None
+    languages: dict[Language, Translation] | None = None
+
+    @field_validator("when")
+    @classmethod
+    def _trimmed(cls, when: str) -> str:
+        """Drop blanks around the condition, which mean nothing."""
+        trimmed = when.strip()
+        if not trimmed:
+            raise ValueError("is blank")
+        return trimmed
+
+
+class NoticeWords(NamedTuple):
+    """The texts for a customer: for a shared phone, after identification, and in which language."""
+
+    sentence: str
+    details: str
+    language: str
+
+
+class RuleInWords(NamedTuple):
+    """A rule for people: its code, what follows, where, and the sentence for the team."""
+
+    code: str
+    effect: str
+    condition: str
+    team: str
+
+
+_EFFECT_WORDS = {
+    Effect.DECLINE: "decline",
+    Effect.REVIEW: "send to review",
+    Effect.APPROVE: "approve",
+    Effect.NOTE: "note",
+}
+
+
+class Policy(BaseModel):
+    """Rules in order, under a name and a version.
+
+    Attributes:
+        name: what the lender calls it.
+        version: which edition of it.
+        allow_sensitive: conditions on gender, marital status and state of origin are wanted.
+        language: of the sentences for customers; English where none is named.
+        carried: input columns of the lender's own that conditions may name and the decision list
+            shows; text unless a type is given.
+        thresholds: numbers that conditions and sentences name as `{name}`.
+        rules: in the order in which their reasons are reported.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    version: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    allow_sensitive: bool = False
+    language: Language | None = None
+    carried: tuple[ColumnName | CarriedColumn, ...] = ()
+    thresholds: dict[ThresholdName, Annotated[Decimal, Field(allow_inf_nan=False)]] = {}
+    rules: Annotated[tuple[PolicyRule, ...], Field(min_length=1, max_length=200)]
+
+    def __hash__(self) -> int:
+        """Return the digest's hash: tables of thresholds and sentences have none of their own."""
+        return hash(self.digest)
+
+    @cached_property
+    def digest(self) -> str:
+        """Return twelve hex digits over everything a policy says; layout and comments count not.
+
+        Entries that came later and are not used are left out: a policy that was written before
+        them keeps its digest.
+        """
+        plain = self.model_dump(mode="json", exclude_none=True)
+        if not self.thresholds:
+            del plain["thresholds"]
+        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_DIGITS]
+
+    @property
+    def label(self) -> str:
+        """Return `name@digest`, which each decision carries."""
+        return f"{self.name}@{self.digest}"
+
+    @cached_property
+    def carried_kinds(self) -> dict[str, CarriedKind]:
+        """Return the carried columns and what each is read as."""
+        return {
+            column if isinstance(column, str) else column.column: (
+                CarriedKind.TEXT if isinstance(column, str) else column.type
+            )
+            for column in self.carried
+        }
+
+    def condition(self, rule: PolicyRule) -> str:
+        """Return a rule's condition with the thresholds in place of their names."""
+        return filled(rule.when, {name: f"{value:f}" for name, value in self.thresholds.items()})
+
+    def sentence(self, words: PurposeSentence | ShortWords, purpose: str | None) -> str:
+        """Return a rule's sentence for a purpose, with the thresholds in place of their names.
+
+        Where the purpose is not known, or has no sentence of its own, it is the first one.
+        """
+        sentence = words if isinstance(words, str) else first_for(words, purpose)
+        return filled(sentence, {name: f"{value:,f}" for name, value in self.thresholds.items()})
+
+    def in_words(self) -> list[RuleInWords]:
+        """Return the rules in their order, with the thresholds in place of their names."""
+        return [
+            RuleInWords(
+                rule.code,
+                _EFFECT_WORDS[rule.effect],
+                " ".join(self.condition(rule).split()),
+                self.sentence(rule.team, None),
+            )
+            for rule in self.rules
+        ]
+
+    def notice(self, rule: PolicyRule, purpose: str | None, language: str) -> NoticeWords:
+        """Return what a rule says to a customer who reads a language.
+
+        If one is missing in it, both sentences are in the policy's own language.
+        """
+        own = self.language or WRITTEN_IN
+        other = (rule.languages or {}).get(language) if language != own else None
+        if other is not None and other.short is not None:
+            details = "" if other.customer is None else self.sentence(other.customer, purpose)
+            return NoticeWords(self.sentence(other.short, purpose), details, language)
+        if rule.short is None:
+            return NoticeWords(ASK_US, self.sentence(rule.customer, purpose), WRITTEN_IN)
+        words = self.sentence(rule.short, purpose), self.sentence(rule.customer, purpose)
+        return NoticeWords(*words, own)
+
+    def named(self) -> Mapping[str, object]:
+        """Return how a manifest names the policy."""
+        return {"name": self.name, "version": self.version, "digest": self.digest}
+
+
+class PolicyApproval(BaseModel):
+    """A policy signed off: who wrote it, who approved it, and from when it is in force.
+
+    Attributes:
+        policy: `name@digest`: another digest is another policy.
+        in_force_from: instant in microseconds; before it the policy counts as not approved.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    policy: str
+    version: str
+    written_by: str
+    approved_by: str
+    approved_at: int
+    in_force_from: int
+    note: str = ""
+
+
+def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
+    """Return the sentence of a purpose, else the first there is."""
+    found = next((sentence for part, sentence in words.items() if part.value == purpose), None)
+    return next(iter(words.values())) if found is None else found
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with thresholds in place of their names; names nobody defined stay."""
+    return _THRESHOLD.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def thresholds_named(text: str) -> set[str]:
+    """Return the thresholds that a condition or sentence names."""
+    return set(_THRESHOLD.findall(text))
+
+
+__all__ = [
+    "MOST_CHARACTERS",
+    "CarriedColumn",
+    "CarriedKind",
+    "Decision",
+    "Effect",
+    "Policy",
+    "PolicyApproval",
+    "PolicyRule",
+    "PurposeSentence",
+    "filled",
+    "thresholds_named",
+]

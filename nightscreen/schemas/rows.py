@@ -1,0 +1,229 @@
+"""Rows on their way through intake: what the file held, what it means, what was refused.
+
+Three shapes: `SourceBatch` is text as it came; `RowBatch` is typed and under the project's own
+column names; `RefusedRow` and `Problem` say what was wrong. Reading files belongs to `reading/`,
+judging values to `values/`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntFlag, StrEnum
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TEXT_COLUMNS = (
+    "customer_id",
+    "bvn",
+    "account_number",
+    "bank_code",
+    "bank_name",
+    "phone",
+    "email",
+    "domain",
+    "first_name",
+    "middle_name",
+    "last_name",
+    "full_name",
+    "image_url",
+    "consent_reference",
+    "consent_purpose",
+    "consent_channel",
+)
+INSTANT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
+REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
+"""What an applicant requests: naira, days, naira a month."""
+KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *REQUESTED, *INSTANT_COLUMNS)
+"""Every column of the input that has a meaning of its own."""
+
+LOAN_DAY_COLUMNS = (
+    *("loan_id", "customer_id", "disbursed_at", "principal", "maturity_date", "due", "paid"),
+    *("outstanding", "days_past_due", "status", "written_off_at", "restructured", "as_of"),
+)
+"""Every column with a meaning of its own where a file has one row for a loan and a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputKind:
+    """The kind of a file's rows, and so which of its columns have a meaning.
+
+    Attributes:
+        headings: the file of `data/` with the words for its columns.
+        columns: the known columns.
+        required: those that must be there.
+        personal: those that differ from person to person: no value can be right for all rows.
+    """
+
+    headings: str
+    columns: tuple[str, ...]
+    required: tuple[str, ...]
+    personal: frozenset[str]
+
+
+CUSTOMERS = InputKind(
+    "headings.csv",
+    KNOWN_COLUMNS,
+    ("customer_id",),
+    frozenset(
+        {"customer_id", "bvn", "account_number", "phone", "email", "image_url", "date_of_birth"}
+    ),
+)
+LOAN_DAYS = InputKind(
+    "loan_day_headings.csv",
+    LOAN_DAY_COLUMNS,
+    ("customer_id", "loan_id", "disbursed_at", "as_of"),
+    frozenset({"customer_id", "loan_id"}),
+)
+
+INSTANT = pa.timestamp("us", tz="UTC")
+NAIRA = pa.decimal128(20, 2)
+CUSTOMER = "customer"
+"""Where rows are merged: number of each row's customer, in the order of first rows."""
+CUSTOMER_ROW = "customer_row"
+"""1 for a customer's first row in `enriched`, 2 for the second and so on."""
+CUSTOMER_EXPOSURE = "customer_exposure"
+"""The sum of a customer's open loans, on each of its rows in `enriched`."""
+EXTRA_PREFIX = "x:"
+"""Columns that are only carried through have this prefix in a row batch."""
+
+
+class Flaw(IntFlag):
+    """Which identifiers of a row are malformed (present, but unusable); a bit for each."""
+
+    NONE = 0
+    BVN = 1
+    ACCOUNT = 2
+    BANK = 4
+    PHONE = 8
+    EMAIL = 16
+    DOMAIN = 32
+    IMAGE = 64
+    CONSENT = 128
+    """A consent time that cannot be read: the consent does not count."""
+    BANK_UNKNOWN = 256
+    """A bank the service does not know: nothing malformed, but no lookup is possible."""
+
+
+def row_schema(extra: Sequence[str] = ()) -> pa.Schema:
+    """Return the schema of a row batch.
+
+    Columns: `line` int64 (line of the text file or row of the sheet, header included, from 1),
+    `flaws` int32 (bits of `Flaw`), every known column (text as string, `date_of_birth` date32,
+    `exposure` decimal naira, what is requested, consent instants as UTC microseconds), then each
+    carried column as `x:<name>` string. A malformed identifier keeps its text and sets its bit; an
+    absent one is null.
+    """
+    fields: list[pa.Field[pa.DataType]] = [
+        pa.field("line", pa.int64()),
+        pa.field("flaws", pa.int32()),
+    ]
+    fields += [pa.field(name, pa.string()) for name in TEXT_COLUMNS]
+    fields += [pa.field("date_of_birth", pa.date32()), pa.field("exposure", NAIRA)]
+    kinds = (NAIRA, pa.int64(), NAIRA)
+    fields += [pa.field(name, kind) for name, kind in zip(REQUESTED, kinds, strict=True)]
+    fields += [pa.field(name, INSTANT) for name in INSTANT_COLUMNS]
+    fields += [pa.field(f"{EXTRA_PREFIX}{name}", pa.string()) for name in extra]
+    return pa.schema(fields)
+
+
+class Action(StrEnum):
+    """The action taken on a problem."""
+
+    REFUSED = "refused"
+    INVALID = "invalid"
+    REPAIRED = "repaired"
+    WARNED = "warned"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding: a line of `problems.csv`. Holds no value of the row, only where and what."""
+
+    line: int
+    column: str
+    code: str
+    hint: str
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row for quarantine, as it came: `values` in the order of the source's own headings."""
+
+    line: int
+    column: str
+    code: str
+    hint: str
+    values: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """How one column of the file is understood.
+
+    Attributes:
+        heading: as the file has it.
+        known: the project's own column name, or None for one that is only carried through.
+        output: the name it has in the enriched output.
+    """
+
+    heading: str
+    known: str | None
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """Some rows of a file as text.
+
+    Attributes:
+        lines: line number of each row, header included, from 1.
+        columns: one string column for each heading, under the file's own headings made unique.
+        broken: rows that could not be split into the file's columns.
+    """
+
+    lines: Sequence[int]
+    columns: pa.RecordBatch
+    broken: Sequence[RefusedRow] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Some rows after intake, with what was found on the way.
+
+    Attributes:
+        rows: accepted rows in input order, in the shape of `row_schema`.
+        refused: rows for quarantine.
+        problems: every finding, those of refused rows included.
+        read: how many rows of the file went in; always accepted plus refused.
+    """
+
+    rows: pa.RecordBatch
+    refused: Sequence[RefusedRow]
+    problems: Sequence[Problem]
+    read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A file's columns as understood, and the findings about them.
+
+    Attributes:
+        columns: each column of the file.
+        findings: sentences for the analyst, most important first.
+        defaults: values for known columns that the file does not have, from the mapping.
+        date_order: `dmy`, `mdy` or `ymd` for dates that are not ISO; None where not declared.
+        fed_back: the file is a quarantine file that was fixed: a part of its batch.
+        loan_status: index of the column with a loan's status; None where there is none.
+    """
+
+    columns: tuple[SourceColumn, ...]
+    findings: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    date_order: str | None = None
+    fed_back: bool = False
+    loan_status: int | None = None

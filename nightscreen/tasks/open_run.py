@@ -1,0 +1,203 @@
+"""A run of any flow within the engine: opened, handed to its tasks, called for, ended.
+
+Tasks take the run itself: the engine stores no arguments and looks inside no plain object. Two runs
+of one process share nothing. What is asked, and what answers mean, is each flow's own (`runs/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from prefect import get_run_logger
+from prefect.runtime import flow_run
+
+from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.control import StopReason
+from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.settings import read_settings
+from nightscreen.tasks.artifacts import ending_tags, show_report, tag_run
+from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
+from nightscreen.tasks.events import tell_events
+from nightscreen.tasks.logs import say_report, set_up_logs
+from nightscreen.tasks.monitoring import telling_false_starts, watching
+from nightscreen.tasks.progress import show_progress
+from nightscreen.tasks.run_in_engine import OpenApiRun, OpenRun, OpenScreening
+from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+    from prefect.client.schemas.objects import State
+
+    from nightscreen.calling.call_session import CallSession
+    from nightscreen.runs.run import Run
+    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
+
+
+T = TypeVar("T")
+P = TypeVar("P", bound=ApiRunParameters)
+Opened = TypeVar("Opened", bound=OpenRun[Any])
+
+
+def screening_at_terminal() -> ScreeningRun | None:
+    """Return the screening run that whoever typed the command has open."""
+    terminal = AT_TERMINAL.get()
+    open_run = None if terminal is None else terminal.run
+    return open_run.run if isinstance(open_run, OpenScreening) else None
+
+
+# --- the life of a run ---
+
+
+def named(word: str) -> Callable[[], str]:
+    """Return what names a flow run: by the run it resumes, or by a word; nobody's data."""
+
+    def run_name() -> str:
+        given = flow_run.parameters.get("parameters", {})
+        values = given if isinstance(given, dict) else given.model_dump()
+        return f"resume-{values['run']}" if values.get("run") else word
+
+    return run_name
+
+
+async def in_thread(
+    open_run: Callable[[P, Settings], Run], parameters: P, settings: Settings
+) -> OpenApiRun:
+    """Open a run in a thread."""
+    return OpenApiRun(await asyncio.to_thread(open_run, parameters, settings))
+
+
+@asynccontextmanager
+async def opened(
+    parameters: ScreenBatch | ApiRunParameters,
+    opening: Callable[[Settings], Awaitable[Opened]],
+    *,
+    word: str,
+) -> AsyncIterator[Opened]:
+    """Open a run for the tasks of this process, watch over it, and close it whatever happens.
+
+    Where it comes to nothing by a mistake of usage, and nothing was sent, nothing is left of it.
+
+    Args:
+        parameters: what the flow was given.
+        opening: opens the run.
+        word: what names the flow where the run has no batch name yet.
+    """
+    with telling_false_starts(word, parameters.run):
+        settings = read_settings()
+        set_up_logs(settings.log_format)
+        run = await opening(settings)
+    try:
+        async with watched(run):
+            yield run
+    except UsageError:
+        await asyncio.to_thread(run.run.withdraw)
+        raise
+    finally:
+        run.work = None  # passwords may be a part of it
+        run.run.close()
+
+
+@asynccontextmanager
+async def watched(run: OpenRun[Any]) -> AsyncIterator[None]:
+    """Watch over a run for the body, and let signals and whoever typed the command stop it."""
+    with shown_at_terminal(run), handle_sigterm(run):
+        await tag_run("nightscreen", run.run_id, run.run.purpose)
+        async with watching(run):
+            yield
+
+
+async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
+    """Ask the server; None where it refuses or cannot be reached."""
+    task = asyncio.get_running_loop().create_task(asked)
+    await asyncio.wait([task])
+    if task.cancelled() or task.exception() is not None:
+        logging.getLogger(__name__).warning("the Prefect server gave no answer")
+        return None
+    return task.result()
+
+
+@asynccontextmanager
+async def calls_settled(run: OpenRun[Any], session: CallSession) -> AsyncIterator[None]:
+    """Let the tasks of a run call for the body; what is in flight settles at its end."""
+    run.called = True
+    run.session = session
+    try:
+        yield
+    except asyncio.CancelledError:
+        run.control.stop_run(StopReason.CANCELLED)
+        raise
+    finally:
+        await shield_until_done(run.settle())
+
+
+async def call(run: OpenApiRun, ask: Callable[[OpenApiRun], Awaitable[object]]) -> None:
+    """Make the calls of a run beside screening, in a session of its own."""
+    async with calls_settled(run, open_call_session(run.run)):
+        await ask(run)
+
+
+async def make_calls(
+    run: OpenRun[Any],
+    ask: Callable[[], Awaitable[object]],
+    *,
+    again: Callable[[], object],
+    close: Callable[[], object],
+    word: str,
+) -> None:
+    """Make a run's calls, once more after each stop that passes before the deadline.
+
+    When cancelled, calls in flight settle, then the run's folder is closed.
+
+    Args:
+        run: the open run.
+        ask: makes the calls that are left.
+        again: lets what was lost or failed be asked again.
+        close: writes what there is to write of a run that was cancelled; called in a thread.
+        word: names its progress.
+
+    Raises:
+        ServiceAddressError: the address is not the service's; nothing is left of a new run.
+    """
+    async with shown_progress(run, word, close):
+        await ask()
+        while await wait_and_resume(run.run, again):
+            await ask()
+    run.run.refuse_wrong_address()
+
+
+@asynccontextmanager
+async def shown_progress(
+    run: OpenRun[Any], word: str, close: Callable[[], object]
+) -> AsyncIterator[None]:
+    """Show a run's progress for the body; where it is cancelled, close the run's folder."""
+    try:
+        async with show_progress(run.run, word):
+            yield
+    except asyncio.CancelledError:
+        await shield_until_done(asyncio.to_thread(close))
+        raise
+
+
+async def ended(run: OpenRun[Any], report: dict[str, Any]) -> dict[str, Any] | State[Any]:
+    """Say everywhere how a run ended; return its report, or what the engine is to be told."""
+    get_run_logger().info(
+        "run %s %s%s: %s naira; results in %s",
+        run.run_id,
+        report["state"],
+        f" ({report['stop_reason']})" if report["stop_reason"] else "",
+        report["cost"]["total"],
+        run.run.folder.path,
+    )
+    say_report(report)
+    tell_events(report)
+    await show_report(run.run, report)
+    await tag_run(*ending_tags(report))
+    return await to_prefect_state(run, report)

@@ -1,0 +1,140 @@
+"""A run as the tasks of its flow are handed it.
+
+Tasks take the run itself: the engine stores no arguments and looks inside no plain object. How it
+is opened, watched and ended is in `open_run`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from nightscreen.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING
+from nightscreen.runs.run import Run
+from nightscreen.runs.screening_run import ScreeningRun
+from nightscreen.schemas.errors import NightscreenError
+
+if TYPE_CHECKING:
+    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.control import Control
+    from nightscreen.calling.funding_rounds import FundingRounds
+
+R = TypeVar("R", bound=Run)
+
+
+class NotCallingError(NightscreenError):
+    """A task that calls was started while its run has nothing open for calls."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id} makes no calls now: tasks belong to the flow run that opened it; resume "
+            "the run with --run"
+        )
+
+
+class OpenRun(Generic[R]):
+    """One open run; a plain object, so that the engine does not walk through what it holds.
+
+    Attributes:
+        run: what the run has open.
+        session: what is open while it makes its calls.
+        called: its calls were begun.
+        work: what the tasks of its flow share, made by its own steps.
+        signalled: the process was told to end while the run was open.
+    """
+
+    def __init__(self, run: R) -> None:
+        self.run = run
+        self.session: CallSession | None = None
+        self.called = False
+        self.work: Any = None
+        self.signalled = False
+
+    def __str__(self) -> str:
+        """Return the run's id."""
+        return self.run.run_id
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self.run.run_id
+
+    @property
+    def control(self) -> Control:
+        """Return what stops the run and counts its calls."""
+        return self.run.control
+
+    @property
+    def calls(self) -> CallSession:
+        """Return what is open for calls.
+
+        Raises:
+            NotCallingError: nothing is.
+        """
+        if self.session is None:
+            raise NotCallingError(self.run_id)
+        return self.session
+
+    @property
+    def phase(self) -> str:
+        """Return which part of its work the run is in."""
+        if self.session is not None:
+            return ASKING
+        if self.control.resting_since is not None:
+            return PAUSED
+        return WRITING if self.called else self._before_calls
+
+    @property
+    def _before_calls(self) -> str:
+        return READING
+
+    async def cut(self) -> None:
+        """Cut what is still in flight, so that it is written down as in doubt."""
+        if self.session is not None:
+            await self.session.client.aclose()
+
+    async def settle(self) -> None:
+        """Let what is in flight settle, and close what is open for calls."""
+        if self.session is not None:
+            await self.session.close()
+            self.session = None
+
+
+class OpenScreening(OpenRun[ScreeningRun]):
+    """One open screening run.
+
+    Attributes:
+        rounds: what pays for its calls, while it makes them.
+        sessions: how often it has called parts.
+    """
+
+    def __init__(self, run: ScreeningRun) -> None:
+        super().__init__(run)
+        self.rounds: FundingRounds | None = None
+        self.sessions = 0
+
+    @property
+    def funded(self) -> FundingRounds:
+        """Return what pays for its calls.
+
+        Raises:
+            NotCallingError: it makes none now.
+        """
+        if self.rounds is None:
+            raise NotCallingError(self.run_id)
+        return self.rounds
+
+    async def settle(self) -> None:
+        """Let what is in flight settle; nothing pays for calls any more."""
+        await super().settle()
+        self.rounds = None
+
+    @property
+    def _before_calls(self) -> str:
+        if self.run.plan is None:
+            return READING
+        if self.run.quote is None:
+            return PLANNING
+        return PAUSED if self.control.stop is None else WRITING
+
+
+OpenApiRun = OpenRun[Run]

@@ -1,0 +1,134 @@
+"""Screening within the engine: each station a task run, watched, stopped and shared by its means.
+
+The stations themselves and their order are in `runs/screening.py`. Tasks log numbers, which the
+engine stores in clear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import asynccontextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+
+from nightscreen.calling.coordinator import ask_parts
+from nightscreen.runs import screening
+from nightscreen.runs.screening import Runner
+from nightscreen.schemas.money import naira_words
+from nightscreen.tasks.approval import approved
+from nightscreen.tasks.artifacts import show_quote
+from nightscreen.tasks.checks import BY_CHECK
+from nightscreen.tasks.error_boundary import guard_task
+from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.open_run import calls_settled, shown_progress, watched
+from nightscreen.tasks.run_in_engine import OpenScreening
+from nightscreen.tasks.workers import parts_called
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from prefect import Task
+
+    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.checks import Check
+
+PROGRESS = "screening"
+"""Names the progress of a run."""
+
+
+@cache
+def _station(name: str) -> Task[[OpenScreening, Callable[[], Any]], Any]:
+    """Return the task that carries out a station of this name."""
+
+    async def carry_out(_run: OpenScreening, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the station
+        if inspect.iscoroutinefunction(work):
+            return await work()
+        return await asyncio.to_thread(work)
+
+    carry_out.__name__ = name.replace(" ", "_")  # names its span
+    return task(name=name, cache_policy=NO_CACHE, persist_result=False)(guard_task(carry_out))
+
+
+class EngineRunner(Runner):
+    """Carries a screening run's stations as task runs of the flow that it is made in.
+
+    Args:
+        batch: named where the run could not even begin.
+        resumed: id of the run that is resumed, if any.
+
+    Attributes:
+        open_run: the run as its tasks are handed it, once it is open.
+    """
+
+    def __init__(self, batch: str, resumed: str) -> None:
+        self._batch = batch
+        self._resumed = resumed
+        self.open_run: OpenScreening
+
+    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+        """Open the run in a thread."""
+        with telling_false_starts(self._batch, self._resumed):
+            self.open_run = OpenScreening(await asyncio.to_thread(opening))
+        return self.open_run.run
+
+    @asynccontextmanager
+    async def watch(self, run: ScreeningRun) -> AsyncIterator[None]:  # noqa: ARG002 - open_run has it
+        """Watch over the run, and let signals and whoever typed the command stop it."""
+        async with watched(self.open_run):
+            yield
+
+    @asynccontextmanager
+    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
+        """Show progress; a run that is cancelled leaves a complete folder of what was done."""
+
+        def close() -> None:
+            screening.write_report(run, screening.write_rows(run))
+
+        async with shown_progress(self.open_run, PROGRESS, close):
+            yield
+
+    @asynccontextmanager
+    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
+        """Let the run's tasks call, and settle what is in flight however the body ends."""
+        self.open_run.rounds = rounds
+        async with calls_settled(self.open_run, rounds.session):
+            yield
+
+    async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - as the station
+        """Carry out one station as a task run and log its numbers."""
+        done = await _station(name)(self.open_run, partial(station, *given))
+        await self._say(name)
+        return done
+
+    async def _say(self, name: str) -> None:
+        run, logger = self.open_run.run, get_run_logger()
+        if name == "take in":
+            read, refused = run.rows_read, run.rows_quarantined
+            logger.info("run %s: %d rows read, %d in quarantine", run.run_id, read, refused)
+        elif name == "plan" and run.plan is not None:
+            logger.info("%d lookups are to be asked", run.plan.needed)
+        elif name == "price" and run.quote is not None:
+            logger.info("expected to cost %s", naira_words(run.quote.expected_micro))
+            await show_quote(run)
+        elif name == "open books":
+            await asyncio.to_thread(screening.load_last_stations)
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Use an approval where there is one; ask whoever sits at the terminal."""
+        return await approved(run)
+
+    async def share(self, rounds: FundingRounds) -> None:  # noqa: ARG002 - open_run has them
+        """Have parts of the run asked by workers, where that is worth it."""
+        async with parts_called(self.open_run) as gathering:
+            if gathering is not None:
+                await ask_parts(gathering)
+
+    async def shard(self, check: Check, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - open_run has them
+        """Ask one shard as a task run of its check."""
+        found: Mapping[str, int] = await BY_CHECK[check](self.open_run, name)
+        return found

@@ -1,0 +1,247 @@
+"""A Prefect server for one command, where none is configured.
+
+It loads while the command checks its input. `begin` starts this module as a process that loads
+Prefect's server and then waits; `let_serve` has it serve, and `wait` waits until it answers. Before
+that it has written nothing, so that a command that refuses its input leaves nothing behind. It is
+stopped with the process that began it. What a server is, and which parts a temporary one has, is
+Prefect's own `create_app`. `at_hand` does all of it at once, for a flow that is called from Python:
+the server that Prefect itself would start answers anybody.
+"""
+
+from __future__ import annotations
+
+import atexit
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nightscreen.files.memory_tuning import collect_less_often
+from nightscreen.files.private_files import make_private_folder
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.tasks.engine_login import UMASK, new_login, server_environment
+
+if TYPE_CHECKING:
+    import uvicorn
+
+_GO = "go"
+_HERE, _ELSEWHERE = "here", "elsewhere"
+_STOP_S = 5.0
+"""As long as Prefect gives its own."""
+_QUIET = ("-W", "ignore:Failed to create the Prefect home")
+"""It is made later, once the server is to serve."""
+
+_NOT_STARTED, _BEGINNINGS = 3, 3
+"""What the process exits with where the application could not start, and how often it is begun.
+
+Another command may make the same database just now: one of the two then fails at a migration.
+"""
+
+
+@dataclass
+class _Server:
+    """A server that was begun: its process, the socket it serves, and whether it was told to."""
+
+    process: subprocess.Popen[str]
+    listening: socket.socket
+    port: int
+    group: int
+    environment: dict[str, str]
+    login: str
+    serves: bool = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/api"
+
+
+_CALLED = {
+    "PREFECT_API_URL": "",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+}
+"""What a server is told where no command has: it is wanted, and nothing is reported to anybody."""
+_servers: list[_Server] = []
+_one_at_a_time = threading.Lock()
+
+
+def begin(home: Path, group: int = 0, **settings: str) -> None:
+    """Start the process that may become the server.
+
+    Args:
+        home: HOME, which keeps all that the server writes.
+        group: process group to put it in, so that a Ctrl-C at the terminal does not reach it; 0 is
+            one of its own.
+        settings: Prefect's, which replace those of the environment.
+    """
+    listening = socket.create_server(("127.0.0.1", 0))
+    port, login = int(listening.getsockname()[1]), new_login()
+    folder = home.absolute() / "prefect" / "temporary"
+    environment = {
+        **os.environ,
+        "PREFECT_PROFILES_PATH": _profiles(),
+        **settings,
+        **server_environment(folder, port, login),
+    }
+    process = _started(listening, group, environment)
+    _servers.append(_Server(process, listening, port, group, environment, login))
+    atexit.register(_stop)
+
+
+def _profiles() -> str:
+    """Return where Prefect's profiles are: what they say counts, whatever folder a server has."""
+    own = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    return os.environ.get("PREFECT_PROFILES_PATH") or str(own / "profiles.toml")
+
+
+def _started(
+    listening: socket.socket, group: int, environment: dict[str, str]
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603 - this very module
+        [sys.executable, "-P", *_QUIET, "-m", __name__, str(listening.fileno())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=[listening.fileno()],
+        process_group=group,
+        env=environment,
+        umask=UMASK,
+    )
+
+
+def is_begun() -> bool:
+    """Return whether this process began one."""
+    return bool(_servers)
+
+
+def let_serve() -> tuple[str, str] | None:
+    """Have the server serve, and return its address and its login.
+
+    None where none was begun, or Prefect's settings name another server or want none.
+    """
+    if not _servers:
+        return None
+    server = _servers[-1]
+    if server.serves:
+        return server.url, server.login
+    orders, answer = server.process.stdin, server.process.stdout
+    if orders is None or answer is None or answer.readline().strip() != _HERE:
+        _stop()
+        return None
+    make_private_folder(Path(server.environment["PREFECT_HOME"]))
+    with suppress(OSError):  # it is gone: whoever waits for it hears so
+        orders.write(f"{_GO}\n")
+        orders.flush()
+    server.serves = True
+    return server.url, server.login
+
+
+def wait(timeout_s: float) -> None:
+    """Wait until the server answers.
+
+    Raises:
+        NightscreenError: it ended, or does not answer.
+    """
+    server, until, left = _servers[-1], time.monotonic() + timeout_s, _BEGINNINGS
+    while time.monotonic() < until:
+        if _answers(server.port):
+            server.listening.close()  # from now on a server that dies is one that refuses
+            return
+        ended = server.process.poll()
+        if ended is not None:
+            left -= 1
+            if ended != _NOT_STARTED or not left:
+                break
+            server.process = _started(server.listening, server.group, server.environment)
+            server.serves = False
+            let_serve()
+    raise NightscreenError(
+        "the temporary Prefect server did not start; nothing was asked. prefect server start in "
+        "another terminal shows why"
+    )
+
+
+def _answers(port: int) -> bool:
+    """Return whether the server answers within a second; its socket takes requests before."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
+    with suppress(OSError, http.client.HTTPException):
+        connection.request("GET", "/api/health")
+        is_well = connection.getresponse().status == http.client.OK
+        connection.close()
+        return is_well
+    return False
+
+
+def at_hand(home: Path, timeout_s: float) -> tuple[str, str] | None:
+    """Return address and login of a server that serves, begun here where none was.
+
+    Whoever calls knows that Prefect's settings name no other. None where it does not load.
+
+    Raises:
+        NightscreenError: it ended, or does not answer.
+    """
+    with _one_at_a_time:
+        if not _servers:
+            begin(home, 0, **_CALLED)
+        served = let_serve()
+        if served is not None:
+            wait(timeout_s)
+        return served
+
+
+def is_temporary(url: str | None) -> bool:
+    """Return whether an address is that of the server that this process began."""
+    return any(server.url == url for server in _servers)
+
+
+def _stop() -> None:
+    while _servers:
+        server = _servers.pop()
+        server.listening.close()
+        process = server.process
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _serve(listening: socket.socket) -> None:
+    """Load Prefect's server, and serve once the command says so."""
+    collect_less_often()
+    from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_EPHEMERAL_ENABLED  # noqa: PLC0415
+
+    if PREFECT_API_URL.value() or not PREFECT_SERVER_EPHEMERAL_ENABLED.value():
+        print(_ELSEWHERE, flush=True)  # noqa: T201 - what the command reads
+        return
+    print(_HERE, flush=True)  # noqa: T201 - what the command reads
+    os.dup2(2, 1)  # nobody reads on: what the server may write there must not stop it
+    import uvicorn  # noqa: PLC0415 - after the answer, for which the command may wait
+    from prefect.server.api.server import create_app  # noqa: PLC0415 - the same
+
+    app = create_app(ephemeral=True, final=True)
+    if sys.stdin.readline().strip() == _GO:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+        threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
+        server.run([listening])
+        sys.exit(0 if server.started else _NOT_STARTED)
+
+
+def _end_with_stdin(server: uvicorn.Server) -> None:
+    """End the server once the process that began it is gone, however it ended."""
+    sys.stdin.read()
+    server.should_exit = True
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as given:
+        _serve(given)

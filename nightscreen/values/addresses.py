@@ -1,0 +1,138 @@
+"""Email addresses and domain names: their syntax, never their reachability.
+
+Nothing here resolves a name or opens a socket. A domain is taken from its own column only, never
+from an email address. Image addresses are judged in `images`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.values.columns import Column, Mask, lower, matching, text_length, where
+from nightscreen.values.validators import (
+    Finding,
+    Notes,
+    Validated,
+    judge_text,
+    without_unseen,
+)
+
+LONGEST_LOCAL = 64
+LONGEST_DOMAIN = 253
+LONGEST_CELL = 1000
+PRIVATE_ENDING = "localhost|local|internal|intranet|lan|home|corp|private|localdomain|arpa"
+"""Last labels of names that no public host has, as a pattern."""
+
+EMAIL_REPAIRED = Finding(
+    "email_characters_removed",
+    "A `mailto:`, brackets, invisible characters or a trailing comma were removed from the email.",
+    Action.REPAIRED,
+)
+EMAIL_FIRST_OF_SEVERAL = Finding(
+    "email_first_of_several",
+    "The cell holds more than one email address; the first was used.",
+    Action.REPAIRED,
+)
+EMAIL_MALFORMED = Finding(
+    "email_malformed",
+    "This is no email address of the form name@domain.tld.",
+    Action.INVALID,
+    Flaw.EMAIL,
+)
+DOMAIN_FROM_URL = Finding(
+    "domain_from_url",
+    "A web address was cut down to its domain name (scheme, `www.` and path removed).",
+    Action.REPAIRED,
+)
+DOMAIN_MALFORMED = Finding(
+    "domain_malformed",
+    "This is no public domain name such as example.com.",
+    Action.INVALID,
+    Flaw.DOMAIN,
+)
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_PLAIN_EMAIL = (
+    r"^[A-Za-z0-9_%+-]+(?:\.[A-Za-z0-9_%+-]+)*@(?:[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\.)+[A-Za-z]{2,20}$"
+)
+_PLAIN_DOMAIN = r"^(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}$"
+_DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?:[A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{1,59}})")
+_PRIVATE = re.compile(rf"(?:^|\.)(?:{PRIVATE_ENDING})$")
+_LOCAL_PART = re.compile(
+    r"[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+(?:\.[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+)*"
+)
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SEVERAL = re.compile(r"\s*[,;/|]\s*|\s+")
+
+
+def read_domain(text: str) -> str | None:
+    """Return a public domain name in lower case and ASCII (IDNA), or None where it is none."""
+    name = text.rstrip(".").lower()
+    if len(name) > LONGEST_DOMAIN:
+        return None
+    try:
+        ascii_name = name.encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        return None
+    sound = len(ascii_name) <= LONGEST_DOMAIN and _DOMAIN.fullmatch(ascii_name)
+    return ascii_name if sound and not _PRIVATE.search(ascii_name) else None
+
+
+def judge_email(text: str) -> Validated[str]:
+    """Judge an email address that is present; the value is in lower case, its domain in ASCII."""
+    if len(text) > LONGEST_CELL:
+        return Validated(text, (EMAIL_MALFORMED,))
+    bare = without_unseen(text)
+    if bare.lower().startswith("mailto:"):
+        bare = bare[len("mailto:") :]
+    bare = bare.strip("<>").rstrip(".,;").strip()
+    email = _read_email(bare)
+    if email:
+        return Validated(email, (EMAIL_REPAIRED,) if bare != text else ())
+    emails = [_read_email(part) for part in _SEVERAL.split(bare) if part]
+    if not emails or None in emails:
+        return Validated(text, (EMAIL_MALFORMED,))
+    return Validated(emails[0], (EMAIL_FIRST_OF_SEVERAL,))
+
+
+def judge_domain(text: str) -> Validated[str]:
+    """Judge a domain name that is present; a web address is cut down to its domain."""
+    bare = without_unseen(text).lower()
+    if "@" in bare:
+        return Validated(text, (DOMAIN_MALFORMED,))
+    host = re.split(r"[/?#:]", _SCHEME.sub("", bare), maxsplit=1)[0]
+    shorter = host.removeprefix("www.")
+    name = read_domain(shorter) or read_domain(host)
+    if name is None:
+        return Validated(text, (DOMAIN_MALFORMED,))
+    return Validated(name, (DOMAIN_FROM_URL,) if shorter != bare else ())
+
+
+def judge_emails(text: Column, notes: Notes) -> Column:
+    """Return the email column after judging."""
+    short = text_length(text) <= LONGEST_LOCAL
+    plain = matching(text, _PLAIN_EMAIL, short)
+    plain &= ~_private(text, plain)
+    judged = judge_text(text, plain, judge_email, "email", notes)
+    return where(plain, lower(text), judged)
+
+
+def judge_domains(text: Column, notes: Notes) -> Column:
+    """Return the domain column after judging."""
+    short = text_length(text) < LONGEST_LOCAL
+    plain = matching(text, _PLAIN_DOMAIN, short) & ~matching(text, r"^www\.")
+    plain &= ~_private(text, plain)
+    return judge_text(text, plain, judge_domain, "domain", notes)
+
+
+def _private(text: Column, plain: Mask) -> Mask:
+    return matching(text, rf"(?i)[.@](?:{PRIVATE_ENDING})$", plain)
+
+
+def _read_email(text: str) -> str | None:
+    local, at, domain = text.rpartition("@")
+    if not at or len(local) > LONGEST_LOCAL or not _LOCAL_PART.fullmatch(local):
+        return None
+    name = read_domain(domain)
+    return f"{local.lower()}@{name}" if name and not domain.endswith(".") else None

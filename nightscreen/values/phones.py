@@ -1,0 +1,163 @@
+"""Phone numbers: Nigerian, normalised to `+234` and ten digits, through `phonenumbers`.
+
+Ordinary mobile forms are recognised by the pattern of the same library, a whole column at once;
+the answer is the same, the library's own reading is for the rest. Nothing is looked up here.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, partial
+
+import numpy as np
+import phonenumbers
+import pyarrow.compute as pc
+
+from nightscreen.files.arrow_bytes import inside
+from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.values.columns import Column, Mask, ending, matching, where
+from nightscreen.values.validators import (
+    Finding,
+    Notes,
+    Validated,
+    bare_digits,
+    is_absent,
+    is_one_digit_repeated,
+    is_scientific,
+    judge_text,
+    without_unseen,
+)
+
+REGION = "NG"
+COUNTRY_CODE = 234
+NATIONAL_DIGITS = 10
+LONGEST_CELL = 200
+
+_INVALID = partial(Finding, action=Action.INVALID, flaw=Flaw.PHONE)
+
+PHONE_REPAIRED = Finding(
+    "phone_characters_removed",
+    "Spreadsheet marks or invisible characters were removed from the phone number.",
+    Action.REPAIRED,
+)
+PHONE_FIRST_OF_SEVERAL = Finding(
+    "phone_first_of_several",
+    "The cell holds more than one phone number; the first was used.",
+    Action.REPAIRED,
+)
+PHONE_PLACEHOLDER = Finding(
+    "phone_placeholder",
+    "This is a filled-in field, not a phone number; it was taken as absent.",
+    Action.WARNED,
+)
+PHONE_PREFIX = Finding(
+    "phone_prefix",
+    "The phone number has the right form, but no network is known to use its prefix.",
+    Action.WARNED,
+)
+PHONE_NOT_NIGERIAN = _INVALID(
+    "phone_not_nigerian", "The phone number is not Nigerian; the service takes +234 numbers only."
+)
+PHONE_SCIENTIFIC = _INVALID(
+    "phone_scientific",
+    "A spreadsheet has destroyed this phone number (scientific notation); format the column as "
+    "text in the source and export it again.",
+)
+PHONE_LETTERS = _INVALID(
+    "phone_letters", "A phone number has no letters; they are not turned into digits."
+)
+PHONE_MALFORMED = _INVALID(
+    "phone_malformed", "This is no Nigerian phone number of ten digits after 0 or +234."
+)
+
+_SEPARATORS = re.compile(r"\s*(?:[/,;|&\n]|\b(?:or|and)\b)\s*", re.IGNORECASE)
+_LETTER = re.compile(r"[^\W\d_]")
+_MOBILE_FORM = re.compile(r"[789][0-9]{9}")
+_GROUPS = r"^\+?[0-9]+(?:[ -][0-9]+)+$"
+_FILLED_IN = re.compile(r"[789]0{9}")
+
+
+@cache
+def plain_pattern() -> str:
+    """Return the RE2 pattern of ordinary mobile numbers, from the library's own metadata."""
+    metadata = phonenumbers.PhoneMetadata.metadata_for_region(REGION)
+    mobile = metadata.mobile.national_number_pattern if metadata and metadata.mobile else None
+    return rf"^(?:\+?{COUNTRY_CODE}|0)?(?:{mobile or '[^0-9]'})$"
+
+
+def judge_phone(text: str) -> Validated[str]:
+    """Judge a phone number that is present; the value is `+234` and ten digits."""
+    if len(text) > LONGEST_CELL:
+        return Validated(text, (PHONE_MALFORMED,))
+    bare = without_unseen(text).removesuffix(".0")
+    if is_absent(bare_digits(bare)):
+        return Validated(None)
+    if is_scientific(bare):
+        return Validated(text, (PHONE_SCIENTIFIC,))
+    parts = [part for part in _SEPARATORS.split(bare) if part]
+    if len(parts) > 1:
+        return _judge_several(text, parts)
+    verdict = _judge_one(text, bare)
+    if bare == text or any(finding.flaw for finding in verdict.findings):
+        return verdict
+    return Validated(verdict.value, (PHONE_REPAIRED, *verdict.findings))
+
+
+def judge_phones(text: Column, notes: Notes) -> Column:
+    """Return the phone column after judging."""
+    filled_in = r"(?:1{10}|2{10}|3{10}|4{10}|5{10}|6{10}|7{10}|8{10}|9{10}|[789]0{9})$"
+    digits = _without_gaps(text)
+    plain = matching(digits, plain_pattern())
+    plain &= ~matching(digits, filled_in, plain & _ends_alike(digits))
+    judged = judge_text(text, plain, judge_phone, "phone", notes)
+    international = ending(digits, NATIONAL_DIGITS, after=f"+{COUNTRY_CODE}")
+    return where(plain, international, judged)
+
+
+def _ends_alike(text: Column) -> Mask:
+    """Return which cells end with the same byte twice."""
+    ends, data = inside(text)
+    found = np.diff(ends) > 1
+    last = ends[1:][found] - 1
+    found[found] = data[last] == data[last - 1]
+    return found
+
+
+def _without_gaps(text: Column) -> Column:
+    """Return numbers in groups of digits, 0803 123 4567 or 0803-123-4567, in one piece."""
+    grouped = matching(text, _GROUPS)
+    if not grouped.any():
+        return text
+    options = pc.ReplaceSubstringOptions("[ -]", "")
+    closed = pc.call_function("replace_substring_regex", [text], options)
+    return where(grouped, closed, text)
+
+
+def _judge_several(text: str, parts: list[str]) -> Validated[str]:
+    verdicts = [_judge_one(part, part) for part in parts]
+    if any(verdict.findings or verdict.value is None for verdict in verdicts):
+        return Validated(text, (PHONE_MALFORMED,))
+    return Validated(verdicts[0].value, (PHONE_FIRST_OF_SEVERAL,))
+
+
+def _judge_one(text: str, bare: str) -> Validated[str]:
+    number = _parsed(bare)
+    if _LETTER.search(bare) or number is None:
+        return Validated(text, (PHONE_LETTERS if _LETTER.search(bare) else PHONE_MALFORMED,))
+    if number.country_code != COUNTRY_CODE:
+        return Validated(text, (PHONE_NOT_NIGERIAN,))
+    digits = phonenumbers.national_significant_number(number)
+    if is_one_digit_repeated(digits) or _FILLED_IN.fullmatch(digits):
+        return Validated(None, (PHONE_PLACEHOLDER,))
+    assigned = phonenumbers.is_valid_number(number)
+    if len(digits) != NATIONAL_DIGITS or not (assigned or _MOBILE_FORM.fullmatch(digits)):
+        return Validated(text, (PHONE_MALFORMED,))
+    return Validated(f"+{COUNTRY_CODE}{digits}", () if assigned else (PHONE_PREFIX,))
+
+
+def _parsed(bare: str) -> phonenumbers.PhoneNumber | None:
+    dialled = f"+{bare[2:]}" if bare.startswith("00") else bare
+    try:
+        return phonenumbers.parse(dialled, REGION)
+    except phonenumbers.NumberParseException:
+        return None
