@@ -114,22 +114,8 @@ CREATE TABLE IF NOT EXISTS uploads (
   digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
   run_id TEXT NOT NULL);
 """
-_ADDED: Final = (
-    ("users", "branches", "TEXT NOT NULL DEFAULT '[]'"),
-    ("users", "second", "BLOB"),
-    ("users", "second_new", "BLOB"),
-    ("users", "second_step", "INTEGER NOT NULL DEFAULT 0"),
-    ("users", "asleep_until", "INTEGER NOT NULL DEFAULT 0"),
-    ("users", "link_known_to", "TEXT NOT NULL DEFAULT '[]'"),
-    ("users", "alone_at", "INTEGER"),
-    ("users", "alone_by", "TEXT NOT NULL DEFAULT ''"),
-    ("sessions", "half", "INTEGER NOT NULL DEFAULT 0"),
-    ("failures", "source", "TEXT NOT NULL DEFAULT ''"),
-    ("failures", "known", "INTEGER NOT NULL DEFAULT 0"),
-)
-"""Columns that files of earlier versions lack."""
-_VERSION: Final = 1
-"""Raised with whatever an earlier program could not work with."""
+_VERSION: Final = int.from_bytes(hashlib.sha256(_SCHEMA.encode()).digest()[:3])
+"""Of the desk's file: a digest of its declared schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,18 +213,14 @@ class Accounts:
         self.path.chmod(0o600)
         with closing(sqlite3.connect(self.path)) as connection:
             (written,) = connection.execute("PRAGMA user_version").fetchone()
-            if written > _VERSION:
+            if written not in (0, _VERSION):
                 raise UsageError(
-                    f"{self.path} is of a newer program: use that one, or move the file away and "
-                    "put the one of a backup in its place"
+                    f"{self.path} was made by another version of nightscreen: use that version, or "
+                    "move the file away; its users, sessions and audit go with it"
                 )
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA user_version = {_VERSION}")
             connection.executescript(_SCHEMA + AUDIT_SCHEMA + ENDS_SCHEMA)
-            for table, column, kind in _ADDED:
-                names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-                if column not in names:
-                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

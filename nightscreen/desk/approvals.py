@@ -101,15 +101,10 @@ def preview(visit: Visit) -> Response:
     )
 
 
-def _unanswered(approval: Approval, cap: int, balance: int | None) -> int | None:
-    """Return how many rows a cap would leave without all their answers, by the quote as shown.
-
-    None where the quote does not say: it was made by an earlier version.
-    """
+def _unanswered(approval: Approval, cap: int, balance: int | None) -> int:
+    """Return how many rows a cap would leave without all their answers, by the quote as shown."""
     quote = approval.quote
-    steps = quote.get("short_by_cap")
-    if not steps:
-        return None
+    steps = quote["short_by_cap"]
     spent_before = approval.ceiling_micro - to_micro(Decimal(quote["quoted"]["high"]))
     money = max(0, min(each for each in (cap - spent_before, balance) if each is not None))
     place = bisect_right(steps, money, key=lambda step: step[0]) - 1

@@ -68,10 +68,6 @@ class Audit:
     accounts: Accounts
     journal: Journal
 
-    def __post_init__(self) -> None:
-        with self.accounts.transaction() as connection:
-            self._chain.adopt(connection)
-
     @property
     def _chain(self) -> AuditChain:
         return AuditChain(self.journal.pseudonyms)

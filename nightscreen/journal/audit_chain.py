@@ -40,8 +40,6 @@ CREATE TABLE IF NOT EXISTS audit_ends (
 """
 CONTEXT: Final = b"desk audit"
 _BATCH = "desk audit"
-_ADDED = ("salt", "whose", "before", "mark")
-"""Columns that files of earlier versions lack."""
 _SALT_BYTES = 16
 _PATIENCE_S = 30
 _NAMED = 20
@@ -124,7 +122,6 @@ class AuditChain:
 
     def drop_before(self, connection: sqlite3.Connection, instant: int) -> int:
         """Remove the oldest entries, up to the first that is not older than an instant."""
-        self.adopt(connection)
         ends = self._ends(connection)
         number = connection.execute(OLDER, (instant,)).fetchone()[0]
         if not number:
@@ -137,37 +134,6 @@ class AuditChain:
             kept = _Ends(last["id"] + 1, last["mark"], ends.last, ends.mark)
             self._write_ends(connection, kept)
         return int(number)
-
-    def adopt(self, connection: sqlite3.Connection) -> None:
-        """Add the entries of an earlier version to the chain, as they are found."""
-        columns = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
-        if not columns or "mark" in columns:
-            return
-        for name in _ADDED:
-            connection.execute(f"ALTER TABLE audit ADD COLUMN {name} BLOB")
-        connection.execute(ENDS_SCHEMA)
-        if connection.execute("SELECT 1 FROM audit_ends").fetchone() is not None:
-            return  # its marks were taken away, which stays to be found
-        ends = _Ends()
-        for row in connection.execute("SELECT * FROM audit ORDER BY id").fetchall():
-            first = ends.first if ends.last else row["id"]
-            salt = whose = None
-            if row["customer"] is not None:
-                salt = secrets.token_bytes(_SALT_BYTES)
-                whose = self._digest("customer", salt, row["customer"])
-            if row["id"] != ends.last + 1 and ends.last:  # a gap of before there was a chain
-                connection.execute(
-                    "UPDATE audit SET id = ? WHERE id = ?", (ends.last + 1, row["id"])
-                )
-            number = ends.last + 1 if ends.last else row["id"]
-            entry = {**dict(row), "whose": whose or b""}
-            mark = self._mark(number, entry, ends.mark)
-            connection.execute(
-                "UPDATE audit SET salt = ?, whose = ?, before = ?, mark = ? WHERE id = ?",
-                (salt, whose or b"", ends.mark, mark, number),
-            )
-            ends = _Ends(first, b"", number, mark)
-        self._write_ends(connection, ends)
 
     def _ends(self, connection: sqlite3.Connection) -> _Ends:
         row = connection.execute("SELECT * FROM audit_ends").fetchone()
@@ -275,14 +241,6 @@ def _missing(first: int, last: int) -> str:
     return f"entries {first} to {last} of the desk's audit are missing"
 
 
-def _without_marks(connection: sqlite3.Connection) -> list[str]:
-    """Return what is wrong with an audit without marks; it may be of an earlier version."""
-    names = {row["name"] for row in connection.execute("PRAGMA table_info(audit_ends)")}
-    if names and connection.execute("SELECT 1 FROM audit_ends").fetchone() is not None:
-        return ["the marks of the desk's audit were removed"]
-    return []
-
-
 def broken_audit(journal: Journal) -> list[str]:
     """Return a sentence for each thing that is wrong with the audit of a desk."""
     file = journal.home / DESK_FILE
@@ -296,7 +254,7 @@ def broken_audit(journal: Journal) -> list[str]:
             connection.execute("BEGIN")
             columns = {row["name"] for row in connection.execute("PRAGMA table_info(audit)")}
             if "mark" not in columns:
-                return _without_marks(connection)
+                return ["the marks of the desk's audit were removed"] if columns else []
             chain = AuditChain(journal.pseudonyms)
             return chain.findings(connection, journal.sealer)
     except sqlite3.Error as error:

@@ -521,8 +521,7 @@ class Calls:
     ) -> dict[str, SeenPrice]:
         """Remember the latest and the highest price of each check that charged something.
 
-        A cost beyond the limit is spent, but is no price. One that an earlier version took for a
-        price goes with the first price that this process learns.
+        A cost beyond the limit is spent, but is no price.
         """
         now = self._clock()
         learned: dict[str, SeenPrice] = {}
@@ -535,9 +534,6 @@ class Calls:
                 price = SeenPrice(cost, cost, now)
             learned[check] = SeenPrice(cost, price.highest_micro, price.seen_at)
         new = {check: each for check, each in learned.items() if self._is_news(check, each)}
-        for check in sorted(set(new) & set(self._limits) - set(self._prices)):
-            given = {"check_": check, "limit": self._limits[check]}
-            connection.execute(_FORGET_ABSURD, given)
         rows = [
             (check, each.latest_micro, each.highest_micro, each.seen_at)
             for check, each in sorted(new.items())
@@ -668,11 +664,6 @@ _FIRST_OPEN = select(
         select(func.max(calls.c.call_id) + 1).scalar_subquery(),
         1,
     )
-)
-_FORGET_ABSURD = (
-    update(prices)
-    .where(prices.c.check == bindparam("check_"), prices.c.highest_micro > bindparam("limit"))
-    .values(highest_micro=0)
 )
 
 

@@ -23,7 +23,6 @@ from nightscreen.files.keys import (
     SEALED_KEY_FILE,
     encode_key,
     keeps_key,
-    read_key,
     seal_key,
     unseal_key,
 )
@@ -170,10 +169,7 @@ def restore(
 
 
 def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:
-    """Return the data key that lies in a backup; those made earlier have it in clear."""
-    key = read_key(folder / KEY_FILE)
-    if key is not None:
-        return key
+    """Return the data key that lies sealed in a backup."""
     sealed = folder / SEALED_KEY_FILE
     if not sealed.exists():
         raise JournalKeyError(

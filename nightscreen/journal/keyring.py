@@ -78,16 +78,9 @@ def new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
 
 
 def link_keys(journal: Journal) -> list[bytes]:
-    """Return the keys whose signatures on links are accepted; the first signs.
-
-    A journal from before links had a key of their own gets one now; links that were signed under
-    the pseudonyms' key go on until they end.
-    """
+    """Return the keys whose signatures on links are accepted; the first signs."""
     with reading(journal.engine) as connection:
-        sealed = read_meta(connection).get(LINK_KEYS)
-    if sealed is None:
-        rotate_link_key(journal, unless_made=True)
-        return link_keys(journal)
+        sealed = read_meta(connection)[LINK_KEYS]
     kept = json.loads(open_text(journal.sealer, sealed, LINK_KEYS))
     found = [b64decode(kept["key"])]
     if "before" in kept and journal.clock() < kept["until"]:
@@ -95,21 +88,16 @@ def link_keys(journal: Journal) -> list[bytes]:
     return found
 
 
-def rotate_link_key(journal: Journal, *, at_once: bool = False, unless_made: bool = False) -> None:
+def rotate_link_key(journal: Journal, *, at_once: bool = False) -> None:
     """Sign links with a new key from now on.
 
     Args:
         journal: whose links.
         at_once: links that are out end now; else the key before is accepted until they have ended.
-        unless_made: leave it where the journal has a key, which another process has just made.
     """
     with writing(journal.engine) as connection:
-        sealed = read_meta(connection).get(LINK_KEYS)
-        before = journal.pseudonyms.key
-        if sealed is not None:
-            if unless_made:
-                return
-            before = b64decode(json.loads(open_text(journal.sealer, sealed, LINK_KEYS))["key"])
+        sealed = read_meta(connection)[LINK_KEYS]
+        before = b64decode(json.loads(open_text(journal.sealer, sealed, LINK_KEYS))["key"])
         until = journal.clock() + int(LINKS_LAST.total_seconds()) * MICROS
         kept = new_link_keys(new_key(), None if at_once else before, until)
         put_meta(connection, LINK_KEYS, sealed_text(journal.sealer, kept, LINK_KEYS))

@@ -199,25 +199,6 @@ def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> No
     assert office.starts.started == []
 
 
-def test_request_of_an_earlier_version_shows_its_amount_alone(office: Office) -> None:
-    """Its quote does not say what a lower cap leaves unanswered."""
-    waiting = office.seat.approvals.newest(RUN)
-    assert waiting is not None
-    quote = {name: value for name, value in waiting.quote.items() if name != "short_by_cap"}
-    office.seat.approvals.ask(
-        RUN,
-        by="Ada",
-        reason=waiting.reason,
-        quote=quote,
-        ceiling_micro=waiting.ceiling_micro,
-        cap_micro=waiting.cap_micro,
-    )
-    answer = office.browser("approver").get(f"/approvals/{RUN}/amount?max_spend=100")
-    assert answer.status_code == 200
-    assert ">Spend up to ₦100</button>" in answer.text
-    assert "would stay" not in answer.text
-
-
 @pytest.mark.parametrize(("host", "pid"), [("elsewhere", 1), ("", 1), (socket.gethostname(), 2)])
 def test_only_the_process_of_the_run_itself_is_signalled(
     office: Office, monkeypatch: pytest.MonkeyPatch, host: str, pid: int

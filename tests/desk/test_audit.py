@@ -25,12 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OLD_SCHEMA = """
-CREATE TABLE audit (
-  id INTEGER PRIMARY KEY, at INTEGER NOT NULL, user TEXT NOT NULL, action TEXT NOT NULL,
-  run_id TEXT NOT NULL, customer BLOB, sealed BLOB, detail TEXT NOT NULL);
-"""
-
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
@@ -169,53 +163,8 @@ def test_chain_goes_on_after_purge_rotation_and_restore(office: Office, tmp_path
     assert broken_audit(office.journal) == ["entry 7 of the desk's audit is missing"]
 
 
-def test_entries_of_an_earlier_version_come_into_the_chain(tmp_path: Path) -> None:
-    """Their customers are found as before; what is changed of them from then on is noticed."""
-    with Office(tmp_path / "before") as before:
-        before.seat.audit.write("Ada", "customer seen", customer_id="C1")
-        (row,) = before.seat.accounts.rows("SELECT * FROM audit")
-        file = before.folder / "home" / DESK_FILE
-        with closing(sqlite3.connect(file)) as connection, connection:
-            connection.execute("DROP TABLE audit")
-            connection.execute("DELETE FROM audit_ends")
-            connection.executescript(OLD_SCHEMA)
-            for number in (4, 7):
-                connection.execute(
-                    "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (number, *tuple(row)[1:8]),
-                )
-        audit = Audit(Accounts(before.folder / "home", before.clock), before.journal)
-        audit.write("Ada", "signed in")
-        found = audit.entries()
-        assert [(each["number"], each["customer_id"]) for each in found] == [
-            (6, ""),
-            (5, "C1"),
-            (4, "C1"),
-        ]
-        assert broken_audit(before.journal) == []
-        change(before, "UPDATE audit SET user = 'Bem' WHERE id = 4")
-        assert broken_audit(before.journal) == ["entry 4 of the desk's audit was changed or moved"]
-
-
-def test_purge_brings_an_earlier_version_into_the_chain_by_itself(tmp_path: Path) -> None:
-    """It may be the first that opens the file after an upgrade; what is left verifies."""
-    home = tmp_path / "home"
-    with Office(tmp_path) as office:
-        office.seat.audit.write("Ada", "customer seen", customer_id="C1")
-        (row,) = office.seat.accounts.rows("SELECT * FROM audit")
-        with closing(sqlite3.connect(home / DESK_FILE)) as connection, connection:
-            connection.executescript("DROP TABLE audit; DROP TABLE audit_ends;" + OLD_SCHEMA)
-            for number in (1, 2):
-                connection.execute(
-                    "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (number, number, *tuple(row)[2:8]),
-                )
-        assert forget_audit(office.journal, 2) == 1
-        assert broken_audit(office.journal) == []
-
-
 def test_marks_that_were_taken_away_are_noticed(office: Office) -> None:
-    """Without them the entries would pass for those of an earlier version."""
+    """Whoever can write the file cannot take the proof away in silence."""
     with closing(sqlite3.connect(office.folder / "home" / DESK_FILE)) as connection, connection:
         connection.execute("ALTER TABLE audit DROP COLUMN mark")
         connection.execute("UPDATE audit SET user = 'Bem' WHERE id = 1")

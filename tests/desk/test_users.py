@@ -340,10 +340,10 @@ def test_link_for_a_password_has_the_address_people_use(office: Office) -> None:
     assert "https://desk.lender.example/first?token=" in page
 
 
-def test_file_of_a_newer_program_is_refused_in_one_line(tmp_path: Path) -> None:
-    """After the way back to an older program nothing is written that neither understands."""
+def test_file_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Nothing is written into it that neither program understands."""
     accounts = Accounts(tmp_path)
     with accounts.transaction() as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(UsageError, match="is of a newer program"):
+    with pytest.raises(UsageError, match="made by another version"):
         Accounts(tmp_path)

@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import select
 
 from nightscreen.files.keys import encode_key, replace_key
-from nightscreen.files.private_files import write_private
 from nightscreen.files.sealing import key_id
 from nightscreen.journal import open_journal, rotation
 from nightscreen.journal.copying import back_up, restore
@@ -268,18 +267,6 @@ def test_a_backup_with_a_passphrase_brings_its_key_along(place: Place, tmp_path:
         with pytest.raises(JournalKeyError, match=words):
             restore(folder, target.home, passphrase=given)
     restore(folder, target.home, passphrase="a walk by the lagoon")
-    assert bodies(target.open(), 20) == list(range(10))
-    target.close()
-
-
-def test_a_backup_made_by_an_earlier_version_still_restores(place: Place, tmp_path: Path) -> None:
-    """It has the key in clear."""
-    journal = place.open()
-    fill(journal, 0, 10)
-    back_up(journal, tmp_path / "copy")
-    write_private(tmp_path / "copy" / "data.key", encode_key(journal.sealer.key))
-    target = Place(tmp_path / "new", "")
-    restore(tmp_path / "copy", target.home)
     assert bodies(target.open(), 20) == list(range(10))
     target.close()
 

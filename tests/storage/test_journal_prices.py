@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
-from nightscreen.journal.engine import writing
 from nightscreen.journal.money import Spent
 from nightscreen.journal.tables import prices
 from nightscreen.journal.verify import verify_journal
@@ -72,21 +70,6 @@ def test_an_absurd_cost_is_spent_and_never_reserved_for_another_call(place: Plac
         journal.calls.settle(name, [ended((asks(5)[0], found[0]), CallState.NOT_SENT)])
         assert reserved(journal, name) == [PRICE]
     assert verify_journal(one) == []
-
-
-@pytest.mark.parametrize("latest", [PRICE, 2_500_000 * MICROS])
-def test_a_journal_that_took_an_absurd_cost_for_a_price_recovers(place: Place, latest: int) -> None:
-    """An earlier version kept the highest price of all time; it binds nobody any more."""
-    journal = place.open()
-    row = {"check": "karma", "latest_micro": latest, "highest_micro": 2_500_000 * MICROS}
-    with writing(journal.engine) as connection:
-        connection.execute(insert(prices), {**row, "seen_at": place.clock()})
-    pairs = reserve(journal, 1, 2, caps=under(30))
-    assert kinds(pairs) == [ReservationStatus.GRANTED, ReservationStatus.LATER]
-    assert reserved(journal, "run-1") == [PRICE]
-    settle(journal, pairs[0], 2 * PRICE)
-    price = journal.money.prices()["karma"]
-    assert (price.latest_micro, price.highest_micro) == (2 * PRICE, 2 * PRICE)
 
 
 def test_a_price_counts_until_a_weekly_run_is_over(place: Place) -> None:

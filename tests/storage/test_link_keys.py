@@ -8,12 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from itsdangerous import Signer
-from sqlalchemy import delete
 
-from nightscreen.journal.engine import writing
-from nightscreen.journal.keyring import LINK_KEYS, link_keys, rotate_link_key
+from nightscreen.journal.keyring import link_keys, rotate_link_key
 from nightscreen.journal.rotation import rotate_key
-from nightscreen.journal.tables import meta
 from nightscreen.operations.consents.links import Asked, ConsentLinks, Refusal
 
 if TYPE_CHECKING:
@@ -64,15 +61,3 @@ def test_links_outlive_a_rotation_of_the_data_key(place: Place) -> None:
     assert isinstance(ConsentLinks(journal).look(token), Asked)
     place.close()
     assert isinstance(ConsentLinks(place.open()).look(token), Asked)
-
-
-def test_links_of_an_earlier_version_work_until_they_end(place: Place) -> None:
-    """A journal without a key of links gets one, and accepts what it signed before meanwhile."""
-    journal = place.open()
-    with writing(journal.engine) as connection:
-        connection.execute(delete(meta).where(meta.c.name == LINK_KEYS))
-    keys = link_keys(journal)
-    assert keys[1:] == [journal.pseudonyms.key]
-    assert link_keys(journal) == keys
-    place.clock.now += int(timedelta(days=91) / timedelta(microseconds=1))
-    assert link_keys(journal) == keys[:1]
