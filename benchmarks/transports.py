@@ -113,7 +113,7 @@ async def bare_httpx(base: str, cap: int, pool: int | None) -> AsyncIterator[Sen
 async def ours(base: str, cap: int, _: int | None) -> AsyncIterator[Send]:
     """Our client over its own transport, judging every exchange."""
     transport = PooledTransport(connections=cap)
-    async with Client(base, "key", max_in_flight=cap, transport=transport) as client:
+    async with Client(base, "key", connections=cap, transport=transport) as client:
 
         async def send(number: int) -> None:
             reading = await client.send(ecosystem(f"22{number:09d}"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from nightscreen.client.identities import is_of_another_person
-from nightscreen.client.limits import in_flight_by_operation, timeouts_by_operation
 from nightscreen.desk.pages import TITLES
 from nightscreen.planning.eligibility import ASKED_BY, FLAWS
 from nightscreen.planning.price import (
@@ -78,11 +77,9 @@ def test_every_table_has_every_check(known: Collection[str]) -> None:
 @pytest.mark.parametrize("check", Check)
 def test_every_check_has_settings_columns_and_titles(check: Check) -> None:
     """Limits, ages, columns, what is compared from night to night, a title in the report."""
-    operation = Operation(check.value)
+    Operation(check.value)
     for group in (MaxInFlight, TimeoutsS, FreshnessOverrides):
         assert check.value in group.model_fields, group.__name__
-    for by_operation in (timeouts_by_operation(None), in_flight_by_operation(None)):
-        assert operation in by_operation
     for purpose in Purpose:
         assert any(of is check for of, _ in max_ages(purpose, FreshnessOverrides()))
     assert f"{check.value}_status" in dict(CHECK_FIELDS[check])

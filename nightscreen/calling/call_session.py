@@ -164,12 +164,11 @@ def open_call_session(
     settings, control = run.settings, run.control
     family = {operation: family_of(operation) for operation in run.operations}
     in_flight = settings.max_in_flight.model_dump()
-    used = family.values()
     client = Client(
         settings.base_url,
         settings.api_key.get_secret_value(),
-        timeouts_s=settings.timeout_s.model_dump(),
-        max_in_flight={name: cap if name in used else 1 for name, cap in in_flight.items()},
+        timeouts_s=settings.timeout_s,
+        connections=sum(in_flight[name] for name in set(family.values())),
         key_with_token=settings.aggregator_sends_key,
         manners=run.response_rules,
         network=Network.of(settings),

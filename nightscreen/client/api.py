@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self
@@ -24,23 +23,18 @@ import httpx
 from nightscreen.client.address import parse_address
 from nightscreen.client.classify import CallOutcome, Classifier
 from nightscreen.client.http_exchange import Break, Exchange
-from nightscreen.client.limits import connections_for, in_flight_by_operation, timeouts_by_operation
 from nightscreen.client.network import Network
-from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
-from nightscreen.client.retry import next_attempt
 from nightscreen.client.transport import Departure, PooledTransport
-from nightscreen.client.wire import Request, lookup_request
-from nightscreen.schemas.checks import HITS, Operation
+from nightscreen.schemas.checks import Operation, family_of
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import TimeoutsS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
-    from nightscreen.client.response_parser import AnyAnswer
     from nightscreen.client.response_rules import ResponseRules
-    from nightscreen.schemas.checks import Lookup
+    from nightscreen.client.wire import Request
 
 CONNECT_TIMEOUT_S = 10.0
 ATTEMPTS = 5
@@ -66,31 +60,14 @@ NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 LOGGERS = ("httpx", "httpcore")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The result of `ask`.
-
-    Attributes:
-        reading: the result of the last attempt.
-        answer: the typed record; None for a miss and where there is no answer.
-        attempts: every attempt in order, since each may have been charged.
-    """
-
-    reading: CallOutcome
-    answer: AnyAnswer | None
-    attempts: tuple[CallOutcome, ...]
-
-
 class Client:
     """A typed client of the service (specification, areas A, B and C).
 
     Args:
         base_url: the service's address, https unless loopback; it may have a path.
         api_key: the key, sent as a bearer token (specification, authentication 6).
-        timeouts_s: seconds for a whole call by operation, `bvn` for both BVN calls;
-            operations left out keep their defaults.
-        max_in_flight: the most calls at a time by operation, or of each; it sizes the pools, and
-            bounds `ask`. Who calls `send` keeps to it by themselves.
+        timeouts_s: seconds for a whole call, by operation or family of operations.
+        connections: the most calls at a time; who calls `send` keeps to its own caps.
         key_with_token: also send the key where a customer's token is sent. The specification
             shows the token alone; some were seen to send both.
         manners: the table of the service's manners; that of `data/` where left out.
@@ -106,8 +83,8 @@ class Client:
         base_url: str,
         api_key: str,
         *,
-        timeouts_s: Mapping[Operation, float] | Mapping[str, float] | None = None,
-        max_in_flight: Mapping[Operation, int] | Mapping[str, int] | int | None = None,
+        timeouts_s: TimeoutsS | None = None,
+        connections: int = 8,
         key_with_token: bool = False,
         manners: ResponseRules | None = None,
         network: Network | None = None,
@@ -117,17 +94,17 @@ class Client:
         self._address = parse_address(base_url)
         self._headers = _headers(self._address.url, api_key)
         self._key_with_token = key_with_token
-        self._timeouts_s = timeouts_by_operation(timeouts_s)
-        in_flight = in_flight_by_operation(max_in_flight)
+        timeouts_s = timeouts_s or TimeoutsS()
+        self._timeouts_s: dict[Operation, float] = {
+            operation: getattr(timeouts_s, family_of(operation)) for operation in Operation
+        }
         self._classifier = Classifier(manners)
         way = network or Network()
         self._transport = transport or PooledTransport(
-            connections=connections_for(in_flight),
+            connections=connections,
             ssl_context=way.context(),
             proxy=way.proxy_to(self._address.url),
         )
-        self._slots = {operation: asyncio.Semaphore(cap) for operation, cap in in_flight.items()}
-        self._random = random.Random()  # noqa: S311 -- jitter, not a secret
 
     def __repr__(self) -> str:
         """Name the host and nothing else."""
@@ -182,39 +159,6 @@ class Client:
             return self._classifier.read(request, Exchange(broken=Break.CUT))
 
         return replace(outcome, confirm=confirm)
-
-    async def ask(
-        self,
-        question: Request | Lookup,
-        *,
-        attempts: int = ATTEMPTS,
-        resend_in_doubt: bool = False,
-    ) -> Reply:
-        """Return the answer to one question, tried again where that is sensible.
-
-        Args:
-            question: a request, or a lookup to build one from.
-            attempts: how many attempts in all.
-            resend_in_doubt: also repeat a call that may have been charged already. There is no
-                idempotency header: a repeated call is a second charge.
-
-        Raises:
-            UsageError: no request can be built from the lookup.
-        """
-        request = question if isinstance(question, Request) else lookup_request(question)
-        made: list[CallOutcome] = []
-        while True:
-            async with self._slots[request.operation]:
-                reading = await self.send(request)
-            made.append(reading)
-            pause_s = next_attempt(reading, len(made), attempts, random=self._random)
-            doubtful = reading.verdict is ChargeStatus.IN_DOUBT and not resend_in_doubt
-            if pause_s is None or doubtful:
-                break
-            await asyncio.sleep(pause_s)
-        is_hit = reading.outcome in HITS
-        answer = parse_answer(request.operation, reading.body) if is_hit else None
-        return Reply(reading, answer, tuple(made))
 
     async def _exchange(self, request: Request, departure: Departure) -> Exchange:
         """Carry a request out; whatever goes wrong is a value."""

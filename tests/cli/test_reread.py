@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.client.fakes import Canned
 from nightscreen.client.response_rules import MANNERS
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 
 if TYPE_CHECKING:

@@ -14,14 +14,13 @@ import pytest
 
 from nightscreen.client import aggregator, wire
 from nightscreen.client.api import BODY_BYTES, Client
-from nightscreen.client.fakes import Canned, FakeTransport
-from nightscreen.client.limits import timeouts_by_operation
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.transport import REST_S, Departure, PooledTransport
-from nightscreen.schemas.answers import KarmaListing
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
+from nightscreen.schemas.checks import IdentityKind, Operation
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.settings import TimeoutsS
+from tests.client.fakes import Canned, FakeTransport
 from tests.client.service_in_a_test import Authority, Wire, raw_service
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ LISTED = {
 GOOD = json.dumps(LISTED).encode()
 MISTAKEN = json.dumps({**LISTED, "data": {"karma_identity": "22200000000"}}).encode()
 ASK = wire.karma(IdentityKind.BVN, BVN)
-TIMES = {"karma": 0.4}
-PATIENCE = {"karma": 60.0}
+TIMES = TimeoutsS(karma=0.4)
+PATIENCE = TimeoutsS(karma=60.0)
 """Where no timeout is wanted, however busy the machine is."""
 
 
@@ -477,7 +476,7 @@ async def test_connection_closed_while_idle_is_not_used_again() -> None:
 @pytest.mark.parametrize("base", ["http://127.0.0.1:1", "https://nobody.invalid"])
 async def test_connection_never_made_is_not_sent(base: str) -> None:
     """Refused connections and unknown hosts cost nothing and may be tried again."""
-    async with Client(base, KEY, timeouts_s={"karma": 5.0}) as client:
+    async with Client(base, KEY, timeouts_s=TimeoutsS(karma=5.0)) as client:
         departure = Departure()
         reading = await client.send(ASK, departure)
         assert (reading.verdict, reading.retry, reading.cost_micro) == ("not_sent", True, 0)
@@ -502,7 +501,7 @@ async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
 
     async with raw_service(hold) as service:
         transport = PooledTransport(connections=1)
-        times = {"karma": 0.1, "ecosystem": 60.0}
+        times = TimeoutsS(karma=0.1, ecosystem=60.0)
         async with Client(service.base, KEY, timeouts_s=times, transport=transport) as client:
             holding = asyncio.create_task(client.send(wire.ecosystem(BVN)))
             await arrived.wait()
@@ -538,27 +537,14 @@ async def test_pools_survive_a_storm_of_timeouts() -> None:
     """No place in a pool is lost to calls that ended badly."""
     async with (
         raw_service(silent) as service,
-        Client(service.base, KEY, timeouts_s={"karma": 0.05}, max_in_flight=3) as client,
+        Client(service.base, KEY, timeouts_s=TimeoutsS(karma=0.05), connections=3) as client,
     ):
         await asyncio.gather(*(client.send(ASK) for _ in range(60)))
         assert repr(client._transport).endswith("0 calls)")
         service.behave = good
-        client._timeouts_s = timeouts_by_operation(PATIENCE)
+        client._timeouts_s[Operation.KARMA] = PATIENCE.karma
         readings = [await client.send(ASK) for _ in range(30)]
         assert {reading.verdict for reading in readings} == {ChargeStatus.ANSWERED}
-
-
-def test_slow_operations_are_waited_for_longer() -> None:
-    """A bank account may take 45 seconds, what looks into the BVN record 75, everything else 30."""
-    waits = timeouts_by_operation(None)
-    slow = {
-        Operation.BANK_ACCOUNT: 45.0,
-        Operation.SELFIE: 75.0,
-        Operation.BVN_START: 75.0,
-        Operation.BVN_FINISH: 75.0,
-    }
-    assert waits == {each: slow.get(each, 30.0) for each in Operation}
-    assert timeouts_by_operation({"selfie": 20.0}) == {**waits, Operation.SELFIE: 20.0}
 
 
 async def test_what_is_written_on_the_wire() -> None:
@@ -657,46 +643,6 @@ async def test_another_transport_gets_the_whole_address() -> None:
     )
 
 
-async def test_ask_answers_in_one_line() -> None:
-    """A lookup goes in, a typed record comes out."""
-    fake = FakeTransport([Canned(error=httpx.ConnectError("")), Canned(200, LISTED)])
-    async with Client("https://api.example", KEY, transport=fake) as client:
-        reply = await client.ask(Lookup(Check.KARMA, IdentityKind.BVN, BVN))
-    assert isinstance(reply.answer, KarmaListing)
-    assert str(reply.answer.amount_in_contention) == "10.10"
-    assert [reading.verdict for reading in reply.attempts] == ["not_sent", "answered"]
-
-
-async def test_ask_does_not_pay_twice_unasked() -> None:
-    """A call that may have been charged is repeated only on request."""
-    fake = FakeTransport([Canned(502), Canned(404, {"status": "success"})])
-    async with Client("https://api.example", KEY, transport=fake) as client:
-        reply = await client.ask(ASK)
-        assert (reply.reading.verdict, len(fake.requests)) == (ChargeStatus.IN_DOUBT, 1)
-        reply = await client.ask(ASK, resend_in_doubt=True)
-        assert (reply.reading.outcome, reply.answer) == ("clear", None)
-
-
-async def test_ask_keeps_to_the_cap() -> None:
-    """However many questions are asked at once, no more calls are in flight than allowed."""
-    peak = busy = 0
-
-    async def count(wire_: Wire) -> None:
-        nonlocal peak, busy
-        busy += 1
-        peak = max(peak, busy)
-        await asyncio.sleep(0.01)
-        busy -= 1
-        await wire_.answer(GOOD)
-
-    async with (
-        raw_service(count) as service,
-        Client(service.base, KEY, max_in_flight={"karma": 3}) as client,
-    ):
-        await asyncio.gather(*(client.ask(ASK) for _ in range(20)))
-    assert peak == 3
-
-
 @pytest.mark.parametrize(
     ("base", "told"),
     [
@@ -728,15 +674,6 @@ def test_broken_key_is_refused_without_showing_it(key: str) -> None:
     """A key that no header can hold is a settings error."""
     with pytest.raises(SettingsError, match="API_KEY"):
         Client("https://api.example", key)
-
-
-@pytest.mark.parametrize("setting", [{"carma": 1}, {"karma": 0}, {"karma": -1}])
-def test_wrong_room_or_time_is_refused(setting: dict[str, int]) -> None:
-    """Unknown operations and numbers below one are settings errors."""
-    with pytest.raises(SettingsError):
-        Client("https://api.example", KEY, max_in_flight=setting)
-    with pytest.raises(SettingsError):
-        Client("https://api.example", KEY, timeouts_s=setting)
 
 
 async def test_nothing_personal_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.api import Client
-from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.answers import Record
@@ -22,6 +21,7 @@ from nightscreen.schemas.consented import RawRecords
 from nightscreen.schemas.errors import SettingsError, UsageError
 from nightscreen.schemas.loans import LoanProducts
 from nightscreen.schemas.money import from_micro
+from tests.client.fakes import Canned, FakeTransport
 from tests.examples import KEY, MARKS, Example, load
 
 if TYPE_CHECKING:

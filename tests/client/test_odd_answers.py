@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nightscreen.client import wire
 from nightscreen.client.api import BODY_BYTES, LONGEST_RETRY_AFTER_S, Client
 from nightscreen.client.classify import Break, CallOutcome, ChargeStatus, Classifier, Exchange
-from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.schemas.checks import Check, IdentityKind, Outcome
+from tests.client.fakes import Canned, FakeTransport
 
 BVN = "22212345678"
 KARMA = wire.karma(IdentityKind.BVN, BVN)

@@ -14,12 +14,14 @@ import duckdb
 import pytest
 
 from nightscreen.client.api import Client
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.client.wire import karma
 from nightscreen.policy.check import check_policy
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+from nightscreen.schemas.checks import IdentityKind, Operation
 from nightscreen.schemas.settings import read_settings
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT
@@ -116,9 +118,10 @@ async def test_python_runs(block: Block, sandbox: SandboxProcess) -> None:
         "print": lambda *values: shown.append(values),
         "run_something": lambda **_: None,
         "Client": Client,
-        "Lookup": Lookup,
-        "Check": Check,
+        "karma": karma,
+        "parse_answer": parse_answer,
         "IdentityKind": IdentityKind,
+        "Operation": Operation,
         "base_url": sandbox.url,
         "api_key": sandbox.api_key,
     }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from typing import Any
 
-    from nightscreen.client.fakes import Canned
+    from tests.client.fakes import Canned
     from tests.kill.drive import Driven
     from tests.money.service_in_memory import Bureau
 

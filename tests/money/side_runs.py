@@ -18,7 +18,6 @@ import httpx
 
 from nightscreen.calling.call_session import open_call_session
 from nightscreen.calling.waiting import wait_and_resume
-from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.journal import open_journal
 from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.vault import Vault
@@ -34,6 +33,7 @@ from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, TrackLoans
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.settings import Settings, read_settings
+from tests.client.fakes import Canned, FakeTransport
 from tests.screening import World
 from tests.steps.bvn_in_a_test import asked
 from tests.steps.offers_in_a_test import borrower

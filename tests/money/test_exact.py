@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nightscreen.client.fakes import Canned
+from tests.client.fakes import Canned
 from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
 

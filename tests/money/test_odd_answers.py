@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.calling.rereading import reread
-from nightscreen.client.fakes import Canned
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS, load_response_rules
 from nightscreen.journal import journal_of
@@ -20,6 +19,7 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.errors import SettingsError
+from tests.client.fakes import Canned
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import Bureau
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nightscreen.client.fakes import Canned
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.plan import LookupStatus
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:

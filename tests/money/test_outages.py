@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.client.fakes import Canned
+from tests.client.fakes import Canned
 from tests.money.side_runs import FLOWS, NUMBER, Office, status
 
 if TYPE_CHECKING:

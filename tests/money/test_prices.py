@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.client.fakes import Canned
 from nightscreen.journal import open_journal
 from nightscreen.journal.verify import verify_journal
 from nightscreen.sandbox.batch import make_batch
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import PRICES, Bureau, Service
 
 if TYPE_CHECKING:

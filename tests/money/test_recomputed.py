@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from nightscreen.client.fakes import Canned
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.clock import to_instant
+from tests.client.fakes import Canned
 from tests.money.recomputed import leaves, recomputed
 from tests.money.service_in_memory import Bureau, Service
 

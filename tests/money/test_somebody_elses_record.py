@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.client.fakes import Canned
 from nightscreen.sandbox.people import karma_of
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 from tests.money.service_on_sockets import SocketService, Spoken, on_wire
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.control import StopReason
-from nightscreen.client.fakes import Canned
 from nightscreen.schemas.clock import next_day, to_instant
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.control import WITNESSES_LATER
-from nightscreen.client.fakes import Canned
 from nightscreen.journal import journal_of
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.clock import to_instant
+from tests.client.fakes import Canned
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import LOST, Bureau
 

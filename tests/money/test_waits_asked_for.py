@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.client.fakes import Canned
 from nightscreen.schemas.clock import MICROS, to_instant
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 from tests.money.service_on_sockets import SocketService
 

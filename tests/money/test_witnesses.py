@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.client.fakes import Canned
 from nightscreen.schemas.errors import ServiceAddressError
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 from tests.money.test_stops import after_number, honest, resumed
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.control import StopReason
-from nightscreen.client.fakes import Canned
 from nightscreen.schemas.clock import to_instant
+from tests.client.fakes import Canned
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
 from tests.ops.walk import ask_doctor, type_it

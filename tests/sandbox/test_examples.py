@@ -22,6 +22,7 @@ from nightscreen.sandbox.people import contacts_of
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.settings import TimeoutsS
 from tests.examples import KEY, Example, alike, differences, load
 
 if TYPE_CHECKING:
@@ -220,7 +221,9 @@ async def test_broken_exchanges_break_the_same_way(
     running.reset()
     async with (
         httpx.AsyncClient(base_url=running.url) as http,
-        Client(running.url, KEY, timeouts_s=dict.fromkeys(Operation, 0.5)) as client,
+        Client(
+            running.url, KEY, timeouts_s=TimeoutsS(**dict.fromkeys(TimeoutsS.model_fields, 0.5))
+        ) as client,
     ):
         replay = Replay(http, example)
         await replay.prepare()

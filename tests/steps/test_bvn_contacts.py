@@ -11,12 +11,12 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.client.fakes import Canned, FakeTransport
 from nightscreen.journal import open_journal
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.consent import bring_up_to_date
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import BvnState
+from tests.client.fakes import Canned, FakeTransport
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.funding_rounds import ask_shard, next_round
-from nightscreen.client.fakes import Canned
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.errors import JournalError, ServiceAddressError
 from nightscreen.schemas.plan import LookupStatus
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 
 if TYPE_CHECKING:

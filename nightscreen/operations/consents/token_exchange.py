@@ -135,8 +135,8 @@ class CodeExchange:
         self._client = Client(
             settings.base_url,
             settings.api_key.get_secret_value(),
-            timeouts_s=settings.timeout_s.model_dump(),
-            max_in_flight=settings.max_in_flight.aggregator,
+            timeouts_s=settings.timeout_s,
+            connections=settings.max_in_flight.aggregator,
             manners=load_response_rules(settings.own_table("manners")),
             network=Network.of(settings),
             transport=transport,
