@@ -86,9 +86,9 @@ class Unasked(Runner):
     def __init__(self, meanwhile: Callable[[ScreeningRun], object] | None = None) -> None:
         self._meanwhile = meanwhile
 
-    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+    async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run and keep where its folder is."""
-        run = await super().open(opening)
+        run = await super().open(parameters, settings, clock)
         self.folder = run.folder.path
         return run
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.funding_rounds import (
@@ -47,9 +46,9 @@ SHARDS_AT_ONCE = 3
 class Runner:
     """Carries the stations of a run: here one after the other, in this process alone."""
 
-    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+    async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run."""
-        return opening()
+        return open_screening(parameters, settings, clock=clock)
 
     @asynccontextmanager
     async def watch(self, run: ScreeningRun) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch
@@ -108,7 +107,7 @@ async def run_screening(
         JournalError: the journal cannot be used.
     """
     runner = runner or Runner()
-    run = await runner.open(partial(open_screening, parameters, settings, clock=clock))
+    run = await runner.open(parameters, settings, clock)
     try:
         async with runner.watch(run):
             await runner.step("take in", read_input, run)
@@ -139,7 +138,7 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
             while shards := next_round(rounds):
                 await _ask_round(rounds, runner, shards)
             await runner.step("close books", take_closing_balance, rounds)
-        if not await wait_and_resume(run, partial(ask_again, run)):
+        if not await wait_and_resume(run, lambda: ask_again(run)):
             break
     run.refuse_wrong_address()
 

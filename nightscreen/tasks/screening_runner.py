@@ -18,6 +18,7 @@ from prefect.cache_policies import NO_CACHE
 from nightscreen.calling.coordinator import ask_parts
 from nightscreen.runs import screening
 from nightscreen.runs.screening import Runner
+from nightscreen.runs.screening_run import open_screening
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.approval import approved
 from nightscreen.tasks.artifacts import show_quote
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from nightscreen.calling.funding_rounds import FundingRounds
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.checks import Check
+    from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.schemas.settings import Settings
 
 PROGRESS = "screening"
 """Names the progress of a run."""
@@ -70,10 +74,11 @@ class EngineRunner(Runner):
         self._resumed = resumed
         self.open_run: OpenScreening
 
-    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+    async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run in a thread."""
         with telling_false_starts(self._batch, self._resumed):
-            self.open_run = OpenScreening(await asyncio.to_thread(opening))
+            run = await asyncio.to_thread(open_screening, parameters, settings, clock=clock)
+            self.open_run = OpenScreening(run)
         return self.open_run.run
 
     @asynccontextmanager

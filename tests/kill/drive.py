@@ -75,9 +75,9 @@ class Steered(Runner):
         async with super().asking(run), self._around():
             yield
 
-    async def open(self, opening: Callable[[], ScreeningRun]) -> ScreeningRun:
+    async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run and keep it."""
-        self.run = await super().open(opening)
+        self.run = await super().open(parameters, settings, clock)
         return self.run
 
     async def may_spend(self, run: ScreeningRun) -> bool:
