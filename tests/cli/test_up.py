@@ -12,7 +12,6 @@ import textwrap
 import threading
 import time
 from contextlib import contextmanager, suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from nightscreen.cli import guardian, up
 from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.settings import read_settings
+from nightscreen.schemas.shipped import template
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def test_the_watched_folder_is_the_one_that_nightly_reads(tmp_path: Path) -> Non
     """Nothing is set; where somebody set another one, a line says so."""
     from nightscreen.flows.served import deployments, two_folders  # noqa: PLC0415 - loads the engine
 
-    text = files("nightscreen").joinpath("prefect.yaml").read_text("utf-8")
+    text = template("prefect.yaml").read_text("utf-8")
     inbox = read_settings(_env_file=None).inbox
     found = {each.full_name: each for each in deployments(text)}
     nightly = Path(found["screen-batch/nightly"].parameters["parameters"]["input"])
@@ -232,7 +232,7 @@ def test_every_deployment_is_served_but_the_inboxs() -> None:
     """Names, parameters, limits and schedules are those of the file."""
     from nightscreen.flows.served import deployments  # noqa: PLC0415 - loads the engine
 
-    text = files("nightscreen").joinpath("prefect.yaml").read_text("utf-8")
+    text = template("prefect.yaml").read_text("utf-8")
     found = {each.full_name: each for each in deployments(text)}
     assert {"screen-batch/nightly", "screen-batch/adhoc", "screen-part/part"} <= found.keys()
     assert "watch-inbox/inbox" not in found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.flows import screen_batch
+from nightscreen.runs.quoting import quote_document
 from nightscreen.schemas.errors import InputError, JournalError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks.cancellation import shield_until_done
@@ -26,10 +27,16 @@ BVN = "22212345678"
 
 def test_unforeseen_errors_lose_their_text() -> None:
     """Kind and place of a fault are reported, the values in it are not, nor what caused it."""
+
+    class Broken:
+        @property
+        def quote(self) -> object:
+            raise ValueError(f"bad bvn {BVN}") from KeyError(BVN)
+
     with pytest.raises(UnexpectedFault) as caught, sanitize_errors():
-        raise ValueError(f"bad bvn {BVN}") from KeyError(BVN)
+        quote_document(Broken())  # type: ignore[arg-type]  # it breaks at the first look
     assert BVN not in str(caught.value)
-    assert "ValueError at tests/flows/test_edges.py" in str(caught.value)
+    assert "ValueError at runs/quoting.py" in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 

@@ -174,17 +174,18 @@ def test_a_stop_that_one_part_meets_stops_all(tmp_path: Path) -> None:
     assert money(night, world)[0] == money(night, world)[1]
 
 
-def test_an_outage_that_one_part_meets_stops_all(
+def test_charged_answers_nobody_can_read_stop_all_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three customers in a row whose answers nobody can read stop the check whoever asked."""
+    """Answers that nobody can read stop the check: three in a row of one part, or ten of all."""
     workers = 5
     world = world_under(tmp_path / "world", max_in_flight={"ecosystem": workers})
     monkeypatch.setattr(
         parts_in_a_test, "application", lambda sandbox: without_records(application(sandbox))
     )
     night, _ = screen_in_parts(world, ROWS, workers=workers, checks=["ecosystem"])
-    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "outage")
+    assert night.report["state"] == "stopped"
+    assert night.report["stop_reason"] in {"outage", "failures"}
     part = night.report["checks"]["ecosystem"]
     assert 3 <= part["unreadable"] <= 5 * workers, "what each had under way settles"
     assert part["pending"] > 0
