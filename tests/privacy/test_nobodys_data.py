@@ -71,7 +71,7 @@ def _all_is_private(place: Place) -> None:
 
 
 def test_after_a_night_with_every_fault(place: Place) -> None:
-    """With a temporary server of the engine, whose database is under PREFECT_HOME."""
+    """With a temporary server of the engine, whose database is under HOME."""
     ended = place.screen(*EVERY_KIND, "--json")
     assert ended.status in {0, 3}, ended.err
     report = json.loads(ended.out)
@@ -79,7 +79,7 @@ def test_after_a_night_with_every_fault(place: Place) -> None:
     assert report["checks"]["karma"]["answers"]["listed"] > 0
     assert report["checks"]["karma"]["in_doubt"] > 0
     assert report["checks"]["karma"]["failed"] > 0
-    assert list((place.folder / "prefect").glob("*.db"))
+    assert list(place.folder.rglob("prefect/temporary/*.db"))
     (quarantine,) = (place.folder / "out").glob("*/quarantine.csv")
     assert Search(place.marked.values).found_in(quarantine.read_bytes())
     _search_everything(place)
