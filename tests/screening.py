@@ -25,6 +25,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import LAGOS, system_clock
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
+from tests.laws import require_laws
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -139,6 +140,7 @@ class World:
             runner=runner,
         )
         report = asyncio.run(screening)
+        require_laws(runner.folder)
         return Night(runner.folder, report)
 
     def read_settings(self) -> Settings:

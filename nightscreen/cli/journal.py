@@ -63,6 +63,8 @@ def settle(call_id: int, cost: str, *, json_output: bool) -> None:
         UsageError: it is no amount, or a second person has to confirm it at the desk.
         InputError: there is nothing to settle about the call.
     """
+    from nightscreen.cli.deciding import require_no_desk
+    from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.desk.accounts import Accounts
     from nightscreen.desk.audit import write_by_command
     from nightscreen.files.person import user_name
@@ -73,13 +75,9 @@ def settle(call_id: int, cost: str, *, json_output: bool) -> None:
     except ValueError:
         raise UsageError("--cost: write naira such as 25 or 17.50") from None
     with opened_journal() as journal:
-        accounts = Accounts(journal.home, journal.clock)
-        below = needs_second(journal, call_id, cost_micro)
-        if below and any(user.has_password for user in accounts.users()):
-            raise UsageError(
-                f"{naira_words(cost_micro)} is less than was reserved for call {call_id}: enter it "
-                "on the desk's page Money, where a second user with the right money confirms it"
-            )
+        if needs_second(journal, call_id, cost_micro):  # less than was reserved
+            require_no_desk(settings_of_command(), "/money")
+        Accounts(journal.home, journal.clock)  # the audit is in its file
         done = enter_invoice(journal, call_id, cost_micro, by=user_name())
         write_by_command(journal, "cost settled", run_id=done.run_id, **done.document())
     if json_output:

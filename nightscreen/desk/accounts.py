@@ -114,7 +114,8 @@ CREATE TABLE IF NOT EXISTS uploads (
   digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
   run_id TEXT NOT NULL);
 """
-_VERSION: Final = int.from_bytes(hashlib.sha256(_SCHEMA.encode()).digest()[:3])
+_DECLARED: Final = _SCHEMA + AUDIT_SCHEMA + ENDS_SCHEMA
+_VERSION: Final = int.from_bytes(hashlib.sha256(_DECLARED.encode()).digest()[:3])
 """Of the desk's file: a digest of its declared schema."""
 
 
@@ -220,7 +221,7 @@ class Accounts:
                 )
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA user_version = {_VERSION}")
-            connection.executescript(_SCHEMA + AUDIT_SCHEMA + ENDS_SCHEMA)
+            connection.executescript(_DECLARED)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -324,7 +325,7 @@ class Accounts:
         merged = {**user.rights, **(rights or {})}
         limits = user.branches if branches is None else tuple(_sound_branches(branches))
         after = replace(user, roles=tuple(map(Role, wanted)), rights=merged, branches=tuple(limits))
-        self._require_left(user, after)
+        _require_left(user, after, self.users())
         if (
             same_person(by or user_name(), user.name)
             and _is_raised(user, after)
@@ -338,20 +339,11 @@ class Accounts:
                 "UPDATE users SET roles = ?, rights = ?, branches = ? WHERE name = ?",
                 (json.dumps(wanted), json.dumps(merged), json.dumps(limits), user.name),
             )
+            # two who change at once may each have been the other's reason that somebody is left
+            users = map(self._user, connection.execute("SELECT * FROM users").fetchall())
+            _require_left(user, after, list(users))
         self.needs_two()
         return self._known(name)
-
-    def _require_left(self, user: User, after: User) -> None:
-        """Hold a change against what somebody must be left to do.
-
-        Raises:
-            UsageError: nobody else can do it.
-        """
-        others = [each for each in self.users() if each.name != user.name and each.has_password]
-        for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
-            leaves = user.holds(what) and not after.holds(what)
-            if leaves and not any(each.may(what) for each in others):
-                raise UsageError(f"{user.name} is the only {role}; make another one first")
 
     def reset(self, name: str, *, by: str = "") -> str:
         """End a user's password and sessions; return the token of a link that sets another.
@@ -733,6 +725,19 @@ def _is_throttled(connection: sqlite3.Connection, key: str, source: Source, now:
     ).fetchone()
     elsewhere = row["name"] >= FAILURES_OF_NAME or row["source"] >= FAILURES_OF_ADDRESS
     return bool(row["both"] >= FAILURES or (elsewhere and not source.known))
+
+
+def _require_left(user: User, after: User, users: Collection[User]) -> None:
+    """Hold a change against what somebody must be left to do.
+
+    Raises:
+        UsageError: nobody else can do it.
+    """
+    others = [each for each in users if each.name != user.name and each.has_password]
+    for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
+        leaves = user.holds(what) and not after.holds(what)
+        if leaves and not any(each.may(what) for each in others):
+            raise UsageError(f"{user.name} is the only {role}; make another one first")
 
 
 def _is_raised(before: User, after: User) -> bool:

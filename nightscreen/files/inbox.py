@@ -326,7 +326,7 @@ def _take_again(folder: Path) -> Ticket | None:
     lock = Lock.take(folder / _LOCK) if folder.is_dir() else None
     if lock is None:
         return None
-    note = _note(folder)
+    note = note_of(folder)
     files = [path for path in folder.iterdir() if not _is_ours(path.name)]
     if len(files) != 1:
         _clear(folder, lock)
@@ -335,7 +335,8 @@ def _take_again(folder: Path) -> Ticket | None:
     return Ticket(folder, name, files[0], lock, attempts)
 
 
-def _note(folder: Path) -> dict[str, Any]:
+def note_of(folder: Path) -> dict[str, Any]:
+    """Return the note beside a dropped file; empty where there is none that can be read."""
     try:
         note = json.loads((folder / NOTE).read_bytes())
     except (OSError, ValueError):

@@ -30,6 +30,7 @@ from nightscreen.inbox import notifications
 from nightscreen.journal import journal_of
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.desk_file import has_users
 from nightscreen.journal.read_only import look_into
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import KILLED, RUNNING
@@ -143,12 +144,18 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
     """Take a decision list in that came back: all of it or, on any mistake, nothing.
 
     Raises:
-        InputError: it cannot be read to its end.
+        InputError: it cannot be read to its end, or the desk's users decide what it says.
     """
     rows = read_returned(ticket.file)
     with _journal(settings) as journal:
         reviews, customers = Reviews.of(journal), Customers.of(journal)
         judged = Judge(customers, reviews, journal.pseudonyms, now=journal.clock()).judge(rows)
+        overrides = (each.overrides for found in judged.reviews.values() for each in found)
+        if has_users(settings.home) and any(overrides):
+            raise InputError(
+                "the list turns decisions round, and the desk has users: one of them reviews these "
+                "customers there, signed in"
+            )
         above, account = settings.override_above, user_name()
         taken = take_in(journal, judged, above=above, imported_by=account)
         if taken.saved:

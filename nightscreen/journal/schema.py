@@ -44,7 +44,8 @@ def _declared(table: Table) -> Iterator[str]:
         yield f"{table.name}.{column.name} {rules}"
     for index in table.indexes:
         names = [column.name for column in index.columns]
-        yield f"{table.name} {index.name} {names} {index.unique}"
+        where = index.dialect_options["sqlite"]["where"]
+        yield f"{table.name} {index.name} {names} {index.unique} {where}"
 
 
 def require_declared(facts: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ from nightscreen.journal.calls import (
 )
 from nightscreen.journal.engine import outlast, reading, writing
 from nightscreen.journal.keyring import read_meta
-from nightscreen.journal.money import Delta, apply_deltas, keeps_reservation, scopes_of
+from nightscreen.journal.money import Delta, apply_deltas, scopes_of
 from nightscreen.journal.statements import adding_up
 from nightscreen.journal.tables import UNSETTLED, answers, calls, tallies
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
@@ -147,7 +147,10 @@ def _settle_one(
     cost_micro: int | None,
 ) -> int:
     sealed = journal.sealer.seal(each.body, answer_context(each.check, each.subject))
-    cost = cost_micro if each.cost_micro is None else each.cost_micro
+    query = select(calls.c.intent_at, calls.c.reserved_micro, calls.c.cost_micro)
+    row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
+    # an invoice may have said what it cost since the body was read
+    cost = cost_micro if row.cost_micro is None else row.cost_micro
     done = connection.execute(
         update(answers)
         .where(answers.c.answer_id == each.answer_id, answers.c.outcome == each.outcome)
@@ -164,7 +167,10 @@ def _settle_one(
     )
     moved = Counter({outcome.value: 1})
     if each.outcome == NO_ANSWER:
-        _settle_doubt(connection, each, cost)
+        if row.cost_micro is None and cost is not None:
+            delta = Delta(spent=cost, reserved=-row.reserved_micro)
+            scopes = scopes_of(each.run_id, each.check, row.intent_at)
+            apply_deltas(connection, dict.fromkeys(scopes, delta))
     else:
         moved[each.outcome] = -1
     key = (each.run_id, each.check, each.kind)
@@ -174,17 +180,6 @@ def _settle_one(
     )
     connection.execute(delete(tallies).where(tallies.c.answers == 0))
     return 1
-
-
-def _settle_doubt(connection: Connection, each: UnreadAnswer, cost_micro: int | None) -> None:
-    """Give back what a call in doubt had reserved, once its cost is known."""
-    if keeps_reservation(CallState.ANSWERED, cost_micro):
-        return
-    query = select(calls.c.intent_at, calls.c.reserved_micro)
-    row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
-    delta = Delta(spent=cost_micro or 0, reserved=-row.reserved_micro)
-    scopes = scopes_of(each.run_id, each.check, row.intent_at)
-    apply_deltas(connection, dict.fromkeys(scopes, delta))
 
 
 # --- calls in doubt, counted ---

@@ -27,6 +27,7 @@ from nightscreen.files.inbox import (
     WAITING,
     is_being_written,
     is_held,
+    note_of,
 )
 from nightscreen.files.outputs import REPORT
 from nightscreen.files.private_files import atomic_write, write_private
@@ -265,9 +266,9 @@ def rewrite_dropped(file: DroppedFile, found: Going) -> None:
 
 def forget_dropped_name(file: DroppedFile, mentions: Goes) -> None:
     """Let the note beside a file not keep a name that holds one of the person's identifiers."""
-    note = file.path.parent / NOTE
-    if note.exists():
-        document = json.loads(note.read_bytes())
+    document = note_of(file.path.parent)
+    if document:
+        note = file.path.parent / NOTE
         name = str(document.get("name", ""))
         if mentions([name, *re.split(r"[^0-9]+", name)]):
             write_private(note, json.dumps({**document, "name": file.path.name}).encode())

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.person import same_person
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.results.one_row import find_row
 from nightscreen.results.tracked_state import evidence_digest
-from nightscreen.schemas.contests import Contest, ContestOutcome, Review
+from nightscreen.schemas.contests import ENDED, Contest, ContestOutcome, Review
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
@@ -108,11 +109,8 @@ def confirm_override(journal: Journal, waiting: Review, by: str) -> Review:
         for each in reviews.of_customer(waiting.customer)
     ):
         raise InputError("another reviewer decided otherwise meanwhile: settle it with them")
-    if not reviews.end(waiting):
-        raise InputError("this override does not wait any more: somebody else decided on it first")
     note = waiting.note
     if contest is not None:
-        _close(journal, contest, waiting, now)
         note = f"Contest {contest.key}: {note}"
     change = {
         "key": f"{waiting.key}-confirmed",
@@ -122,13 +120,23 @@ def confirm_override(journal: Journal, waiting: Review, by: str) -> Review:
         "confirmed_by": by,
         "until": now + waiting.until - waiting.reviewed_at,
     }
-    confirmed = waiting.model_copy(update=change)
-    reviews.add(waiting.batch, [confirmed])
+    confirmed = waiting.model_copy(update={**change, "at": now})
+    records, ended = Records.of(journal, Review), waiting.model_copy(update={"state": ENDED})
+    with writing(journal.engine) as connection:
+        if not records.swap(connection, ended, waiting, now):
+            raise InputError(
+                "this override does not wait any more: somebody else decided on it first"
+            )
+        if contest is not None and not Records.of(journal, Contest).swap(
+            connection, _answered(contest, waiting, now), contest, now
+        ):
+            raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
+        records.insert(connection, [confirmed])
     return confirmed
 
 
-def _close(journal: Journal, contest: Contest, waiting: Review, now: int) -> None:
-    """Answer the contest with what was confirmed."""
+def _answered(contest: Contest, waiting: Review, now: int) -> Contest:
+    """Return the contest as it is answered by what was confirmed."""
     values = {
         "answered_at": now,
         "answered_by": waiting.reviewer,
@@ -136,6 +144,4 @@ def _close(journal: Journal, contest: Contest, waiting: Review, now: int) -> Non
         "answer": waiting.note,
         "new_decision": Decision(waiting.decision),
     }
-    answered = contest.model_copy(update=values)
-    if not Records.of(journal, Contest).replace(answered, contest, now):
-        raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
+    return contest.model_copy(update=values)

@@ -52,13 +52,18 @@ _REFUSALS = (401, 403)
 
 
 def answers_anybody(url: str) -> bool:
-    """Return whether a server answers a route that wants a login, asked without one."""
+    """Return whether a server takes a route that wants a login, asked without one.
+
+    Only 401 and 403 show that it wants one: a fault shows nothing.
+    """
     try:
         with (
             temporary_settings({PREFECT_CLIENT_CUSTOM_HEADERS: {}}),  # some hold a login
             SyncPrefectClient(url, httpx_settings={"timeout": TIMEOUT_S}) as client,
         ):
             return bool(client.api_version())
+    except PrefectHTTPStatusError as error:
+        return error.response.status_code not in _REFUSALS
     except Exception:  # noqa: BLE001 - whatever it did, it did not answer
         return False
 

@@ -180,20 +180,23 @@ def _answers(port: int) -> bool:
     return False
 
 
-def at_hand(home: Path, timeout_s: float) -> tuple[str, str] | None:
-    """Return address and login of a server that serves, begun here where none was.
+def at_hand(home: Path, timeout_s: float) -> tuple[str, str]:
+    """Return address and login of a server that serves, begun here where none lives.
 
-    Whoever calls knows that Prefect's settings name no other. None where it does not load.
+    Whoever calls knows that Prefect's settings name no other.
 
     Raises:
-        NightscreenError: it ended, or does not answer.
+        NightscreenError: it did not load, ended, or does not answer.
     """
     with _one_at_a_time:
+        if _servers and _servers[-1].process.poll() is not None:
+            _stop()
         if not _servers:
             begin(home, 0, **_CALLED)
         served = let_serve()
-        if served is not None:
-            wait(timeout_s)
+        if served is None:
+            raise NightscreenError("the temporary Prefect server did not start; nothing was asked")
+        wait(timeout_s)
         return served
 
 

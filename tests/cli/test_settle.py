@@ -93,7 +93,7 @@ def test_less_than_was_reserved_is_no_command_where_the_desk_has_users(
     make_user(bureau)
     refused = here("journal", "settle", call, "--cost", "24.99")
     assert refused.status == 2
-    assert "Money" in refused.err
+    assert "/money" in refused.err
     assert spent(here) == before
     assert here("journal", "settle", call, "--cost", "25").status == 0
     assert spent(here) == before - NAMED + BELIEVED

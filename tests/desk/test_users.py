@@ -347,3 +347,15 @@ def test_file_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(UsageError, match="made by another version"):
         Accounts(tmp_path)
+
+
+def test_two_administrators_who_give_up_at_once_leave_one(tmp_path: Path) -> None:
+    """Each looked before the other changed: the second finds that nobody else is left."""
+    accounts = Accounts(tmp_path)
+    accounts.use_link(accounts.first_link() or "", "Ada", PASSWORD)
+    accounts.use_link(accounts.add("Bem", [Role.ADMINISTRATOR], by="Ada"), "Bem", PASSWORD)
+    both = accounts.users()
+    accounts.users = lambda: both  # type: ignore[method-assign]  # what each saw at first
+    accounts.change("Bem", [Role.ANALYST], by="Bem")
+    with pytest.raises(UsageError, match="is the only administrator"):
+        accounts.change("Ada", [Role.ANALYST, Role.APPROVER], by="Ada")

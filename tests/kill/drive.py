@@ -19,6 +19,7 @@ from nightscreen.runs.screening import Runner, run_screening
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Settings, read_settings
+from tests.laws import require_laws
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -122,7 +123,9 @@ def screen(
     """
     runner = Steered(steer, ask_here, around)
     screening = run_screening(parameters, settings, transport=transport, clock=clock, runner=runner)
-    return Driven(run_loop(screening), runner.run)
+    driven = Driven(run_loop(screening), runner.run)
+    require_laws(driven.run.folder.path)
+    return driven
 
 
 def main() -> None:

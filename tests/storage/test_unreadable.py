@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal.disputes import enter_invoice
 from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.journal.money import Spent
 from nightscreen.journal.rotation import rotate_key
@@ -138,6 +139,19 @@ def test_a_kept_body_of_a_call_in_doubt_may_be_read_after_all(
     assert settle_read(journal, [(found, Outcome.LISTED, cost)]) == 0
     assert journal.answers.latest("karma", [subject(1)])[subject(1)].outcome == Outcome.LISTED
     assert journal.money.of_run("run-1") == Spent(cost or 0, reserved, 1)
+    assert verify_journal(journal) == []
+
+
+def test_what_an_invoice_settled_is_not_counted_again_where_it_can_be_read(
+    journal: Journal,
+) -> None:
+    """The invoice's figure stays; the body that is read after all adds nothing to it."""
+    (pair,) = reserve(journal, 1)
+    journal.calls.settle("run-1", [lost(pair, "unreadable")])
+    ((found,),) = unread_answers(journal)
+    enter_invoice(journal, found.call_id, PRICE // 2, by="Ada")
+    assert settle_read(journal, [(found, Outcome.LISTED, PRICE)]) == 1
+    assert journal.money.of_run("run-1") == Spent(PRICE // 2, 0, 1)
     assert verify_journal(journal) == []
 
 
