@@ -1,7 +1,7 @@
 """Reading kept bodies again after the table of manners was corrected. Nothing is asked or paid.
 
 An answer that can be read by now becomes an ordinary answer of its own time; the next run uses it
-where it is still fresh. What the table says is `client`'s, what is kept `storage`'s.
+where it is still fresh. What the table says is `client`'s, what is kept `journal`'s.
 """
 
 from __future__ import annotations

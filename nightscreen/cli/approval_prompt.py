@@ -1,6 +1,6 @@
 """Approval of spending on the terminal: a question, an answer, and a time after which it is no.
 
-`steps.approval` decides whether it is needed. Without a terminal, or after a no, the run ends and
+`runs.approval` decides whether it is needed. Without a terminal, or after a no, the run ends and
 waits for `nightscreen approve`.
 """
 

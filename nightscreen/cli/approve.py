@@ -1,6 +1,6 @@
 """`nightscreen approve` and `refuse`: a decision on a run's spending, and what follows from it.
 
-The decision is a record of the journal (`storage.journal.approvals`). An approved run is resumed by
+The decision is a record of the journal (`journal.approvals`). An approved run is resumed by
 the deployment that started it, by the watch of the inbox its file waits in, or by this process.
 """
 

@@ -1,6 +1,6 @@
 """`nightscreen contest`: customers' objections, their clocks, and asking once more.
 
-The rules are in `steps.privacy.contests`.
+The rules are in `privacy.contests`.
 """
 
 from __future__ import annotations

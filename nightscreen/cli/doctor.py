@@ -1,6 +1,6 @@
 """`nightscreen doctor`: what is wrong, and what to type next.
 
-`steps.ops.diagnostics` and `tasks.prefect_health` examine; this module prints the result in words.
+`ops.diagnostics` and `tasks.prefect_health` examine; this module prints the result in words.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`nightscreen erase` and `purge`: one person removed, and what is too old; both say it in numbers.
 
-`steps.privacy.erasure` and `steps.privacy.purging` decide what is found and removed; the output
+`privacy.erasure` and `privacy.purging` decide what is found and removed; the output
 holds no identifier.
 """
 

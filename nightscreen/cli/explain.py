@@ -1,6 +1,6 @@
 """`nightscreen explain` and `subject-access`: one customer's decision, and all that is held.
 
-`steps.privacy.explaining` and `steps.privacy.subject_access` make the content; this module only
+`privacy.explaining` and `privacy.subject_access` make the content; this module only
 shows it.
 """
 

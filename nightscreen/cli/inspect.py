@@ -1,6 +1,6 @@
 """`nightscreen inspect`: what a file holds and how it is understood, before anything is spent.
 
-The diagnosis is made in `steps.diagnosis`; heavy imports wait inside `diagnose`, so that `--help`
+The diagnosis is made in `runs.diagnosis`; heavy imports wait inside `diagnose`, so that `--help`
 is quick.
 """
 

@@ -1,6 +1,6 @@
 """`nightscreen notices`: notices of decisions to customers: write, confirm, record as given.
 
-`steps.results.notices` decides who gets which notice.
+`results.notices` decides who gets which notice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`nightscreen outcomes`: outcomes of loans, imported from the lender's loan books and reported.
 
-The rules are in `steps.loans.outcome_import` and `steps.results.outcomes`.
+The rules are in `operations.loans.outcome_import` and `results.outcomes`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The live panel of a run on a terminal; plain lines now and then where there is none.
 
-Numbers only, on stderr. The counting is in `steps.control`.
+Numbers only, on stderr. The counting is in `calling.control`.
 """
 
 from __future__ import annotations

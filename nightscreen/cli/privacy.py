@@ -1,6 +1,6 @@
 """`nightscreen privacy`: the papers a controller keeps, drafted from the settings.
 
-Their content is made in `steps.privacy.processing_record`.
+Their content is made in `privacy.processing_record`.
 """
 
 from __future__ import annotations

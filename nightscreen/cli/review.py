@@ -1,6 +1,6 @@
 """`nightscreen review import` and `nightscreen runs release`: what people decided comes back in.
 
-`steps.results.reviews` interprets a returned row; `steps.report.anomaly_check` says what is
+`results.reviews` interprets a returned row; `report.anomaly_check` says what is
 plausible.
 """
 

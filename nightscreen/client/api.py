@@ -1,8 +1,7 @@
-"""The client: one call at a time with `send`, or a whole question with `ask`.
+"""The client: one call at a time.
 
-`send` makes exactly one attempt and never raises for what the network or the service does; the
-engine uses it and does its own accounting of attempts and money. `ask` is for those who have one
-question and no journal.
+`send` makes exactly one attempt and never raises for what the network or the service does. Who
+calls does the accounting of attempts and money.
 
 What does not belong here: sockets (`client/transport.py`), the meaning of an exchange
 (`client/classify.py`), and deciding whether a call may be paid for.
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from nightscreen.client.wire import Request
 
 CONNECT_TIMEOUT_S = 10.0
-ATTEMPTS = 5
 BODY_BYTES = 1024 * 1024
 """A response is read up to here; the largest record known is below 10 kB."""
 

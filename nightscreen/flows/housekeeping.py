@@ -1,6 +1,6 @@
 """What is to be done every day beside the runs: the journal copied, what is too old removed.
 
-Both ask nobody anything and cost nothing; what they do is in `storage` and `privacy`.
+Both ask nobody anything and cost nothing; what they do is in `journal` and `privacy`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Exactly once: a content is screened once a night whatever its name, and once under a name for good.
 An interrupted run of it is resumed instead of started again. Moving files is
-`storage.inbox`, the words are `notifications`.
+`files.inbox`, the words are `notifications`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which files in the inbox have arrived: those that no longer change, however they were copied.
 
-Pure: it is given what was seen and when. `storage.inbox` reads the folder.
+Pure: it is given what was seen and when. `files.inbox` reads the folder.
 """
 
 from __future__ import annotations

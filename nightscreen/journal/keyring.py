@@ -2,7 +2,7 @@
 
 While a key is rotated, the journal holds the new key sealed under the old one and the old one
 sealed under the new, so that whoever has either can read everything. Rotating itself is in
-`rotation`, keys on disk are in `storage.keys`. The key that signs links is a third, of its own: it
+`rotation`, keys on disk are in `files.keys`. The key that signs links is a third, of its own: it
 can be replaced without touching pseudonyms, and whoever learns it learns no pseudonym.
 """
 

@@ -85,7 +85,6 @@ records = Table(
     Index("records_by_number", "kind", "record_id"),
     Index("records_by_run", "kind", "run_id"),
 )
-_OLD_INDEX = "records_by_batch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Vital signs of a run: its live numbers as a small document, with the pace and the end in sight.
 
-Numbers and ids only. `storage.heartbeat` stores the document; `alerts` decides what wakes a person.
+Numbers and ids only. `files.heartbeat` stores the document; `alerts` decides what wakes a person.
 No own clock, no engine.
 """
 

@@ -44,7 +44,7 @@ class Freshness:
     """Judges answers at one instant.
 
     Only for answers from before the plan: an answer to the run's own call, or a later one, counts
-    at any age (`storage.journal.answers.Latest.current`).
+    at any age (`journal.answers.Latest.current`).
 
     Attributes:
         ages: how old an answer may be, by check and outcome (`schemas.settings.max_ages`).

@@ -20,6 +20,8 @@ from nightscreen.values.instants import InstantProblem, read_moment
 from nightscreen.values.validators import trimmed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from nightscreen.reading.tables import TableSource
     from nightscreen.values.columns import Column
 
@@ -45,17 +47,17 @@ class _Column:
     example: tuple[str, int] | None = None
     only: tuple[str, int] | None = None
 
-    def take(self, cell: str, line: int) -> None:
-        """Enter a date."""
+    def take(self, cell: str, line_of: Callable[[str], int]) -> None:
+        """Enter a date; its line is looked for only where it is shown to somebody."""
         moments = {order: read_moment(cell, order) for order in ORDERS}
         read = {o: m for o, m in moments.items() if not isinstance(m, InstantProblem)}
         if not read:
             return
         self.orders &= read.keys()
         if len(read) == 1 and self.only is None:
-            self.only = cell, line
+            self.only = cell, line_of(cell)
         if self.example is None and len(set(read.values())) > 1:
-            self.example = cell, line
+            self.example = cell, line_of(cell)
 
     @property
     def order(self) -> str | None:
@@ -140,9 +142,14 @@ class DateOrders:
             for at, known in places:
                 text = trimmed(as_text(batch.columns.column(at)))
                 numbers = pc.unique(text.filter(pa.array(matching(text, _NUMBERS))))
+
+                def line_of(
+                    cell: str, text: Column = text, lines: Sequence[int] = batch.lines
+                ) -> int:
+                    return lines[pc.index(text, pa.scalar(cell, pa.string())).as_py()]
+
                 for cell in numbers.to_pylist():
-                    line = batch.lines[pc.index(text, pa.scalar(cell, pa.string())).as_py()]
-                    found.setdefault(str(known), _Column()).take(cell, line)
+                    found.setdefault(str(known), _Column()).take(cell, line_of)
         return found
 
 

@@ -1,6 +1,6 @@
 """The report's sections on decisions: why, in which branch, by which officer, and night by night.
 
-Everything is read off the report's dictionary, of which an earlier version may lack parts.
+Everything is read off the report's dictionary.
 """
 
 from __future__ import annotations

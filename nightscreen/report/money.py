@@ -1,6 +1,6 @@
 """The report's sections on money and on the service: costs, balance, speed, provenance.
 
-Everything is read off the report's dictionary, of which an earlier version may lack parts.
+Everything is read off the report's dictionary.
 """
 
 from __future__ import annotations

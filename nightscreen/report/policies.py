@@ -14,7 +14,7 @@ _MOST_ROWS = 20
 
 
 def policies(report: Mapping[str, Any]) -> Section | None:
-    """Return the section; None if the report does not have it, as in an earlier version."""
+    """Return the section; None where the report has no policy."""
     known = report.get("provenance") or {}
     if "policy_approval" not in known:
         return None

@@ -150,7 +150,7 @@ class BalanceReconciliation:
         columns.balance.frombytes(calls.balance.tobytes())
 
     def timeline(self) -> dict[str, list[Any]]:
-        """Return balance, spending and answers over the run (`steps.report.timeline`)."""
+        """Return balance, spending and answers over the run (`report.timeline`)."""
         if self._found is not None:
             return self._found[1]
         settled, _, cost, doubt, balance = self.columns.views()

@@ -1,6 +1,6 @@
 """The report's sections on risk: what is new, what is not screened, evidence, answers, findings.
 
-Everything is read off the report's dictionary, of which an earlier version may lack parts.
+Everything is read off the report's dictionary.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The report's first screen, for the head of risk: verdict, what to look at, and nine figures.
 
-Everything is read off the report's dictionary, of which an earlier version may lack parts.
+Everything is read off the report's dictionary.
 """
 
 from __future__ import annotations

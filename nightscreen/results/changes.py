@@ -465,7 +465,7 @@ def write_changes(
         at: the present instant, microseconds.
         unreached: checks of which lookups were left without an answer.
         reviewed: digest of the evidence somebody reviewed, by customer
-            (`steps.results.reviews.reviewed_evidence`).
+            (`results.reviews.reviewed_evidence`).
         whole: the run has the whole batch; of a part nobody can be told to be gone.
     """
     comparison = _Comparison(

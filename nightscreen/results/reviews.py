@@ -421,7 +421,7 @@ def active_reviews(reviews: Reviews, batch: str, *, at: int) -> dict[bytes, Revi
     """Return each customer's review that has not ended, by pseudonym.
 
     It stands only as long as the evidence is what was reviewed: compare `evidence` with
-    `steps.results.tracked_state.evidence_digest` of the present state.
+    `results.tracked_state.evidence_digest` of the present state.
     """
     return reviews.active(batch, at)
 

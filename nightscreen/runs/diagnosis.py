@@ -1,6 +1,6 @@
 """What a file holds and how it is understood, before anything is spent.
 
-Counts and words only: no value of a row is ever part of a diagnosis. Reading belongs to `storage`,
+Counts and words only: no value of a row is ever part of a diagnosis. Reading belongs to `reading`,
 judging to `intake`.
 """
 

@@ -1,6 +1,6 @@
 """Intake: from text as a file holds it to typed rows, refused rows and every finding.
 
-The order of judging, and what refuses a row, live here. Reading files belongs to `storage`; the
+The order of judging, and what refuses a row, live here. Reading files belongs to `reading`; the
 rule of each column to `bvns`, `accounts`, `phones`, `addresses`, `amounts`, `instants` and
 `customer_ids`. The trouble of a row is a value: nothing here raises for what a file holds.
 """

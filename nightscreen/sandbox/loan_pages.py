@@ -51,8 +51,6 @@ _WORDS: Final = {
     "SETTLED": "Paid back",
     "CANCELLED": "Cancelled",
 }
-ABOUT_YOU: Final = ("first_name", "last_name", "date_of_birth", "email", "phone_number")
-YOUR_LOAN: Final = ("amount", "tenor", "consent")
 
 _ADULT: Final = 18
 _LONGEST: Final = 80

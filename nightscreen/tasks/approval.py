@@ -1,6 +1,6 @@
 """Approval of spending as a flow meets it: used where it was given, asked for where it was not.
 
-What is asked and granted is in `steps.approval`. A run that waits for approval ends: nothing here
+What is asked and granted is in `runs.approval`. A run that waits for approval ends: nothing here
 waits but for a person who sits at this process's terminal.
 """
 

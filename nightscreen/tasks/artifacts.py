@@ -1,7 +1,7 @@
 """What a run shows of itself in the Prefect UI: quote, summary, charts, tables, and its tags.
 
 Numbers, ids and words only: the engine keeps all of it in clear. What is shown is made in
-`steps.report.summary`. A run never fails for what cannot be shown.
+`report.summary`. A run never fails for what cannot be shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Automations of a Prefect server: who is told of what, and what becomes of runs that died.
 
 They are found again by name and brought up to date, so that installing twice is installing once.
-What is worth a page is decided in `steps.ops.alerts`, what stands in an event in `tasks.events`.
+What is worth a page is decided in `ops.alerts`, what stands in an event in `tasks.events`.
 """
 
 from __future__ import annotations

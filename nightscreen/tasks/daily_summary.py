@@ -1,6 +1,6 @@
 """The task of the morning summary: it reads the journal and emits one event.
 
-What the summary says is made in `steps.ops.daily_summary`.
+What the summary says is made in `ops.daily_summary`.
 """
 
 from __future__ import annotations

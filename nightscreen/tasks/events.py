@@ -1,6 +1,6 @@
 """Events of a run for whoever watches the engine: pages for a person now, the rest for the morning.
 
-`nightscreen.page.*` are sent only for what needs a person at once, see `steps.ops.alerts`;
+`nightscreen.page.*` are sent only for what needs a person at once, see `ops.alerts`;
 `nightscreen.run.*`, `.balance.*` and `.listings.*` tell how a run ended. Numbers, ids and the
 reason's word only: who is told is an automation's.
 """

@@ -1,7 +1,7 @@
 """Watching the inbox: waits for files, takes them one after the other, knows when to end.
 
 A change in the folder wakes it at once where the system tells of changes, and it looks every few
-seconds anyway, as network shares tell nothing. What becomes of a file is `steps.inbox.file_intake`.
+seconds anyway, as network shares tell nothing. What becomes of a file is `inbox.file_intake`.
 """
 
 from __future__ import annotations

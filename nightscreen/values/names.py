@@ -1,7 +1,7 @@
 """Decide whether the holder of an account is the customer, from two written names.
 
 Here live the pairing of two bags of words, the signs of a business, and the grade that
-follows. ``steps.values.name_normalize`` splits a name into words and compares words; what a grade
+follows. ``values.name_normalize`` splits a name into words and compares words; what a grade
 means for a customer is not decided here.
 """
 

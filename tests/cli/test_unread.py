@@ -7,7 +7,6 @@ import json
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -180,8 +179,6 @@ def test_charged_bodies_that_are_all_reset_end_their_night(
     service = Service(resets=True)
     with listening(service) as address:
         night = night_of(tmp_path, engine_server, address, NIGHTSCREEN_OUTAGE_GIVE_UP="PT20S")
-        began = time.monotonic()
         report = night(status=3)
-        assert time.monotonic() - began < 120
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     assert max(service.charged.values()) <= 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,7 +27,6 @@ from tests.screening import World, customer
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping
     from pathlib import Path
 
     from prefect.client.orchestration import PrefectClient
@@ -44,21 +43,12 @@ class Server:
         status: how that pool stands, None where there is no such pool.
         deployed: whether the deployment is there.
         served: whether a process serves it.
-        limits: global concurrency limits: calls, and whether the limit is switched on.
     """
 
     pool: str | None = "nights"
     status: WorkPoolStatus | None = READY
     deployed: bool = True
     served: bool = False
-    limits: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
-
-    async def read_global_concurrency_limits(self, limit: int = 10) -> list[Any]:
-        """Return limits."""
-        return [
-            SimpleNamespace(name=name, limit=most, active=active)
-            for name, (most, active) in list(self.limits.items())[:limit]
-        ]
 
     async def read_deployment_by_name(self, name: str) -> Any:  # noqa: ANN401 - a document
         """Return a deployment."""
