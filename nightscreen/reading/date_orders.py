@@ -146,7 +146,8 @@ class DateOrders:
                 def line_of(
                     cell: str, text: Column = text, lines: Sequence[int] = batch.lines
                 ) -> int:
-                    return lines[pc.index(text, pa.scalar(cell, pa.string())).as_py()]
+                    at: int = pc.index(text, pa.scalar(cell, pa.string())).as_py()
+                    return lines[at]
 
                 for cell in numbers.to_pylist():
                     found.setdefault(str(known), _Column()).take(cell, line_of)
