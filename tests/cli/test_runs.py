@@ -209,7 +209,7 @@ def _has_loaded(process: Path, library: str) -> bool:
 
 def _has_a_server(process: Path) -> bool:
     """Return whether a server of a process's own has begun its database."""
-    return (process / "cwd" / "prefect" / "prefect.db").exists()
+    return (process / "cwd" / ".nightscreen" / "prefect" / "temporary" / "prefect.db").exists()
 
 
 BEGINNINGS: dict[str, Callable[[Path], bool]] = {

@@ -280,7 +280,8 @@ def test_a_killed_screening_leaves_no_server_of_its_own(tmp_path: Path) -> None:
     screen = (COMMAND, "screen", "customers.csv", "--yes", "--checks", "karma")
 
     with started(*screen, folder=tmp_path, env=env) as (process, mark, _log):
-        database = tmp_path / "prefect" / "prefect.db"  # the server's first deed
+        folder = tmp_path / ".nightscreen" / "prefect" / "temporary"
+        database = folder / "prefect.db"  # the server's first deed
         until(lambda: database.exists() or process.poll() is not None)
         assert process.poll() is None
         process.kill()
