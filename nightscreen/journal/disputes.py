@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from nightscreen.files.person import same_person
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.money import (
     Delta,
@@ -444,7 +445,7 @@ def confirm_invoice(journal: Journal, call_id: int, seen: str, *, by: str) -> Di
         found = _find(connection, call_id)
         if not found.waits or naira_text(found.invoice_micro) != seen:
             raise InputError(f"no such cost of call {call_id} waits for a second person")
-        if (found.entered_by or "").casefold() == by.casefold():
+        if same_person(found.entered_by or "", by):
             raise InputError(f"{by} entered the cost of call {call_id}: somebody else confirms it")
         confirmed = update(disputes).where(disputes.c.call_id == call_id)
         connection.execute(confirmed.values(confirmed_by=by))

@@ -16,6 +16,7 @@ from nightscreen.files.person import same_person
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.privacy.lookup_subject import lookup_subject, newest_row
@@ -199,13 +200,15 @@ def answer_contest(
         "new_decision": decision,
     }
     answered = contest.model_copy(update=values)
-    if not Records.of(journal, Contest).replace(answered, contest, now):
-        raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")
-    reviews = Reviews.of(journal)
-    reviews.end_waiting(contest.customer)
+    decided = []
     if review is not None:
         note = f"Contest {contest.key}: {review.note}"
-        reviews.add(contest.batch, [review.model_copy(update={"note": note})])
+        decided = [review.model_copy(update={"note": note, "at": now})]
+    with writing(journal.engine) as connection:
+        if not Records.of(journal, Contest).swap(connection, answered, contest, now):
+            raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")
+        Records.of(journal, Review).insert(connection, decided)
+    Reviews.of(journal).end_waiting(contest.customer)
     return answered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from pathlib import Path
@@ -155,6 +156,33 @@ def test_a_changed_decision_stands_over_the_review_that_was_contested(nights: Ni
     )
     review = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("0007")]
     assert (review.decision, review.listed, review.reviewer) == ("approve", "decline", "Tunde")
+
+
+def test_a_contest_stays_open_where_its_new_decision_could_not_be_saved(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer and the decision are saved together: neither is ever there alone."""
+    contest = contested(nights)
+    write = Records.insert
+
+    def full_disk(records: Records[Any], *arguments: Any) -> None:  # noqa: ANN401 - any record
+        write(records, *arguments)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Records, "insert", full_disk)
+    answer: dict[str, Any] = {
+        "by": "Tunde",
+        "answer": "The loan is settled.",
+        "outcome": ContestOutcome.CHANGED,
+        "decision": Decision.APPROVE,
+    }
+    with pytest.raises(OSError, match="No space"):
+        answer_contest(nights.journal, contest.key, **answer)
+    monkeypatch.undo()
+    assert not active_reviews(nights.reviews, BATCH, at=nights.now)
+    answered = answer_contest(nights.journal, contest.key, **answer)
+    assert answered.new_decision == Decision.APPROVE
+    assert active_reviews(nights.reviews, BATCH, at=nights.now)
 
 
 def test_a_contest_is_shown_where_the_customer_is_explained(nights: Nights) -> None:

@@ -98,9 +98,9 @@ def test_a_call_in_doubt_is_settled_by_two_people(journal: Journal) -> None:
     pair = reserve(journal, 1)[0]
     journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT, cost=None)])
     call = pair[1].call_id
-    enter_invoice(journal, call, 0, by="Ada", waits=True)
+    enter_invoice(journal, call, 0, by="Ada Obi", waits=True)
     assert spent(journal) == (0, PRICE)
-    for seen, by in (("0.00", "ada"), ("1.00", "Bem")):
+    for seen, by in (("0.00", "ada  OBI"), ("1.00", "Bem")):
         with pytest.raises(InputError):
             confirm_invoice(journal, call, seen, by=by)
     confirm_invoice(journal, call, "0.00", by="Bem")
@@ -108,7 +108,7 @@ def test_a_call_in_doubt_is_settled_by_two_people(journal: Journal) -> None:
     assert journal.runs.in_doubt() == []
     (found,) = disputed_calls(journal)
     assert (found.named_micro, found.before_micro, found.invoice_micro) == (None, None, 0)
-    assert (found.entered_by, found.confirmed_by) == ("Ada", "Bem")
+    assert (found.entered_by, found.confirmed_by) == ("Ada Obi", "Bem")
     with pytest.raises(InputError):
         confirm_invoice(journal, call, "0.00", by="Bem")
     assert verify_journal(journal) == []
