@@ -26,7 +26,7 @@ from nightscreen.runs.approval import may_spend
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import NightscreenError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -104,7 +104,7 @@ async def run_screening(
 
     Raises:
         UsageError: parameters, settings or input are wrong; nothing was sent, nothing is left.
-        JournalError: the journal cannot be used.
+        JournalError: the journal cannot be used; of shards that fail together, the first.
     """
     runner = runner or Runner()
     run = await runner.open(parameters, settings, clock)
@@ -124,8 +124,18 @@ async def run_screening(
     except UsageError:
         run.withdraw()
         raise
+    except ExceptionGroup as several:  # of shards asked side by side: the first of ours says why
+        ours = several.subgroup(NightscreenError)
+        if ours is None:
+            raise
+        raise _first(ours) from several
     finally:
         run.close()
+
+
+def _first(several: ExceptionGroup[NightscreenError]) -> NightscreenError:
+    first = several.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
 async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from nightscreen.calling.control import StopReason
 from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.errors import JournalError
 from tests.client.fakes import Canned
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
@@ -176,7 +177,7 @@ def killed(bureau: Bureau) -> None:
         return None
 
     bureau.service.before = breaks
-    with pytest.raises(ExceptionGroup):
+    with pytest.raises(JournalError, match="RuntimeError"):
         bureau.night()
     bureau.service.before = lambda *_: None
 
