@@ -375,7 +375,6 @@ class Runs:
         with reading(self._engine) as connection:
             return {check: float(mean) / 1_000_000 for check, mean in connection.execute(query)}
 
-    @outlasting
     def date_order(self, batch: str) -> str:
         """Return the order of dates that was answered last for a batch name; empty if none was."""
         with reading(self._engine) as connection:
@@ -386,6 +385,7 @@ class Runs:
         with writing(self._engine) as connection:
             put_meta(connection, _DATE_ORDER.format(batch), order)
 
+    @outlasting
     def last_balance(self) -> int | None:
         """Return the newest balance the service told, in micro-naira."""
         query = (

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nightscreen.journal.engine import reading, snapshot, writing
+import pytest
+
+from nightscreen.journal.engine import be_patient, reading, snapshot, writing
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.tables import spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import JournalUnreachableError
 from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+
     from nightscreen.journal import Journal
     from tests.storage.conftest import Place
 
@@ -175,3 +183,26 @@ def test_writers_wait_for_each_other_and_readers_for_none(place: Place) -> None:
         with reading(journal.engine) as other:
             assert len(other.execute(spend.select()).all()) == 4
         connection.rollback()
+
+
+@pytest.mark.parametrize("read", ["last_balance", "in_doubt", "seconds_per_answer"])
+def test_what_a_report_reads_is_read_again_where_the_database_went_away(
+    place: Place, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """A run that has paid for its answers does not end for one moment without its journal."""
+    journal = place.open()
+    be_patient(journal.engine, 60)
+    before = getattr(journal.runs, read)()
+    tries: list[int] = []
+
+    @contextmanager
+    def away_once(engine: Engine) -> Iterator[Connection]:
+        tries.append(1)
+        if len(tries) == 1:
+            raise JournalUnreachableError("the database went away")
+        with reading(engine) as connection:
+            yield connection
+
+    monkeypatch.setattr("nightscreen.journal.runs.reading", away_once)
+    assert getattr(journal.runs, read)() == before
+    assert len(tries) == 2
