@@ -26,7 +26,7 @@ from nightscreen.runs.approval import may_spend
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.errors import NightscreenError, UsageError
+from nightscreen.schemas.errors import UsageError, foremost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -124,18 +124,13 @@ async def run_screening(
     except UsageError:
         run.withdraw()
         raise
-    except ExceptionGroup as several:  # of shards asked side by side: the first of ours says why
-        ours = several.subgroup(NightscreenError)
-        if ours is None:
+    except ExceptionGroup as several:  # of shards asked side by side
+        why = foremost(several)
+        if why is None:
             raise
-        raise _first(ours) from several
+        raise why from several
     finally:
         run.close()
-
-
-def _first(several: ExceptionGroup[NightscreenError]) -> NightscreenError:
-    first = several.exceptions[0]
-    return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
 async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:

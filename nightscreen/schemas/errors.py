@@ -16,6 +16,10 @@ class NightscreenError(Exception):
     exit_status = 1
 
 
+class UnexpectedFault(NightscreenError):  # noqa: N818 - a fault of ours, not of the user's
+    """Something broke that should not; its text names kind and place, never a value."""
+
+
 class UsageError(NightscreenError):
     """Bad usage, settings or input: nothing was spent."""
 
@@ -104,3 +108,12 @@ class ConsentStateError(UsageError):
             StateRefusal.USED: "this consent link was used already; make a new one",
             StateRefusal.EXPIRED: "this consent link has expired; make a new one",
         }[self.why]
+
+
+def foremost(several: BaseExceptionGroup[BaseException]) -> NightscreenError | None:
+    """Return the first of several errors at once that says what to do; None where none does."""
+    for error in several.exceptions:
+        found = foremost(error) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, NightscreenError) and not isinstance(found, UnexpectedFault):
+            return found
+    return None

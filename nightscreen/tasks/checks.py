@@ -14,7 +14,8 @@ from prefect.cache_policies import NO_CACHE
 
 from nightscreen.calling import funding_rounds
 from nightscreen.schemas.checks import Check
-from nightscreen.tasks.error_boundary import UnexpectedFault, guard_task
+from nightscreen.schemas.errors import UnexpectedFault
+from nightscreen.tasks.error_boundary import guard_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.errors import NightscreenError, UnexpectedFault, foremost
 from nightscreen.tasks import telemetry
 
 if TYPE_CHECKING:
@@ -23,15 +23,10 @@ R = TypeVar("R")
 _ROOT = Path(__file__).resolve().parents[1]
 
 
-class UnexpectedFault(NightscreenError):  # noqa: N818 - a fault of ours, not of the user's
-    """Something broke that should not; its text names kind and place, never a value."""
-
-
 def sanitized(error: BaseException) -> NightscreenError:
     """Return an error that may be stored in clear; of several at once, ours before any other."""
     if isinstance(error, BaseExceptionGroup):
-        each = [sanitized(one) for one in error.exceptions]
-        return next((one for one in each if not isinstance(one, UnexpectedFault)), each[0])
+        return foremost(error) or sanitized(error.exceptions[0])
     if isinstance(error, NightscreenError):
         return error
     place = "an unknown place"

@@ -12,10 +12,10 @@ import pytest
 
 from nightscreen.flows import screen_batch
 from nightscreen.runs.quoting import quote_document
-from nightscreen.schemas.errors import InputError, JournalError
+from nightscreen.schemas.errors import InputError, JournalError, UnexpectedFault, foremost
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks.cancellation import shield_until_done
-from nightscreen.tasks.error_boundary import UnexpectedFault, sanitize_errors, sanitized
+from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
 from nightscreen.tasks.inbox import newest_input
 from tests.flows.engine_in_a_test import ROOT
 
@@ -48,6 +48,9 @@ def test_errors_of_ours_pass_as_they_are() -> None:
     assert sanitized(ours) is ours
     assert sanitized(group) is ours
     assert BVN not in str(sanitized(ExceptionGroup("tasks", [ValueError(BVN)])))
+    shards = ExceptionGroup("shards", [UnexpectedFault("it broke"), ExceptionGroup("", [ours])])
+    assert foremost(shards) is ours
+    assert foremost(ExceptionGroup("shards", [UnexpectedFault("it broke")])) is None
 
 
 def test_pattern_stands_for_the_newest_file(tmp_path: Path) -> None:

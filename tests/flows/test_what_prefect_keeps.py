@@ -13,9 +13,8 @@ from coolname.data import config
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs import finalize, screening
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, UnexpectedFault
 from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.tasks.error_boundary import UnexpectedFault
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until
 
