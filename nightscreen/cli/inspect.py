@@ -63,7 +63,9 @@ def diagnose(
     Raises:
         UsageError: the file, the mapping or the settings cannot be used.
     """
+    from nightscreen.reading.date_orders import DateOrders
     from nightscreen.reading.mapping import read_mapping
+    from nightscreen.reading.tables import open_source
     from nightscreen.runs.diagnosis import diagnose as diagnose_file
     from nightscreen.schemas.settings import read_settings
 
@@ -74,7 +76,9 @@ def diagnose(
         from nightscreen.cli.date_prompt import ask_date_order
 
         order = ask_date_order(path, str(mapping_path or ""), settings)
-    return diagnose_file(path, mapping, merge=merge_rows or settings.merge_rows, date_order=order)
+    source = open_source(path, mapping=mapping)
+    merge = merge_rows or settings.merge_rows or (mapping is not None and mapping.merge_rows)
+    return diagnose_file(source, DateOrders(source, order), merge=merge)
 
 
 def _show(diagnosis: "FileDiagnosis") -> None:

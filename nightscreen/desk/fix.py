@@ -21,9 +21,12 @@ from nightscreen.desk.runs import SCREENING, find_run
 from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_of
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.person import same_person
 from nightscreen.files.quarantine import escape_formula, unescape_formula
 from nightscreen.files.sealed_file import in_memory, unsealed
+from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping import Mapping, mapping_toml, read_mapping
+from nightscreen.reading.tables import open_source
 from nightscreen.results.second_person import needs_second
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
@@ -228,7 +231,7 @@ def _sheet(visit: Visit) -> _Sheet:
     for upload in uploads.chosen(FIXES, run.run_id):
         if uploads.is_screened(upload):
             done |= dict.fromkeys(upload.choices[PLACES], upload)
-        elif upload.state == HELD and upload.user.casefold() == visit.name.casefold():
+        elif upload.state == HELD and same_person(upload.user, visit.name):
             draft = upload
         elif upload.state == HELD and upload.choices.get(WAITS):
             waiting = upload
@@ -333,7 +336,8 @@ def _judge(sheet: _Sheet, rows: Sequence[_Row]) -> int | None:
     if not filled:
         return None
     with in_memory(_as_part(sheet.headings, filled)) as clear:
-        judged = preview(clear, sheet.mapping, len(filled), date_order=_date_order(sheet.run))
+        source = open_source(clear, mapping=sheet.mapping)
+        judged = preview(source, DateOrders(source, _date_order(sheet.run)), len(filled))
     places = {column.heading: at for at, column in enumerate(judged["columns"])}
     order = [places.get(heading) for heading in sheet.headings]
     for row, found in zip(filled, judged["rows"], strict=True):
@@ -471,7 +475,7 @@ def waiting(visit: Visit) -> list[Upload]:
         each
         for each in visit.seat.uploads.chosen(WAITS, 1)
         if each.state == HELD
-        and each.user.casefold() != visit.name.casefold()
+        and not same_person(each.user, visit.name)
         and not each.choices.get("started_at")
     ]
 

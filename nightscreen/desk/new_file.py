@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from nightscreen.desk.seat import Seat
     from nightscreen.desk.uploads import Upload
     from nightscreen.desk.visit import Visit
+    from nightscreen.reading.tables import TableSource
 
 SHOWN_ROWS: Final = 50
 LONGEST_FIELDS: Final = 64 * 1024
@@ -334,9 +335,12 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
             headings = headings_of(path, mapping)
             upload = _understood(visit, upload, path, headings)
             merge = bool(visit.seat.settings.merge_rows or upload.choices.get("merge_rows"))
-            diagnosis = diagnose(path, mapping, merge=merge)
-            shown = preview(path, mapping, merge=merge)
-            open_dates = DateOrders(open_source(path, mapping=mapping)).open_consent()
+            source = open_source(path, mapping=mapping)
+            orders = DateOrders(source)
+            of_mapping = mapping is not None and mapping.merge_rows
+            diagnosis = diagnose(source, orders, merge=merge or of_mapping)
+            shown = preview(source, orders, merge=merge)
+            open_dates = orders.open_consent()
     except UsageError as trouble:
         status, error = (400 if status == 200 else status), error or str(trouble)  # noqa: PLR2004 - well so far
     return visit.page(
@@ -393,21 +397,14 @@ def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -
 
 
 def preview(
-    path: Path,
-    mapping: Meaning | None,
-    number: int = SHOWN_ROWS,
-    *,
-    merge: bool = False,
-    date_order: str = "",
+    source: TableSource, orders: DateOrders, number: int = SHOWN_ROWS, *, merge: bool = False
 ) -> dict[str, Any]:
     """Return the first rows as they are understood: each cell sound, wrong or merely carried.
 
     A cell has its `value` as understood, and as `written`; `dropped` says why nothing is made of
     what is written.
     """
-    source = open_source(path, mapping=mapping)
     batch = next(source.batches(number))
-    orders = DateOrders(source, date_order)
     taken = Intake(source.header, CustomerNumbers() if merge else None, orders).take(batch)
     wrong: dict[tuple[int, str], str] = {}
     warned: dict[tuple[int, str], str] = {}
@@ -594,7 +591,8 @@ def applicant(visit: Visit) -> Response:
     assert upload is not None  # noqa: S101 - kept in the line above
     try:
         with _in_clear(visit, upload) as path:
-            (row,) = preview(path, None)["rows"]
+            source = open_source(path)
+            (row,) = preview(source, DateOrders(source))["rows"]
         hints = [cell["hint"] for cell in row["cells"] if cell["hint"]]
         if row["refused"] or hints:
             raise InputError(row["refused"] or " ".join(hints))

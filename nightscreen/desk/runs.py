@@ -10,6 +10,7 @@ from starlette.responses import FileResponse, Response
 from nightscreen.desk.pages import REPORT_POLICY, onward
 from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import DeskError, plain_naira
+from nightscreen.files.person import same_person
 from nightscreen.journal.read_only import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.run_status import HUNG, condition_of, deadline_words, ending
@@ -255,7 +256,7 @@ def _of_own_branches(visit: Visit, run: RunRecord) -> bool:
     rows = visit.seat.rows.of(run, keep=False)
     if rows is None:
         upload = visit.seat.uploads.of_run(run)
-        return upload is not None and upload.user.casefold() == visit.name.casefold()
+        return upload is not None and same_person(upload.user, visit.name)
     number, _ = rows.counted(Filter())
     return number > 0 and rows.within(visit.branches).counted(Filter())[0] == number
 

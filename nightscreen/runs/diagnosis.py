@@ -15,10 +15,8 @@ import pyarrow as pa
 
 from nightscreen.planning.consent import consent_column
 from nightscreen.planning.eligibility import slots_of, why_not
-from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.headings import looks_like_value
 from nightscreen.reading.merge_rows import merge_rows, status_name
-from nightscreen.reading.tables import open_source
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.plan import SkipReason
@@ -28,12 +26,11 @@ from nightscreen.values.validators import trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from nightscreen.reading.mapping import Mapping
+    from nightscreen.reading.date_orders import DateOrders
     from nightscreen.reading.tables import TableSource
     from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
@@ -97,23 +94,18 @@ class FileDiagnosis:
     problems: list[ProblemView] = field(default_factory=list)
 
 
-def diagnose(
-    path: Path, mapping: Mapping | None = None, *, merge: bool = False, date_order: str = ""
-) -> FileDiagnosis:
+def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> FileDiagnosis:
     """Read a whole file and say how it is understood.
 
     Args:
-        path: the file.
-        mapping: what its headings mean.
+        source: the file, with what its headings mean.
+        orders: knows the order of its dates.
         merge: the rows of one customer are one customer.
-        date_order: the order that a person named for dates that the file leaves open.
 
     Raises:
         UsageError: the file cannot be used.
     """
-    source = open_source(path, mapping=mapping)
-    orders = DateOrders(source, date_order)
-    customers = CustomerNumbers() if merge or (mapping is not None and mapping.merge_rows) else None
+    customers = CustomerNumbers() if merge else None
     if customers is not None:
         counting = Intake(source.header, customers, orders)
         for batch in source.batches():
