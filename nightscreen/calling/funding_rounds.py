@@ -149,7 +149,8 @@ def make_tasks(
     run = rounds.run
     check = Check(table["check"][0].as_py())
     doubts, unread = run.doubts.get(check, {}), run.unread.get(check, ())
-    nothing = Doubts()
+    rows = table.to_pylist()
+    of_rows = [doubts.get(row["subject"], Doubts()) for row in rows]
     return [
         LookupTask(
             lookup=Lookup(
@@ -162,12 +163,11 @@ def make_tasks(
             index=int(index),
             row=row["row"],
             attempts=int(rounds.attempts[index]),
-            doubts=doubts.get(row["subject"], nothing).attempts,
-            unread=doubts.get(row["subject"], nothing).unread,
-            was_unread=row["subject"] in unread
-            or doubts.get(row["subject"], nothing).unread_ever > 0,
+            doubts=sent.attempts,
+            unread=sent.unread,
+            was_unread=row["subject"] in unread or sent.unread_ever > 0,
         )
-        for index, row in zip(indexes, table.to_pylist(), strict=True)
+        for index, row, sent in zip(indexes, rows, of_rows, strict=True)
     ]
 
 

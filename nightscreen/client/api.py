@@ -178,13 +178,10 @@ class Client:
         finally:
             await response.aclose()
         encoding, retry_after_s = _encoding_and_wait(response.headers.raw)
-        plain: bytes | None = body if len(body) <= most else None
-        if plain is not None and encoding not in (b"", b"identity"):
-            plain = _decoded(plain, encoding, most)
+        plain = None if len(body) > most else _decoded(body, encoding, most)
         if plain is None:
             return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
-        body = plain
-        return Exchange(response.status_code, body, retry_after_s=retry_after_s)
+        return Exchange(response.status_code, plain, retry_after_s=retry_after_s)
 
     def _without_key(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that go with a customer's token."""
@@ -269,6 +266,8 @@ def _decoded(body: bytes, encoding: bytes, most: int) -> bytes | None:
 
     Some servers send deflate without the head that RFC 9110, 8.4.1.2, wants around it.
     """
+    if encoding in (b"", b"identity"):
+        return body
     for form in (ANY_ZLIB, RAW_DEFLATE) if encoding == b"deflate" else (ANY_ZLIB,):
         try:
             plain = zlib.decompressobj(form).decompress(body, most + 1)

@@ -72,9 +72,6 @@ MOST_NAIRA = 10**12
 
 BODY_KEPT = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE})
 
-UNREAD = frozenset(map(FailureReason, UNREAD_TROUBLES))
-"""Troubles of a response that came whole, or was cut by us at its size, and could not be read."""
-
 _SUCCESS = range(200, 300)
 
 
@@ -136,7 +133,7 @@ class CallOutcome:
 
         One that was lost on its way is not unread: nobody knows what it would have said.
         """
-        in_doubt = self.verdict is ChargeStatus.IN_DOUBT and self.trouble in UNREAD
+        in_doubt = self.verdict is ChargeStatus.IN_DOUBT and self.trouble in UNREAD_TROUBLES
         return in_doubt or self.verdict is ChargeStatus.UNREADABLE
 
     def __repr__(self) -> str:
@@ -242,7 +239,8 @@ def _verdict(rule: ResponseRule, status: int | None, stated_micro: int | None) -
 
 
 def _keeps_body(verdict: ChargeStatus, rule: ResponseRule) -> bool:
-    return verdict in BODY_KEPT or (verdict is ChargeStatus.IN_DOUBT and rule.trouble in UNREAD)
+    in_doubt = verdict is ChargeStatus.IN_DOUBT
+    return verdict in BODY_KEPT or (in_doubt and rule.trouble in UNREAD_TROUBLES)
 
 
 def _look(request: Request, exchange: Exchange) -> _Look:

@@ -177,7 +177,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SignInSource:
     """Where somebody tries to sign in from.
 
     Attributes:
@@ -189,7 +189,7 @@ class Source:
     known: bool
 
 
-AT_THE_HOST: Final = Source("host", known=True)
+AT_THE_HOST: Final = SignInSource("host", known=True)
 """A command typed on the desk's own machine."""
 
 
@@ -540,7 +540,7 @@ class Accounts:
 
     # --- signing in ---
 
-    def source(self, name: str, device: str, address: str) -> Source:
+    def source(self, name: str, device: str, address: str) -> SignInSource:
         """Return where somebody tries to sign in from: a device known for the name, or an address.
 
         Args:
@@ -552,7 +552,11 @@ class Accounts:
         known = self.rows(
             "SELECT 1 FROM devices WHERE digest = ? AND name = ? AND at > ?", digest, name, since
         )
-        return Source(digest, known=True) if known else Source(_digest(address), known=False)
+        return (
+            SignInSource(digest, known=True)
+            if known
+            else SignInSource(_digest(address), known=False)
+        )
 
     def remember_device(self, name: str, device: str) -> str:
         """Make a browser's device known for a user; return the word that the browser is to keep.
@@ -570,7 +574,7 @@ class Accounts:
         return device
 
     @contextmanager
-    def room_for(self, source: Source) -> Iterator[bool]:
+    def room_for(self, source: SignInSource) -> Iterator[bool]:
         """Tell whether a password from a source may be looked at now; hold its place meanwhile."""
         is_room = source.known or self._strangers.acquire(blocking=False)
         try:
@@ -579,12 +583,12 @@ class Accounts:
             if is_room and not source.known:
                 self._strangers.release()
 
-    def is_throttled(self, name: str, source: Source = AT_THE_HOST) -> bool:
+    def is_throttled(self, name: str, source: SignInSource = AT_THE_HOST) -> bool:
         """Tell whether too many wrong passwords came of late for another one to be looked at."""
         with self.transaction() as connection:
             return _is_throttled(connection, _digest(name.casefold()), source, self.clock())
 
-    def check(self, name: str, password: str, source: Source = AT_THE_HOST) -> User | None:
+    def check(self, name: str, password: str, source: SignInSource = AT_THE_HOST) -> User | None:
         """Return the user of a name and password; None counts as a failure.
 
         An unknown name takes as long as a known one. A try counts as a failure until it is known to
@@ -607,7 +611,7 @@ class Accounts:
             self.forgive_attempt(attempt)
         return self._user(rows[0])
 
-    def begin_attempt(self, name: str, source: Source = AT_THE_HOST) -> int | None:
+    def begin_attempt(self, name: str, source: SignInSource = AT_THE_HOST) -> int | None:
         """Count an attempt under a name as a failure until it is forgiven; None where held up."""
         key, now = _digest(name.casefold()), self.clock()
         with self.transaction() as connection:
@@ -712,7 +716,7 @@ _LINK_ENDED = (
 )
 
 
-def _is_throttled(connection: sqlite3.Connection, key: str, source: Source, now: int) -> bool:
+def _is_throttled(connection: sqlite3.Connection, key: str, source: SignInSource, now: int) -> bool:
     row = connection.execute(
         "SELECT total(name = :name AND source = :source) AS both, total(name = :name) AS name,"
         " total(source = :source) AS source FROM failures WHERE known = :known AND at > :since",

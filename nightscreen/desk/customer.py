@@ -41,7 +41,7 @@ from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
-from nightscreen.schemas.enriched import UNREADABLE
+from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
 from nightscreen.schemas.rows import Flaw
 
@@ -483,7 +483,7 @@ def _consents(row: Mapping[str, Any], now: int) -> bool:
         row.get("consent_expires_at"),
         row.get("consent_withdrawn_at"),
         at=to_instant(now),
-        flaws=int(Flaw.CONSENT) if row.get(UNREADABLE) else 0,
+        flaws=int(Flaw.CONSENT) if row.get(CONSENT_UNREADABLE) else 0,
     )
 
 
@@ -513,7 +513,7 @@ def _cards(
         if status == "off":
             continue
         if check in CONSENT_GATED and not allowed:
-            word = "unreadable consent" if row.get(UNREADABLE) else "no consent"
+            word = "unreadable consent" if row.get(CONSENT_UNREADABLE) else "no consent"
             card |= {"status": word, "closed": _why_closed(row), "evidence": None}
             card["cost"] = Decimal(0)
         else:
@@ -525,7 +525,7 @@ def _cards(
 def _why_closed(row: Mapping[str, Any]) -> str:
     """Say why nothing is asked or shown."""
     reference, given = row.get("consent_reference"), row.get("consented_at")
-    if row.get(UNREADABLE):
+    if row.get(CONSENT_UNREADABLE):
         return "The consent on record has a date that cannot be read. Nothing is asked or shown."
     if not reference or given is None:
         return "No consent is on record. Nothing is asked or shown."

@@ -21,7 +21,7 @@ from nightscreen.schemas.clock import MICROS
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from nightscreen.desk.accounts import Accounts, Source, User
+    from nightscreen.desk.accounts import Accounts, SignInSource, User
     from nightscreen.desk.visit import Visit
     from nightscreen.journal import Journal
 
@@ -64,7 +64,7 @@ class SecondFactor:
             self.accounts.set_second(user.name, new=sealed)
         return b32encode(kept).decode()
 
-    def confirm(self, user: User, code: str, source: Source) -> bool:
+    def confirm(self, user: User, code: str, source: SignInSource) -> bool:
         """Take the offered secret for the user's own, where a code of it counts."""
         secret = self._secret(user, "second_new")
         if secret is None or not self._counts(user, secret, code, source):
@@ -73,12 +73,12 @@ class SecondFactor:
         self.accounts.set_second(user.name, own=sealed)
         return True
 
-    def check(self, user: User, code: str, source: Source) -> bool:
+    def check(self, user: User, code: str, source: SignInSource) -> bool:
         """Tell whether a code counts; it counts once."""
         secret = self._secret(user, "second")
         return secret is not None and self._counts(user, secret, code, source)
 
-    def _counts(self, user: User, secret: bytes, code: str, source: Source) -> bool:
+    def _counts(self, user: User, secret: bytes, code: str, source: SignInSource) -> bool:
         code = "".join(code.split())
         now = self.accounts.clock() // MICROS // STEP_S
         attempt = self.accounts.begin_attempt(throttled_as(user.name), source)

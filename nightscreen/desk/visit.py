@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.desk.accounts import Source, User
+    from nightscreen.desk.accounts import SignInSource, User
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.desk.seat import Seat
     from nightscreen.journal.runs import RunRecord
@@ -93,7 +93,7 @@ class Visit:
         """Return the word by which this browser is known from earlier sign-ins; may be empty."""
         return self.request.cookies.get(self.seat.cookie(DEVICE_COOKIE), "")
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SignInSource:
         """Return where somebody tries to sign in from under a name."""
         client = self.request.client
         address = "" if client is None else neighbourhood(client.host)

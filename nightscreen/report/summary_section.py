@@ -31,8 +31,8 @@ from nightscreen.report.format import (
     some,
 )
 from nightscreen.schemas.checks import CONSENT_GATED
+from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.stops import WHY
-from nightscreen.values.instants import CONSENT_UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

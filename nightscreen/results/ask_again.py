@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.reading.headings import is_output_name
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
-from nightscreen.schemas.enriched import UNREADABLE
+from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.settings import FreshnessOverrides
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def rows_as_part(rows: Sequence[Mapping[str, Any]]) -> bytes:
     read stays so.
     """
     rows = [
-        {**row, "consent_withdrawn_at": "unreadable"} if row.get(UNREADABLE) else row
+        {**row, "consent_withdrawn_at": "unreadable"} if row.get(CONSENT_UNREADABLE) else row
         for row in rows
     ]
     names = [

@@ -27,8 +27,8 @@ from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
 from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Source
 from nightscreen.schemas.enriched import (
     CHECK_FIELDS,
+    CONSENT_UNREADABLE,
     SIGNALS,
-    UNREADABLE,
     WORD,
     enriched_schema,
     input_columns,
@@ -227,7 +227,7 @@ class Chunk:
         found.update(self._cash_flow_columns())
         found.update({name: self._signals[name] for name in SIGNALS})
         flaws = flat(self._rows["flaws"]).to_numpy(zero_copy_only=False)
-        found[UNREADABLE] = pa.array((flaws & int(Flaw.CONSENT)) != 0)
+        found[CONSENT_UNREADABLE] = pa.array((flaws & int(Flaw.CONSENT)) != 0)
         found["cost"] = naira_of_micro(self._cost)
         zeros = np.zeros(self._size, np.int32)
         found["decision"] = _words(zeros, ("undecided",))

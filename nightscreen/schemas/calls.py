@@ -25,8 +25,8 @@ class CallState(StrEnum):
 
 
 UNREAD_TROUBLES = ("unreadable", "wrong_identity")
-"""Troubles of a response that came and could not be read: its call is unreadable, or in doubt where
-its cost is not known."""
+"""Troubles of a response that came whole, or was cut by us at its size, and could not be read: its
+call is unreadable, or in doubt where its cost is not known."""
 
 KEPT_STATES = frozenset({CallState.ANSWERED, CallState.UNREADABLE})
 """Calls with an answer whose body the journal stores."""

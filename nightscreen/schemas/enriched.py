@@ -116,8 +116,9 @@ BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_checked_at", INSTANT),
 ]
 """From BVN details that were confirmed before and that the row's consent allows to be shown."""
-UNREADABLE = "consent_unreadable"
-"""Whether a row has consent with a time that cannot be read, so that it does not count."""
+CONSENT_UNREADABLE = "consent_unreadable"
+"""Whether a row has consent with a time that cannot be read, so that it does not count; also the
+code of each such time among the problems."""
 DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
     ("cost", COST),
     ("decision", WORD),
@@ -171,7 +172,7 @@ def enriched_schema(
     fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
     fields += [pa.field(name, kind) for name, kind in TX_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
-    fields.append(pa.field(UNREADABLE, pa.bool_()))
+    fields.append(pa.field(CONSENT_UNREADABLE, pa.bool_()))
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
     if shadow:
         fields += [pa.field(name, kind) for name, kind in SHADOW_FIELDS]

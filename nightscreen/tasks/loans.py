@@ -1,6 +1,6 @@
 """The tasks of area C: rows taken, the product checked, links made, loans followed, runs reported.
 
-They log numbers, which the engine stores in clear; what is computed lives in `runs/`.
+They log numbers, which the engine stores in clear; what is computed lives in `operations/`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tasks of a pull: one for each shard of customers, and one that closes the run.
 
-They log numbers, which the engine stores in clear; what is computed lives in `runs/`.
+They log numbers, which the engine stores in clear; what is computed lives in `operations/`.
 """
 
 from __future__ import annotations

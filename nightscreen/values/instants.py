@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.rows import INSTANT, Action, Flaw
 from nightscreen.values.columns import (
     Column,
@@ -31,8 +32,6 @@ from nightscreen.values.validators import Finding, Notes, Validated, judge_cells
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CONSENT_UNREADABLE = "consent_unreadable"
-"""The code of consent that is there and does not count, as one of its times cannot be read."""
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 _LAGOS_US = 3_600_000_000
 _DAY_US = 24 * _LAGOS_US
