@@ -47,7 +47,7 @@ STATIONS = (
     ("parsing and classification", ("client/classify", "client/response", "client/validation")),
     ("transport", ("client/api", "client/transport", "client/http", "httptools")),
     ("writing requests", ("client/wire", "client/identities", "site-packages/httpx")),
-    ("window", ("calling", "calling/control", "calling/detectors", "client/limiter")),
+    ("window", ("calling", "client/limiter")),
 )
 """Stations and the files that are theirs."""
 REST = "loop and the rest"
