@@ -135,13 +135,17 @@ class World:
         screening = run_screening(
             ScreenBatch(**{"output": str(self.folder / "out"), **options}),
             self.read_settings(),
-            transport=httpx.ASGITransport(application(self.sandbox)),
+            transport=self.transport(),
             clock=self.clock,
             runner=runner,
         )
         report = asyncio.run(screening)
         require_laws(runner.folder)
         return Night(runner.folder, report)
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return what carries the calls of a night to the sandbox."""
+        return httpx.ASGITransport(application(self.sandbox))
 
     def read_settings(self) -> Settings:
         """Return the settings of its runs."""
