@@ -472,8 +472,7 @@ def differences(folder: Folder) -> dict[str, tuple[Any, Any]]:
     wrong = {
         at: (reported.get(at), value)
         for at, value in found.items()
-        if reported.get(at) != value
-        and not (reported.get(at) in NONE_OF_IT and value in NONE_OF_IT)
+        if not _same(at, reported.get(at), value)
     }
     unfounded = {
         at: (value, None)
