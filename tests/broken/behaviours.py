@@ -587,6 +587,19 @@ _STOPPING = (
 
 _READING = (
     Broken(
+        "a wrong address looks like an empty book",
+        "Every customer is clear, since a wrong address finds nobody.",
+        (
+            Edit(
+                _MANNERS,
+                'verdict = "stop"\ntrouble = "address"\nstop = "address"\nstop_scope = "run"\n'
+                'cost_naira = "0"\n\n# --- test mode',
+                'verdict = "answered"\noutcome = "clear"\ncost_naira = "0"\n\n# --- test mode',
+            ),
+        ),
+        (f"{_T_PROMISES}::test_a_wrong_address_is_no_book_without_listings",),
+    ),
+    Broken(
         "an answer without a cost counts as free",
         "Charged answers that cannot be read are missing from the books.",
         (
@@ -915,7 +928,7 @@ _PEOPLE = (
                 ".values(subject=TOMBSTONE, consent_reference=None, cost_micro=0)",
             ),
         ),
-        ("tests/storage/test_erasure.py::test_a_call_stays_as_a_tombstone[sqlite]",),
+        (f"{_T_PROMISES}::test_what_an_erased_customer_cost_stays_in_the_books",),
     ),
     Broken(
         "an erased pseudonym is written again",

@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.sandbox.people import account_of, karma_of
 from nightscreen.schemas.clock import (
     DAY_MICROS,
@@ -19,7 +22,8 @@ from nightscreen.schemas.clock import (
     to_instant,
     to_micros,
 )
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, ServiceAddressError
+from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 from tests.screening import CONSENT, Unasked, World, customer, days_ago
 
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.runs.screening_run import ScreeningRun
-    from tests.client.fakes import Canned
 
 
 HAVE_ACCOUNTS = [
@@ -209,3 +212,27 @@ def test_a_listing_by_phone_is_not_hidden_by_a_clear_bvn(world: World) -> None:
     assert night.column("karma_status") == ["listed"]
     assert night.column("karma_listed_by") == [["phone"]]
     assert night.column("decision") != ["approve"]
+
+
+def test_what_an_erased_customer_cost_stays_in_the_books(world: World) -> None:
+    """Run, day and journal show the same naira as before, though nothing leads to the person."""
+    row = HAVE_ACCOUNTS[0]
+    night = world.screen(HAVE_ACCOUNTS[:2], checks=["bank_account"], batch="borrowers")
+    with open_journal(world.folder / "home") as journal:
+        customers = Customers.of(journal)
+        done = erase(journal, look(journal, customers, Whom(customer_id=row["customer_id"])))
+        assert (done["calls"], done["cost"]) == (1, "10.00")
+        assert journal.money.of_run(night.report["run_id"]).spent_micro == 20 * MICROS
+        assert verify_journal(journal) == []
+    calls = pq.read_table(night.folder / "calls.parquet")
+    assert sum(calls["cost"].to_pylist()) == Decimal(world.charged) == 20
+
+
+@pytest.mark.parametrize("text", ["Cannot GET /nowhere", "Identity route not found in karma API"])
+def test_a_wrong_address_is_no_book_without_listings(tmp_path: Path, text: str) -> None:
+    """A 404 that names a route says of nobody that he is clear, though it may sound so."""
+    desk = Bureau(tmp_path, rows=6)
+    desk.service.before = lambda *_: Canned(404, {"status": "error", "message": text})
+    with pytest.raises(ServiceAddressError):
+        desk.night()
+    assert len(desk.service.ledger) <= 4
