@@ -45,7 +45,7 @@ def test_each_call_finds_its_intent_committed(tmp_path: Path) -> None:
     """Whoever opens the journal as a call reaches the service finds it there, with its cost."""
     desk, seen = Bureau(tmp_path, rows=4), list[bool]()
 
-    def look(operation: str, identity: str, _: int) -> Canned | None:
+    def arrives(operation: str, identity: str, _: int) -> Canned | None:
         with open_journal(tmp_path / "home", clock=desk.loop.micros) as journal:
             kind = "nuban" if operation == "bank_account" else "bvn"
             subject = journal.pseudonyms.subject(kind, identity)
@@ -55,7 +55,7 @@ def test_each_call_finds_its_intent_committed(tmp_path: Path) -> None:
         seen.append([(row.state, row.reserved_micro > 0) for row in mine] == [("intent", True)])
         return None
 
-    desk.service.before = look
+    desk.service.before = arrives
     assert desk.night().report["state"] == "completed"
     assert len(seen) == len(desk.service.ledger) > 4
     assert all(seen)
@@ -68,19 +68,19 @@ def lagos(hour: int, *, days: int = 0) -> int:
 
 
 @pytest.mark.parametrize(
-    ("cap", "later"),
+    ("cap", "hour", "days"),
     [
-        pytest.param("daily_spend_cap", lagos(2, days=1), id="one night is one day"),
-        pytest.param("monthly_spend_cap", lagos(20, days=3), id="a month"),
+        pytest.param("daily_spend_cap", 2, 1, id="one night is one day"),
+        pytest.param("monthly_spend_cap", 20, 3, id="a month"),
     ],
 )
-def test_runs_share_the_cap_of_their_time(tmp_path: Path, cap: str, later: int) -> None:
+def test_runs_share_the_cap_of_their_time(tmp_path: Path, cap: str, hour: int, days: int) -> None:
     """What an evening's run spent counts against the next one's cap, until it begins anew."""
     clock = {"now": lagos(22)}
     world = World(tmp_path, settings={cap: "45"}, clock=lambda: clock["now"])
     world.screen(HAVE_ACCOUNTS[:3], checks=["bank_account"])
     assert Decimal(world.charged) == 30
-    clock["now"] = later
+    clock["now"] = lagos(hour, days=days)
     night = world.screen(HAVE_ACCOUNTS[3:6], checks=["bank_account"])
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "budget")
     assert Decimal(world.charged) == 40
