@@ -88,7 +88,6 @@ _T_LINE = "tests/steps/test_line.py"
 _T_POLICY_ATTACKS = "tests/steps/test_policy_attacks.py"
 _T_PROMISES = "tests/steps/test_promises.py"
 _T_PURGING = "tests/steps/test_purging.py"
-_T_RECOMPUTED = "tests/money/test_recomputed.py"
 _T_SHARED = "tests/storage/test_shared_caps.py"
 _T_SPENDING_APPROVAL = "tests/steps/test_spending_approval.py"
 _T_STOPS = "tests/money/test_stops.py"
@@ -1430,7 +1429,7 @@ _REPORTING = (
                 '        self.cost_micro += group["cost_sum"] if group["attempt"] == 1 else 0\n',
             ),
         ),
-        (f"{_T_RECOMPUTED}::test_the_files_bear_every_figure_out",),
+        (f"{_T_PROMISES}::test_lost_answers_and_what_sending_again_cost_stand_in_the_report",),
     ),
     Broken(
         "what the wallet lost besides is not told",
@@ -1453,7 +1452,7 @@ _REPORTING = (
         "calls in doubt are left out of the report",
         "The lender does not know how much may have been charged for nothing.",
         (Edit(_CALL_LOG, '        self.in_doubt_micro += group["doubt_sum"]\n', ""),),
-        (f"{_T_RECOMPUTED}::test_the_files_bear_every_figure_out",),
+        (f"{_T_PROMISES}::test_lost_answers_and_what_sending_again_cost_stand_in_the_report",),
     ),
     Broken(
         "exact is said of any books",

@@ -105,6 +105,27 @@ def test_the_last_call_under_a_cap_tells_what_is_left(tmp_path: Path) -> None:
     assert Decimal(report["balance"]["closing"]) == desk.service.wallet
 
 
+def test_lost_answers_and_what_sending_again_cost_stand_in_the_report(tmp_path: Path) -> None:
+    """What is known to be spent and what may be, apart, and together all that was charged."""
+    desk, lost = Bureau(tmp_path, rows=6), set[str]()
+
+    def lose(operation: str, identity: str, _: int) -> Canned | None:
+        *_, (_, _, cost) = desk.service.ledger
+        if operation != "bank_account" or not cost or len(lost) == 2 or identity in lost:
+            return None
+        lost.add(identity)
+        return LOST
+
+    desk.service.after = lose
+    report = desk.night().report
+    part = report["checks"]["bank_account"]
+    charged = sum(cost for operation, _, cost in desk.service.ledger if operation == "bank_account")
+    assert (part["retries"], part["in_doubt_exposure"]) == (2, "20.00")
+    assert Decimal(part["cost"]) == charged - 20
+    assert Decimal(report["cost"]["total"]) == desk.service.charged - 20
+    assert report["cost"]["in_doubt_exposure"] == "20.00"
+
+
 def test_nothing_is_sent_after_the_deadline(tmp_path: Path) -> None:
     """Not even what was taken up before it and waits for its turn."""
     desk, sent_at = Bureau(tmp_path, rows=60), list[int]()
