@@ -968,6 +968,12 @@ _PEOPLE = (
         ("tests/storage/test_unreadable.py::test_an_erased_person_is_not_read_again[sqlite]",),
     ),
     Broken(
+        "a late answer about an erased person is kept",
+        "A process that seemed dead brings a person back who was erased meanwhile.",
+        (Edit(_CALLS, "bodies.pop(each.call_id, None)\n", "bodies.get(each.call_id)\n"),),
+        (f"{_T_CALLS}::test_a_late_outcome_about_an_erased_person_is_money_only[sqlite]",),
+    ),
+    Broken(
         "a person is erased while being asked about",
         "The answer comes after the erasure, and the person is back in the journal.",
         (Edit(_ERASURE, "            self._refuse_asked(connection, person.subjects)\n", ""),),

@@ -14,7 +14,8 @@ import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.erasure import TOMBSTONE, Erasures
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.tables import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import Whom, erase, look, mend
 from nightscreen.privacy.lookup_subject import lookup_subject
