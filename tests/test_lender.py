@@ -160,12 +160,11 @@ class Lender(RuleBasedStateMachine):
         self.erased.append(number)
         whom = Whom(customer_id=person["customer_id"], bvn=person["bvn"])
         pseudonyms: list[bytes] = []
-        with journal_of(self.world.read_settings()) as journal:
-            # a run that was killed before it came to this person holds nothing of them
-            with suppress(InputError):
-                found = look(journal, Customers.of(journal), whom)
-                pseudonyms = list(found.person(journal).all)
-                erase(journal, found)
+        # a run that was killed before it came to this person holds nothing of them
+        with journal_of(self.world.read_settings()) as journal, suppress(InputError):
+            found = look(journal, Customers.of(journal), whom)
+            pseudonyms = list(found.person(journal).all)
+            erase(journal, found)
         words = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]
         for path, content in everything(self.folder):
             assert not [each for each in (*words, *pseudonyms) if each in content], path
