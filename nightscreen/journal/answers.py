@@ -210,13 +210,6 @@ class Answers:
             newest, erased = connection.execute(query).one()
         return f"{newest or 0}.{erased or 0}"
 
-    @outlasting
-    def erased(self) -> int:
-        """Return the number of the last erasure of a person; 0 where there was none."""
-        query = _ERASED.where(erasures.c.kind == _ERASURE)
-        with reading(self._engine) as connection:
-            return int(connection.execute(query).scalar() or 0)
-
     def of_calls(
         self, check: str, calls: Mapping[int, bytes]
     ) -> Iterator[tuple[int, StoredAnswer]]:

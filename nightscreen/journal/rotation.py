@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, select, update
 
-from nightscreen.files.evidence import drop_evidence
 from nightscreen.files.keys import decode_key, new_key, replace_key
 from nightscreen.files.sealing import KEY_ID_BYTES, key_id
 from nightscreen.journal.calls import SEAL_KEY, answer_context
@@ -80,7 +79,6 @@ def rotate_key(
     journal.sealer.switch(wanted)
     resealed = _reseal(journal) + reseal(journal)
     resealed += beside(journal)
-    drop_evidence(journal.home)
     if not configured:
         replace_key(journal.home, journal.sealer.key)
     settled = not configured or decode_key(configured, "the data key") == journal.sealer.key

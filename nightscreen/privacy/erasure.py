@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.files.evidence import drop_evidence
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, QUARANTINE
 from nightscreen.files.sealed_file import drop_sealed
 from nightscreen.files.workspace import Workspace, sweep_workspaces
@@ -503,7 +502,6 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     number = erasures.erase(person)
     emptied = leave_no_trace(journal, traces)
     sweep_workspaces(journal.home, journal.holders.alive)
-    drop_evidence(journal.home)
     drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)
     dropped_rows, lost = _rewrite_dropped(journal, found)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files import outputs
-from nightscreen.files.evidence import drop_evidence
 from nightscreen.files.inbox import INPUT
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.files.sealed_file import drop_sealed
@@ -199,7 +198,6 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
     declined = found.declined
-    drop_evidence(journal.home, before=None if declined.ids else found.cutoffs.journal_answers)
     forget_audit(journal, found.cutoffs.audit)
     erasures = Erasures.of(journal)
     number = erasures.purge(Cutoffs.all_at(0) if found.journal_waits else found.cutoffs)

@@ -21,7 +21,7 @@ from nightscreen.planning.eligibility import flat, slots_of
 from nightscreen.planning.row_plan import ANSWERS_STAMP
 from nightscreen.results.cached_bvn_details import nothing_held
 from nightscreen.results.cash_flow_at_hand import no_cash_flow
-from nightscreen.results.evidence import ACCOUNT, HISTORY, Evidence, typed_column
+from nightscreen.results.evidence import ACCOUNT, HISTORY, evidence_of, typed_column
 from nightscreen.results.judge import judge_selfie
 from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
 from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Source
@@ -34,7 +34,7 @@ from nightscreen.schemas.enriched import (
     input_columns,
     naira_of_micro,
 )
-from nightscreen.schemas.plan import AnswerRefs, CheckIdentity, SkipReason
+from nightscreen.schemas.plan import CheckIdentity, SkipReason
 from nightscreen.schemas.rows import INSTANT, NAIRA, Flaw, SourceColumn
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ class Assembly:
     Attributes:
         wanted: checks, identities and purpose of the run.
         answers: the journal's answers.
-        evidence: what answers mean for rows.
         unanswered: this run's lookups without an answer, by check and subject: `unreadable`,
             `in_doubt`, `failed` or `pending`.
         freshness: how old an answer may be, judged at the plan's instant.
@@ -102,7 +101,6 @@ class Assembly:
 
     wanted: Wanted
     answers: Answers
-    evidence: Evidence
     unanswered: Mapping[tuple[str, bytes], str]
     freshness: Freshness
     columns: Sequence[SourceColumn]
@@ -150,12 +148,6 @@ class _SlotView:
         """Return which rows have an answer of this outcome at hand."""
         found: Mask = self.latest.outcome == OUTCOMES.index(outcome)
         return found
-
-    def hand(self, rows: NDArray[np.int64]) -> AnswerRefs:
-        """Return the answers at hand of some rows."""
-        latest = self.latest.take(rows)
-        subjects = self.subjects[rows].tobytes()
-        return AnswerRefs(rows, subjects, latest.answered_at, latest.call_id)
 
 
 class Chunk:
@@ -309,21 +301,19 @@ class Chunk:
     def bank_account(self) -> _Cells:
         """Fill the bank account columns."""
         view, check = self._one_view(Check.BANK_ACCOUNT), Check.BANK_ACCOUNT
-        places, lines = self._evidence(view, Outcome.FOUND)
+        places, lines = self._evidence(view)
         words = np.where(view.at_hand & ~view.said(Outcome.FOUND), _CODE["not_found"], NONE)
         words[places] = _codes(lines["status"])
         shown = (words != NONE) & self._current(view)
         cells = self._blank(np.where(shown, words, self._unanswered(view, shown)))
-        names = ACCOUNT.names[1:]
-        cells.rest = self._spread(check, lines, places, shown, names)
+        cells.rest = self._spread(check, lines, places, shown, ACCOUNT.names[1:])
         self._set(cells, view, shown)
         return cells
 
-    def _evidence(self, view: _SlotView, hit: Outcome) -> tuple[NDArray[np.int64], pa.Table]:
-        """Return the rows with a hit at hand that counts now, and what it says of them."""
-        rows = np.flatnonzero(view.said(hit) & self._current(view))
-        evidence = self._assembly.evidence
-        return rows, evidence.columns(view.slot.check, self._rows, view.hand(rows))
+    def _evidence(self, view: _SlotView) -> tuple[NDArray[np.int64], pa.Table]:
+        """Return the rows with a record at hand that counts now, and what it says of them."""
+        rows = np.flatnonzero(view.said(Outcome.FOUND) & self._current(view))
+        return evidence_of(view.slot.check, self._rows, self._records(view, rows))
 
     def _spread(
         self,
@@ -376,28 +366,39 @@ class Chunk:
         ]
 
     def _records(self, view: _SlotView, rows: NDArray[np.int64]) -> dict[int, object]:
-        """Open the answers of some rows; return the typed record of each."""
-        hand, check, answers = view.hand(rows), view.slot.check, self._assembly.answers
-        wanted = {int(call): hand.subject(place) for place, call in enumerate(hand.call_id)}
+        """Open the answers of some rows; return each row's record, None where it holds none.
+
+        A row whose answer is there no longer is left out.
+        """
+        check, answers = view.slot.check, self._assembly.answers
+        calls = view.latest.call_id[rows].tolist()
+        places = rows.tolist()
+        wanted = {
+            call: view.subjects[place : place + 1].tobytes()
+            for call, place in zip(calls, places, strict=True)
+        }
         if not wanted:
             return {}
         records = {
             call_id: parse_answer(check, answers.body(check.value, stored))
             for call_id, stored in answers.of_calls(check.value, wanted)
         }
-        pairs = zip(rows.tolist(), hand.call_id.tolist(), strict=True)
-        return {row: records.get(call_id) for row, call_id in pairs}
+        return {
+            place: records[call]
+            for call, place in zip(calls, places, strict=True)
+            if call in records
+        }
 
     def ecosystem(self) -> _Cells:
         """Fill the ecosystem columns."""
         view, check = self._one_view(Check.ECOSYSTEM), Check.ECOSYSTEM
-        places, lines = self._evidence(view, Outcome.FOUND)
+        places, lines = self._evidence(view)
         there = ~view.said(Outcome.FOUND)
-        there[places] = pc.is_valid(flat(lines["there"])).to_numpy(zero_copy_only=False)
+        there[places] = True
         shown = there & self._current(view)
         words = np.where(view.said(Outcome.FOUND), _CODE["found"], _CODE["not_found"])
         cells = self._blank(np.where(shown, words, self._unanswered(view, shown)))
-        cells.rest = self._spread(check, lines, places, shown, HISTORY.names[1:])
+        cells.rest = self._spread(check, lines, places, shown, HISTORY.names)
         self._set(cells, view, shown)
         return cells
 

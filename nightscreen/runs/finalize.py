@@ -50,7 +50,6 @@ from nightscreen.results.cached_bvn_details import BvnsAtHand
 from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
-from nightscreen.results.evidence import Evidence
 from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
@@ -85,7 +84,6 @@ def write_rows(run: ScreeningRun) -> RowTally:
     assembly = Assembly(
         wanted=run.wanted,
         answers=run.journal.answers,
-        evidence=Evidence.of(run.journal, run.batch),
         stamp=run.journal.answers.stamp(),
         unanswered=without_answer(run),
         freshness=run.freshness,
@@ -105,8 +103,6 @@ def write_rows(run: ScreeningRun) -> RowTally:
     if run.merging:
         tables = _expanded(run, tables, schema)
     run.folder.write_parts("enriched", schema, tables)
-    if not assembly.test_mode:
-        assembly.evidence.close()
     _stop_if_pending(run, tally)
     return tally
 

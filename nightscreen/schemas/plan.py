@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from nightscreen.schemas.checks import Check, IdentityKind, NoAnswer
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class CheckIdentity(NamedTuple):
@@ -85,27 +81,6 @@ NEEDED = pa.schema(
 )
 """The lookups to be asked, one row each: identity and image in clear (sealed at rest); `row` is the
 batch's row in whose name the call is made."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRefs:
-    """Answers at hand for some rows of a chunk.
-
-    Attributes:
-        rows: numbers of the rows, ascending.
-        subjects: the answers' pseudonyms, sixteen bytes each, joined in the rows' order.
-        answered_at: when each was given.
-        call_id: the call that brought each.
-    """
-
-    rows: NDArray[np.int64]
-    subjects: bytes
-    answered_at: NDArray[np.int64]
-    call_id: NDArray[np.int64]
-
-    def subject(self, place: int) -> bytes:
-        """Return the pseudonym of one of the answers."""
-        return self.subjects[16 * place : 16 * place + 16]
 
 
 @dataclass(slots=True)

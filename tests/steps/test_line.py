@@ -162,7 +162,7 @@ def test_answers_are_asked_again_once_they_are_old(tmp_path: Path) -> None:
     world.screen(rows, checks=["karma"])
     assert len(world.calls("karma")) == 2
     clock["now"] = now + 8 * DAY
-    night = world.screen(rows, checks=["karma"])
+    world.screen(rows, checks=["karma"])
     asked_again = sum(karma_of(row["bvn"]) is None for row in rows)
     assert len(world.calls("karma")) == 2 + asked_again
 

@@ -30,17 +30,17 @@ NEW = b"n" * 32
 
 def fill(journal: Journal, first: int, count: int) -> None:
     """Store some answers whose bodies name their subjects."""
-    pairs = reserve(journal, *range(first, first + count))
+    pairs = reserve(journal, *range(first + 1, first + 1 + count))
     outcomes = [ended(pair, body=pair[0].subject) for pair in pairs]
     journal.calls.settle("run-1", outcomes)
 
 
 def bodies(journal: Journal, count: int) -> list[int]:
     """Open all answers."""
-    subjects = [subject(number) for number in range(count)]
+    subjects = [subject(number + 1) for number in range(count)]
     stored = journal.answers.latest("karma", subjects)
     opened = [journal.answers.body("karma", stored[each]) for each in subjects if each in stored]
-    return [int.from_bytes(each, "big") for each in opened]
+    return [int.from_bytes(each, "big") - 1 for each in opened]
 
 
 def seal_ids(journal: Journal) -> set[bytes]:

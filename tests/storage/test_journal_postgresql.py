@@ -237,7 +237,7 @@ def test_a_group_that_cannot_be_written_leaves_nothing(server_place: Place) -> N
 def test_a_group_larger_than_a_socket_takes_is_committed(server_place: Place) -> None:
     """However many and long the answers are, the driver never waits for what it has not sent."""
     journal = server_place.open()
-    pairs = reserve(journal, *range(200))
+    pairs = reserve(journal, *range(1, 201))
     journal.calls.settle("run-1", [ended(pair, body=b"x" * 40_000) for pair in pairs])
     assert len(journal.answers.latest("karma", [pair[0].subject for pair in pairs])) == 200
     server_place.close()
@@ -246,7 +246,7 @@ def test_a_group_larger_than_a_socket_takes_is_committed(server_place: Place) ->
 def test_outcomes_handed_in_by_two_at_once_count_once(server_place: Place) -> None:
     """A group whose first writing was not heard of may be written again while it goes on."""
     journal, other = (server_place.open() for _ in range(2))
-    outcomes = [ended(pair) for pair in reserve(journal, *range(200))]
+    outcomes = [ended(pair) for pair in reserve(journal, *range(1, 201))]
     both = Barrier(2)
 
     def settle(mine: Journal) -> None:

@@ -149,12 +149,12 @@ def test_the_latest_of_several_answers_is_given_whatever_their_order(place: Plac
     """Blocks larger than one query, other checks and earlier answers do not mix in."""
     journal = place.open()
     for cost in (5, 3):
-        pairs = reserve(journal, *range(1500))
+        pairs = reserve(journal, *range(1, 1501))
         journal.calls.settle("run-1", [ended(pair, cost=cost) for pair in reversed(pairs)])
     other = asks(1, check="ecosystem")
     grants = journal.calls.reserve("run-1", "portfolio", other, Caps(), since=1 << 60)
     journal.calls.settle("run-1", [ended((other[0], grants[0]), cost=77)])
-    found = journal.answers.latest("karma", [subject(n) for n in range(3000)], bodies=False)
+    found = journal.answers.latest("karma", [subject(n) for n in range(1, 3001)], bodies=False)
     assert len(found) == 1500
     assert {(each.cost_micro, each.sealed) for each in found.values()} == {(3, b"")}
     assert "sealed=***" in repr(found[subject(1)])
