@@ -56,6 +56,7 @@ FIRST = {
     "tests/steps/test_pulling_processes.py": "pulls",
     "tests/ops/": "on call",
     "tests/money/": "money",
+    "tests/nights/": "standard nights",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""
 _SESSION = pytest.StashKey[Session]()

@@ -157,6 +157,7 @@ def portfolio(world: FixedWorld) -> Nights:
     """Return a plain night, the next day's, and one after most consents were taken back."""
     rows = [*made_up(world, 12, seed=3), *people(world, range(1, 9))]
     rows.append({**rows[2], "customer_id": "TWIN"})
+    rows.append({**rows[2], "customer_id": "SILENT TWIN", "consent_reference": ""})
     found = {"plain": world.screen(rows, batch="borrowers")}
     world.pass_time(days=1, minutes=20)
     rows[4]["last_name"], rows[5]["account_number"] = "Somebody", rows[6]["account_number"]
@@ -174,8 +175,9 @@ def portfolio(world: FixedWorld) -> Nights:
 
 
 def capped(world: FixedWorld) -> Nights:
-    """Return a night whose cap binds, so that rank decides who is asked about."""
+    """Return a night whose cap binds before that of the month: rank decides who is asked about."""
     rows = [*people(world, range(1, 9)), *people(world, range(20, 36))]
+    world.settings["monthly_spend_cap"] = "9000"
     return {"capped": world.screen(rows, max_spend="350")}
 
 

@@ -75,18 +75,6 @@ def test_every_row_stays_and_the_customer_counts_once(world: World) -> None:
     assert night.report["checks"]["karma"]["lookups"] == 3
 
 
-def test_the_list_has_a_customer_once_with_all_that_is_owed(world: World) -> None:
-    """Exposure on the list is that of the open loans, and nobody stands there twice."""
-    without = dict.fromkeys(CONSENT, "")
-    book = [row | without for row in BOOK if row["customer_id"] != BOOK[3]["customer_id"]]
-    night = world.screen(book, merge_rows=True)
-    with (night.folder / "decisions.csv").open(encoding="utf-8-sig") as file:
-        listed = list(csv.DictReader(file))
-    assert len({row["customer_id"] for row in listed}) == len(listed)
-    owed = {customer(number)["customer_id"]: amount for number, amount in OWED.items()}
-    assert all(Decimal(row["exposure"]) == owed[row["customer_id"]] for row in listed)
-
-
 def test_a_merged_book_of_a_row_a_customer_is_what_it_was(world: World) -> None:
     """Where no row repeats, merging changes no answer, decision, exposure or figure."""
     rows = [{**customer(number, **CONSENT), "exposure": "100"} for number in range(1, 30)]
