@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 MAGIC = 999_000_000
 """Customers from this number on meet what `sandbox/test_identifiers.py` says of the last digits."""
-LISTED, MISMATCH, NO_ACCOUNT, PAST_DUE, NO_HISTORY, NO_MATCH, UNSURE, NOBODY = range(1, 9)
+LISTED = 1
+"""The magic customer whom the blacklist holds by every identifier."""
 CHECKS = ("bank_account", "karma", "ecosystem")
 FAULTS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504", "cut_before_charge"),
@@ -138,7 +139,7 @@ def made_up(world: FixedWorld, rows: int, *, seed: int, damage_pct: float = 0) -
     return found
 
 
-def people(world: FixedWorld, numbers: Iterable[int], **changes: str) -> list[Row]:
+def people(world: FixedWorld, numbers: Iterable[int]) -> list[Row]:
     """Return customers by number; those under ten are the magic people of that code.
 
     Every third of the others gave no consent.
@@ -149,7 +150,7 @@ def people(world: FixedWorld, numbers: Iterable[int], **changes: str) -> list[Ro
         row["exposure"] = str(5000 * (number % 40))
         if number < 10 or number % 3:
             row |= {"consent_reference": f"CNS-{number}", "consented_at": world.day(60)}
-        found.append({**row, **changes})
+        found.append(row)
     return found
 
 
@@ -283,7 +284,7 @@ def applicants(world: FixedWorld) -> Nights:
         "purpose": "origination",
         "batch": "applicants",
         "checks": [*CHECKS, "selfie"],
-        "karma_identities": ["bvn", "phone", "email"],
+        "karma_identities": ["bvn", "phone", "email", "nuban"],
         "karma_stop_at_first": True,
         "policy": str(own),
         "shadow": str(strict),

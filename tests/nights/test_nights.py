@@ -110,6 +110,13 @@ def test_a_reason_names_what_it_matches_and_no_more(kept: dict[str, Any]) -> Non
     assert [each.night for each in needless] == ["capped"]
 
 
+def test_the_measure_is_of_these_nights_and_stays_small() -> None:
+    """No file of a night that is no more, and under half a megabyte in all."""
+    kept = list(MEASURE.iterdir())
+    assert {path.stem for path in kept} == set(WORLDS)
+    assert sum(path.stat().st_size for path in kept) < 500_000
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_measure_is_as_the_program_writes_it(name: str) -> None:
     """Keeping it anew shows the differences of the night and none of form."""

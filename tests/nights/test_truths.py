@@ -196,3 +196,29 @@ def test_a_second_policy_decides_beside_the_one_in_force(standard_night: Standar
         assert {row["customer_id"] for row in csv.DictReader(file)} == moved
     page = (night.folder / "report.html").read_text(encoding="utf-8")
     assert f"{len(moved)} customers would be decided otherwise" in page
+
+
+def test_a_loan_book_counts_each_customer_once(standard_night: StandardNight) -> None:
+    """Rows keep their amounts and bear their customer's answers; every figure counts customers."""
+    night = standard_night("loan-book").night
+    rows, report = night.rows, night.report
+    owed: dict[str, Decimal] = {}
+    decided: dict[str, tuple[str, str]] = {}
+    seen: Counter[str] = Counter()
+    for row in rows:
+        name = row["customer_id"]
+        seen[name] += 1
+        open_ = row["Loan Status"] in {"Running", "Overdue"}
+        owed[name] = owed.get(name, Decimal(0)) + (row["exposure"] if open_ else 0)
+        answers = (row["decision"], row["karma_status"])
+        assert decided.setdefault(name, answers) == answers
+        assert row["customer_row"] == seen[name]
+    assert [row["customer_exposure"] for row in rows] == [owed[row["customer_id"]] for row in rows]
+    assert max(seen.values()) > 1
+    assert report["rows"]["customers"] == len(owed) == sum(report["decisions"].values())
+    assert report["checks"]["karma"]["lookups"] == len(owed)
+    assert report["exposure"]["total"] == f"{sum(owed.values()):.2f}"
+    with (night.folder / "decisions.csv").open(encoding="utf-8-sig", newline="") as file:
+        listed = list(csv.DictReader(file))
+    assert len({row["customer_id"] for row in listed}) == len(listed)
+    assert all(Decimal(row["exposure"]) == owed[row["customer_id"]] for row in listed)
