@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.schemas.clock import LAGOS, MICROS, to_micros
+from tests.screening import Night
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tests.nights.fixed_world import FixedWorld
-    from tests.screening import Night
 
     Table = dict[str, Any]
 
@@ -127,13 +127,14 @@ class Names:
         return given
 
 
-def names_of(world: FixedWorld, nights: Iterable[Night]) -> Names:
+def names_of(world: FixedWorld) -> Names:
     """Return what stands for what is different each time, in all nights of a world."""
     pseudonyms: dict[str, str] = {}
     with world.journal() as journal:
         runs = sorted(run.run_id for run in journal.runs.newest(limit=None))
         known = journal.pseudonyms
-        for night in nights:
+        for path in sorted(world.folder.glob("out/*/report.json")):
+            night = Night(path.parent, json.loads(path.read_text("utf-8")))
             batch = night.report["batch"]
             for row in night.rows:
                 customer_id = row["customer_id"]

@@ -14,7 +14,7 @@ from nightscreen.journal.reviews import Reviews
 from nightscreen.privacy.contests import open_contest
 from nightscreen.results.reviews import Judge, take_in
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.clock import MICROS, to_instant
 from nightscreen.schemas.decisions import ReviewRow
 from nightscreen.schemas.settings import ContestClocks
 from tests.killed import is_killed
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Row = dict[str, str]
     Nights = dict[str, Night]
 
+MINUTE = 60 * MICROS
 MAGIC = 999_000_000
 """Customers from this number on meet what `sandbox/test_identifiers.py` says of the last digits."""
 LISTED = 1
@@ -262,6 +263,7 @@ def killed(world: FixedWorld) -> Nights:
     """Return a night that was killed while a charged answer was on its way, and resumed."""
     rows = [*people(world, range(1, 6)), *people(world, range(400, 415))]
     assert is_killed(world, lambda: world.screen(rows), at_call=30)
+    world.evenings.append((world.now, world.now + MINUTE))
     world.pass_time(minutes=30)
     with world.journal() as journal:
         (begun,) = journal.runs.newest()

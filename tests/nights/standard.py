@@ -57,7 +57,7 @@ class StandardNights:
             folder = self._folder / name
             folder.mkdir()
             world, nights = spend(name, folder)
-            names = names_of(world, nights.values())
+            names = names_of(world)
             for each, night in nights.items():
                 self._spent[each] = Spent(each, night, world, outputs_of(night, names))
             _refuse_writing(folder)
