@@ -43,13 +43,12 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(PYTEST)
 	$(BIN)/python -m tests.clocks all
 
-SAMPLE := command_line_killed or killed_twice or (what_one_process_does and 2) or every_fault or \
-  messy_file or resumed_by_the_approver
+SAMPLE := command_line_killed or every_fault or messy_file or resumed_by_the_approver
 
 DATED := $(patsubst %,tests/steps/test_%.py,reviews consent instants inbox freshness_over_nights contests \
   notices purging declined_purged changes)
 
-test-sample: $(STAMP) ## run a short part of what test-all adds: kills, workers, browsers, the day's clock
+test-sample: $(STAMP) ## run a short part of what test-all adds: a killed command, browsers, the day's clock
 	$(PYTEST) -m long -k '$(SAMPLE)'
 	$(BIN)/python -m tests.clocks today $(DATED)
 

@@ -57,6 +57,7 @@ FIRST = {
     "tests/ops/": "on call",
     "tests/money/": "money",
     "tests/nights/": "standard nights",
+    "tests/steps/test_line.py": "standard nights",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""
 _SESSION = pytest.StashKey[Session]()

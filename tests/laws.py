@@ -1,129 +1,289 @@
 """The laws that hold after every night, whatever happened in it.
 
-Read off the run's folder alone, so that any end-to-end test can hold them at no great cost: every
-row has a result or a line in the quarantine, the numbers of the report add up and are those of the
-calls, no cap was passed, nothing that needs consent was asked without it, and no identifier stands
-where none belongs. What the journal must come to is for `journal verify`, and what the service
-charged for its own ledger.
+`require_laws` is called after every night of every end-to-end test. It reads the run's folder, the
+journal and, where the test has it, what went over the wire; a law is stated in terms of the
+contract, so that it outlives the code that keeps it:
+
+- every row has a result or a line in the quarantine, and every figure of the report is what the
+  files beside it come to (`recomputed`);
+- the balance's equation holds, and every lookup came to one end;
+- the journal is sound and holds the calls and the money that the report tells of;
+- no cap or quota was passed at any instant, and nothing was sent without an intent (`Overseen`);
+- nothing that needs a consent was asked without one that was valid at that instant;
+- no identifier stands where none belongs.
 """
 
 from __future__ import annotations
 
-import csv
-import json
+import sqlite3
+from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import httpx
 
-from nightscreen.schemas.checks import ANSWERED, CONSENT_GATED, Check, NoAnswer
+from nightscreen.journal.opening import journal_of
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer
+from nightscreen.schemas.clock import spending_day
+from nightscreen.schemas.money import to_micro
+from tests.recomputed import Folder, differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from pathlib import Path
+
+    from nightscreen.journal import Journal
+    from nightscreen.schemas.settings import Settings
 
 ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
 """What may become of a lookup: together they are all that were needed."""
+GATED = ("ecosystem", "selfie")
+"""Checks that are lawful only with consent: the specification's area B, rule 3."""
 IDENTIFYING = ("bvn", "account_number", "phone", "email")
-NAMELESS = ("report.json", "report.html", "problems.csv", "calls.parquet", "changes.parquet")
-"""Files that hold no identifier; `manifest.json` too."""
+NAMELESS = (
+    *("report.json", "report.html", "problems.csv", "calls.parquet", "changes.parquet"),
+    "manifest.json",
+)
+"""Files that hold no identifier."""
+MASKED = "(masked: it held an identifier)"
+"""In place of a consent reference that tells who it is about."""
 LEAST = 9
 """Characters from which an identifier is searched for: shorter ones may be any number."""
+DOUBTFUL = ("intent", "in_doubt", "answered")
+"""States of calls whose worst cost stays reserved while their cost is not known."""
 
 
-def broken_laws(folder: Path) -> list[str]:
-    """Return a sentence for each law that a run's folder breaks; none where all hold."""
-    report = json.loads((folder / "report.json").read_text("utf-8"))
-    parts = sorted((folder / "enriched").glob("part-*.parquet"))
-    rows = [row for part in parts for row in pq.read_table(part).to_pylist()]
-    calls = pq.read_table(folder / "calls.parquet")
+class Overseen(httpx.AsyncBaseTransport):
+    """Passes calls on, and sees that the journal has an intent, committed, for each under way.
+
+    It reads the database as another process would. On PostgreSQL it only counts.
+
+    Args:
+        to: carries the calls.
+        home: where the journal lies.
+
+    Attributes:
+        unannounced: how many calls came before their intent.
+        most_under_way: most calls at one time.
+    """
+
+    def __init__(self, to: httpx.AsyncBaseTransport, home: Path) -> None:
+        self._to, self._file = to, home / "journal.sqlite"
+        self._database: sqlite3.Connection | None = None
+        self._under_way = 0
+        self.unannounced = 0
+        self.most_under_way = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass one call on."""
+        self._under_way += 1
+        self.most_under_way = max(self.most_under_way, self._under_way)
+        try:
+            self.unannounced += self._intents() < self._under_way
+            return await self._to.handle_async_request(request)
+        finally:
+            self._under_way -= 1
+
+    def _intents(self) -> int:
+        if self._database is None:
+            if not self._file.exists():
+                return self._under_way
+            self._database = sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)
+        query = "SELECT count(*) FROM calls WHERE state = 'intent'"
+        return int(self._database.execute(query).fetchone()[0])
+
+    async def aclose(self) -> None:
+        """End the reading, and what carries the calls."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        await self._to.aclose()
+
+
+def require_laws(path: Path, settings: Settings, since: int, wire: Overseen | None = None) -> None:
+    """Fail the test where a night broke a law; one that only quotes has nothing to break.
+
+    Args:
+        path: the run's folder.
+        settings: of the run.
+        since: instant in microseconds at which this night began, by the run's own clock.
+        wire: what saw its calls, where they went through the test.
+    """
+    if not (path / "report.json").exists() or not (path / "calls.parquet").exists():
+        return
+    folder = Folder(path)
+    broken = broken_laws(folder)
+    with journal_of(settings) as journal:
+        broken += broken_books(folder, journal, settings, since)
+    if wire is not None and wire.unannounced:
+        broken.append(f"{wire.unannounced} calls were sent before their intent")
+    if broken:
+        raise AssertionError("laws are broken:\n" + "\n".join(broken))
+
+
+def broken_laws(folder: Folder) -> list[str]:
+    """Return a sentence for each law that a run's folder breaks by itself; none where all hold."""
     return [
-        *_about_rows(folder, report, rows),
-        *_about_checks(report),
-        *_about_money(report, calls),
-        *_about_consent(calls),
-        *_about_identifiers(folder, rows),
+        *(
+            f"{at}: the report has {reported}, its files {found}"
+            for at, (reported, found) in differences(folder).items()
+        ),
+        *_about_statuses(folder),
+        *_about_ends(folder),
+        *_about_balance(folder.report),
+        *_about_consent(folder),
+        *_about_identifiers(folder),
     ]
 
 
-def _about_rows(folder: Path, report: dict[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
-    counted = report["rows"]
-    if counted["read"] != counted["screened"] + counted["quarantined"]:
-        yield f"rows do not add up: {counted}"
-    if len(rows) != counted["screened"]:
-        yield f"{len(rows)} rows are enriched of {counted}"
-    refused = folder / "quarantine.csv"
-    lines = 0
-    if refused.exists():
-        with refused.open(encoding="utf-8", newline="") as file:
-            lines = len(list(csv.DictReader(file)))
-    if lines != counted["quarantined"]:
-        yield f"{lines} rows are in the quarantine of {counted}"
-    words = {check: {*ANSWERED[check], *(each.value for each in NoAnswer)} for check in Check}
-    for check, known in words.items():
-        strange = {row[f"{check}_status"] for row in rows} - {str(word) for word in known}
+def _about_statuses(folder: Folder) -> Iterator[str]:
+    for check in Check:
+        known = {str(word) for word in (*ANSWERED[check], *NoAnswer)}
+        strange = {row[f"{check}_status"] for row in folder.rows} - known
         if strange:
             yield f"{check} has statuses that nobody knows: {strange}"
 
 
-def _about_checks(report: dict[str, Any]) -> Iterator[str]:
-    for check, numbers in report["checks"].items():
+def _about_ends(folder: Folder) -> Iterator[str]:
+    for check, numbers in folder.report["checks"].items():
         ends = sum(numbers[end] for end in ENDS)
         if numbers["distinct"] != ends:
             yield f"{check}: {numbers['distinct']} lookups came to {ends} ends"
-        if report["state"] == "completed" and numbers["pending"]:
+        if folder.report["state"] == "completed" and numbers["pending"]:
             yield f"{check}: a completed run has {numbers['pending']} lookups pending"
 
 
-def _about_money(report: dict[str, Any], calls: Any) -> Iterator[str]:  # noqa: ANN401 - an Arrow table
-    cost, balance = report["cost"], report["balance"]
-    spent = sum((each for each in calls["cost"].to_pylist() if each is not None), Decimal(0))
-    if Decimal(cost["total"]) != spent:
-        yield f"the report's cost is {cost['total']}, its calls' {spent}"
-    by_check = sum(Decimal(each["cost"]) for each in report["checks"].values())
-    if Decimal(cost["total"]) != by_check:
-        yield f"the report's cost is {cost['total']}, its checks' {by_check}"
-    dearest = max((each for each in calls["cost"].to_pylist() if each is not None), default=0)
-    if cost["cap"] is not None and Decimal(cost["total"]) > Decimal(cost["cap"]) + dearest:
-        yield f"the cap of {cost['cap']} was passed: {cost['total']}"  # a price may rise once
+def _about_balance(report: dict[str, Any]) -> Iterator[str]:
+    cost, balance = Decimal(report["cost"]["total"]), report["balance"]
+    drift = Decimal(balance["drift"])
     if balance["opening"] is None:
-        if Decimal(balance["drift"]):
+        if drift:
             yield "there is drift without any balance"
         return
-    taken = Decimal(cost["total"]) + Decimal(balance["explained_in_doubt"])
-    if Decimal(balance["opening"]) - taken - Decimal(balance["drift"]) != Decimal(
-        balance["closing"]
-    ):
-        yield f"the balance does not add up: {balance}, cost {cost['total']}"
+    taken = cost + Decimal(balance["explained_in_doubt"]) + drift
+    if Decimal(balance["opening"]) - taken != Decimal(balance["closing"]):
+        yield f"the balance does not add up: {balance}, cost {cost}"
 
 
-def _about_consent(calls: Any) -> Iterator[str]:  # noqa: ANN401 - an Arrow table
-    for check in CONSENT_GATED:
-        mine = calls.filter(pc.equal(calls["check"], check.value))
-        without = [
-            row for row in mine.to_pylist() if row["sent_at"] and not row["consent_reference"]
-        ]
-        if without:
-            yield f"{check}: {len(without)} calls were sent without a consent"
+def _about_consent(folder: Folder) -> Iterator[str]:
+    """Look for calls without a row whose consent allowed them at that instant."""
+    for call in folder.sent:
+        if call["check"] not in GATED or call["sent_at"] is None:
+            continue
+        if not any(
+            call["consent_reference"] in (row["consent_reference"], MASKED)
+            and row[f"{call['check']}_status"] != "refused"
+            and consent_counts(row, call["sent_at"])
+            for row in folder.rows
+            if row.get("consent_reference")
+        ):
+            yield f"{call['check']} was asked without a consent that counted at {call['sent_at']}"
 
 
-def _about_identifiers(folder: Path, rows: list[dict[str, Any]]) -> Iterator[str]:
+def consent_counts(row: dict[str, Any], at: datetime) -> bool:
+    """Return whether a row's consent is valid at an instant: for twelve months, if not said."""
+    given: datetime | None = row.get("consented_at")
+    until: datetime | None = row.get("consent_expires_at")
+    withdrawn: datetime | None = row.get("consent_withdrawn_at")
+    if given is None or given > at or (withdrawn is not None and withdrawn <= at):
+        return False
+    if until is not None:
+        return at < until
+    return (at - given).days <= 366
+
+
+def _about_identifiers(folder: Folder) -> Iterator[str]:
     values = {
-        str(row[name]).removeprefix("+234")
-        for row in rows
+        str(row[name]).removeprefix("+234").encode()
+        for row in folder.rows
         for name in IDENTIFYING
         if row.get(name) and len(str(row[name])) >= LEAST
     }
-    for name in (*NAMELESS, "manifest.json"):
-        path = folder / name
+    for name in NAMELESS:
+        path = folder.path / name
         content = path.read_bytes() if path.exists() else b""
-        found = sum(value.encode() in content for value in values)
+        found = sum(value in content for value in values)
         if found:
             yield f"{name} holds {found} identifiers"
 
 
-def require_laws(folder: Path) -> None:
-    """Fail the test where a run's folder breaks a law; one that only quotes has none."""
-    if (folder / "report.json").exists() and (folder / "calls.parquet").exists():
-        assert broken_laws(folder) == []
+def broken_books(folder: Folder, journal: Journal, settings: Settings, since: int) -> list[str]:
+    """Return a sentence for each law that a night's journal breaks."""
+    calls = [
+        call
+        for run in journal.runs.newest(limit=None)
+        for block in journal.runs.calls(run.run_id)
+        for call in block
+    ]
+    mine = [call for call in calls if call.run_id == folder.report["run_id"]]
+    return [
+        *verify_journal(journal),
+        *_about_journal(folder, mine),
+        *_about_caps(folder, calls, mine, settings, since),
+    ]
+
+
+def _about_journal(folder: Folder, mine: list[Any]) -> Iterator[str]:
+    kept = [(call.call_id, call.state, call.cost_micro) for call in mine]
+    reported = [
+        (call["call_id"], call["state"], None if call["cost"] is None else to_micro(call["cost"]))
+        for call in folder.calls
+    ]
+    if sorted(kept, key=str) != sorted(reported, key=str):
+        yield "calls.parquet is not what the journal holds"
+    if folder.report["state"] == "completed" and any(call.state == "intent" for call in mine):
+        yield "a completed run has a call without an outcome"
+
+
+def _about_caps(
+    folder: Folder, calls: list[Any], mine: list[Any], settings: Settings, since: int
+) -> Iterator[str]:
+    """Look whether a call of this night was granted beyond a cap or a quota."""
+    cap = folder.report["cost"]["cap"]
+    limits: list[tuple[str, Decimal | None, list[Any]]] = [("run", _naira(cap), mine)]
+    for word, most, length in (
+        ("day", settings.daily_spend_cap, len("YYYY-MM-DD")),
+        ("month", settings.monthly_spend_cap, len("YYYY-MM")),
+    ):
+        periods = {spending_day(call.intent_at)[:length] for call in mine} if most else ()
+        limits += [
+            (word, most, [c for c in calls if spending_day(c.intent_at)[:length] == each])
+            for each in periods
+        ]
+    for word, most, those in limits:
+        if most is not None and (beyond := granted_beyond(those, to_micro(most), since)):
+            yield f"{beyond} calls were granted beyond the {word}'s cap of {most}"
+    sent = Counter(
+        (spending_day(call.intent_at), call.check) for call in calls if call.state != "not_sent"
+    )
+    for check, most_calls in settings.max_per_day.model_dump().items():
+        for (day, of), number in sent.items():
+            if of == check and most_calls is not None and number > most_calls:
+                yield f"{number} calls of {check} on {day}, of {most_calls}"
+
+
+def _naira(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
+def granted_beyond(calls: list[Any], cap_micro: int, since: int) -> int:
+    """Return how many calls since an instant were granted where their worst cost did not fit.
+
+    What a call cost beyond its reservation is not counted: a price that rose in flight is no
+    grant.
+    """
+    events = []
+    for call in calls:
+        events.append((call.intent_at, 1, call.call_id, call.reserved_micro, True))
+        if call.cost_micro is None and call.state in DOUBTFUL:
+            continue
+        left = call.reserved_micro - min(call.cost_micro or 0, call.reserved_micro)
+        settled = call.settled_at if call.settled_at is not None else call.intent_at
+        events.append((max(settled, call.intent_at), 0, call.call_id, -left, False))
+    bound = beyond = 0
+    for at, _, _, change, is_grant in sorted(events):
+        bound += change
+        beyond += is_grant and at >= since and bound > cap_micro
+    return beyond

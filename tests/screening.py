@@ -25,7 +25,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import LAGOS, system_clock
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
-from tests.laws import require_laws
+from tests.laws import Overseen, require_laws
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -102,12 +102,18 @@ class Unasked(Runner):
 
 @dataclass
 class World:
-    """A sandbox, a HOME and an output folder that several nights share."""
+    """A sandbox, a HOME and an output folder that several nights share.
+
+    Attributes:
+        is_damaged: whether the test has spoilt the journal or the outputs, so that the laws which
+            hold after every night may not hold.
+    """
 
     folder: Path
     sandbox: Sandbox = field(default_factory=lambda: Sandbox(Opening()))
     settings: dict[str, Any] = field(default_factory=dict)
     clock: Clock = system_clock
+    is_damaged: bool = False
 
     def write(self, rows: Sequence[Mapping[str, str]], name: str = "customers.csv") -> Path:
         """Write customers as a CSV file."""
@@ -132,15 +138,18 @@ class World:
         """Screen customers, carried by a runner of the test's own."""
         if rows is not None:
             options["input"] = str(self.write(rows))
+        settings, began = self.read_settings(), self.clock()
+        wire = Overseen(self.transport(), settings.home)
         screening = run_screening(
             ScreenBatch(**{"output": str(self.folder / "out"), **options}),
-            self.read_settings(),
-            transport=self.transport(),
+            settings,
+            transport=wire,
             clock=self.clock,
             runner=runner,
         )
         report = self.carry(screening)
-        require_laws(runner.folder)
+        if not self.is_damaged:
+            require_laws(runner.folder, settings, began, wire)
         return Night(runner.folder, report)
 
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:

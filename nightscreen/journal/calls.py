@@ -67,6 +67,7 @@ from nightscreen.journal.statements import (
     keeping_highest,
 )
 from nightscreen.journal.tables import (
+    TOMBSTONE,
     UNSETTLED,
     answers,
     calls,
@@ -481,6 +482,9 @@ class Calls:
                 bodies = {each.call_id: self._seal(each) for each, _ in pairs if each.keeps_body}
             fresh = [each for each, _ in pairs]
             _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
+            for each, row in pairs:
+                if bytes(row.subject) == TOMBSTONE:  # erased since: only the money is written
+                    bodies.pop(each.call_id, None)
             learned = self._keep_answers(connection, run_id, fresh, bodies)
             deltas, costs = _settled_money(pairs), DisputedCosts()
             if pairs[0][1].disputed or any(each.named_micro is not None for each in fresh):
@@ -507,12 +511,15 @@ class Calls:
     ) -> dict[str, SeenPrice]:
         """Write answers, tallies and prices; return the prices that are new."""
         rows = [
-            _answer_row(run_id, each, bodies[each.call_id]) for each in fresh if each.keeps_body
+            _answer_row(run_id, each, bodies[each.call_id])
+            for each in fresh
+            if each.call_id in bodies
         ]
-        if not rows:
-            return {}
-        _ANSWER.run(connection, rows)
+        if rows:
+            _ANSWER.run(connection, rows)
         answered = [each for each in fresh if each.state in KEPT_STATES]
+        if not answered:
+            return {}
         _tally(connection, run_id, answered)
         return self._learn_prices(connection, answered)
 
@@ -694,6 +701,7 @@ def _open_query(dialect: str) -> Select[Any]:
             calls.c.call_id,
             calls.c.run_id,
             calls.c.check,
+            calls.c.subject,
             calls.c.intent_at,
             calls.c.reserved_micro,
             key.label("seal_key"),

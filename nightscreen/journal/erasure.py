@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import LargeBinary, delete, false, func, insert, or_, select, update
 
-from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.approvals import approvals_before
 from nightscreen.journal.customer_tables import (
     customer_history,
@@ -31,7 +30,7 @@ from nightscreen.journal.identifier_history import sightings
 from nightscreen.journal.keyring import put_meta, read_meta
 from nightscreen.journal.records import records_before, records_of_person
 from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.tables import answers, calls, meta, metadata, runs
+from nightscreen.journal.tables import TOMBSTONE, answers, calls, meta, metadata, runs
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.settings import Cutoffs
 
-TOMBSTONE = bytes(SUBJECT_BYTES)
-"""Stands where the pseudonym of an erased person's call stood."""
 ERASURE, RETENTION = "erasure", "retention"
 _PAGES, _FRESH, _OLDER = "removed_pages", "1", "older"
 """Name in `meta` of the note that the database's files may hold what was removed; and whether an

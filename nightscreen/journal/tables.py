@@ -19,7 +19,12 @@ from sqlalchemy import (
     text,
 )
 
+from nightscreen.files.sealing import SUBJECT_BYTES
+
 metadata = MetaData()
+
+TOMBSTONE = bytes(SUBJECT_BYTES)
+"""Stands where the pseudonym of an erased person's call stood."""
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 

@@ -12,11 +12,10 @@ from nightscreen.journal.audit_chain import broken_audit
 from nightscreen.journal.calls import NO_ANSWER, answer_context
 from nightscreen.journal.disputes import DisputeState, disputes
 from nightscreen.journal.engine import snapshot
-from nightscreen.journal.erasure import TOMBSTONE
 from nightscreen.journal.identifier_history import sightings
 from nightscreen.journal.money import RESERVING, disputed_scope, scopes_of
 from nightscreen.journal.seals import broken_seals
-from nightscreen.journal.tables import answers, calls, spend, tallies
+from nightscreen.journal.tables import TOMBSTONE, answers, calls, spend, tallies
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.clock import DAY_MICROS, NOON_MICROS
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError

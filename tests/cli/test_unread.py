@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import socket
-import struct
 import threading
 from collections import Counter
 from contextlib import contextmanager
@@ -44,12 +42,10 @@ class Service:
     Attributes:
         charged: how often each account was charged.
         odd: bodies and headers in place of a record, by account.
-        resets: every response is reset in the middle of its body.
     """
 
     charged: Counter[str] = field(default_factory=Counter)
     odd: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
-    resets: bool = False
 
     def answer(self, asked: dict[str, str]) -> tuple[bytes, dict[str, str]]:
         """Charge a lookup and return its body and headers."""
@@ -76,13 +72,7 @@ def listening(service: Service) -> Iterator[str]:
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            if not service.resets:
-                self.wfile.write(body)
-                return
-            self.wfile.write(body[: len(body) // 2])
-            linger = struct.pack("ii", 1, 0)  # closed at once: the peer gets a reset
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            self.close_connection = True
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -152,33 +142,3 @@ def test_what_is_charged_and_never_readable_is_bought_twice_in_three_nights(
             assert (part["in_doubt"], part["paid"] + part["reused"]) == (len(ODD), 8)
     assert {service.charged[account] for account in service.odd} == {2}
     assert service.charged.total() == 2 * len(ODD) + 8
-
-
-def test_a_night_of_pages_is_an_outage_and_the_next_one_asks_the_book(
-    engine_server: EngineServer, tmp_path: Path
-) -> None:
-    """A proxy's page for everybody: a handful of calls, and no customer is left for a week."""
-    accounts = write_batch(tmp_path, 12)
-    service = Service(odd=dict.fromkeys(accounts, ODD[2]))
-    with listening(service) as address:
-        night = night_of(tmp_path, engine_server, address)
-        report = night(status=3)
-        assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
-        assert 0 < service.charged.total() <= 6
-        service.odd.clear()
-        report = night(1)
-    assert report["state"] == "completed"
-    assert report["checks"]["bank_account"]["paid"] == len(accounts)
-
-
-def test_charged_bodies_that_are_all_reset_end_their_night(
-    engine_server: EngineServer, tmp_path: Path
-) -> None:
-    """However many there are: the run gives up as soon as it may, at five attempts each at most."""
-    write_batch(tmp_path, 40)
-    service = Service(resets=True)
-    with listening(service) as address:
-        night = night_of(tmp_path, engine_server, address, NIGHTSCREEN_OUTAGE_GIVE_UP="PT20S")
-        report = night(status=3)
-    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
-    assert max(service.charged.values()) <= 5

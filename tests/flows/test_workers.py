@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.sandbox.process import SandboxProcess
 
-pytestmark = [pytest.mark.engine, pytest.mark.postgres, pytest.mark.long]
+pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
 ROWS = 500
@@ -233,6 +233,7 @@ def askers(site: Site) -> set[str]:
     return holders_of(site, newest[0].run_id) if newest else set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [2, 4])
 def test_several_workers_do_what_one_process_does(
     site: Site, calm: SandboxProcess, tmp_path: Path, workers: int
@@ -264,6 +265,7 @@ def test_several_workers_do_what_one_process_does(
     assert remote_place(site.settings["NIGHTSCREEN_SHARED"]).names() == []
 
 
+@pytest.mark.long
 def test_a_nightly_and_an_ad_hoc_run_share_caps_and_the_daily_budget(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
@@ -300,6 +302,7 @@ def test_a_nightly_and_an_ad_hoc_run_share_caps_and_the_daily_budget(
     assert_within_caps(calm)
 
 
+@pytest.mark.long
 def test_a_cancelled_run_ends_its_parts_and_is_resumed(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
@@ -323,6 +326,7 @@ def test_a_cancelled_run_ends_its_parts_and_is_resumed(
     assert_within_caps(calm)
 
 
+@pytest.mark.long
 def test_a_run_cancelled_in_the_engine_ends_its_parts(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
@@ -352,6 +356,7 @@ def test_a_run_cancelled_in_the_engine_ends_its_parts(
     assert Decimal(ended["cost"]["total"]) == Decimal(calm.totals()["totals"]["charged"])
 
 
+@pytest.mark.long
 def test_parts_that_are_shut_down_leave_nothing_in_doubt(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
@@ -398,6 +403,7 @@ def assert_nothing_was_lost(site: Site, report: dict[str, Any], sandbox: Sandbox
     assert_within_caps(sandbox, times=2)  # it may still be busy with calls of who was killed
 
 
+@pytest.mark.long
 def test_a_run_whose_parts_nobody_would_take_up_is_refused(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:

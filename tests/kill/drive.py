@@ -19,7 +19,7 @@ from nightscreen.runs.screening import Runner, run_screening
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import Settings, read_settings
-from tests.laws import require_laws
+from tests.laws import Overseen, require_laws
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -121,10 +121,11 @@ def screen(
         ask_here: stands in for a person at the terminal.
         around: is entered round all of the asking.
     """
-    runner = Steered(steer, ask_here, around)
-    screening = run_screening(parameters, settings, transport=transport, clock=clock, runner=runner)
+    runner, began = Steered(steer, ask_here, around), clock()
+    wire = None if transport is None else Overseen(transport, settings.home)
+    screening = run_screening(parameters, settings, transport=wire, clock=clock, runner=runner)
     driven = Driven(run_loop(screening), runner.run)
-    require_laws(driven.run.folder.path)
+    require_laws(driven.run.folder.path, settings, began, wire)
     return driven
 
 

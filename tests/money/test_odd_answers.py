@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
 
 ROWS = 120
-ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
 IN_FLIGHT = 4
 
 
@@ -79,21 +78,6 @@ def journal_at(desk: Bureau) -> Journal:
     return journal_of(settings, clock=desk.loop.micros)
 
 
-def sound(desk: Bureau, report: dict[str, Any]) -> None:
-    """Every lookup is counted once, every naira is reported, and the journal adds up."""
-    for part in report["checks"].values():
-        assert part["distinct"] == sum(part[end] for end in ENDS)
-        assert sum(part["answers"].values()) == ROWS
-        assert part["answers"].get("unreadable", 0) >= part["unreadable"] > -1
-    balance = report["balance"]
-    if balance["opening"] is not None:  # somebody was asked
-        names = ("opening", "closing", "explained_in_doubt", "drift")
-        opening, closing, explained, drift = (float(balance[name]) for name in names)
-        assert opening - float(report["cost"]["total"]) - explained - drift == closing
-    with journal_at(desk) as journal:
-        assert verify_journal(journal) == []
-
-
 @pytest.mark.parametrize(
     "operation", ["karma", pytest.param("bank_account", marks=pytest.mark.long), "ecosystem"]
 )
@@ -113,7 +97,6 @@ def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(
     assert report["cost"]["in_doubt_exposure"] == "0.00"
     assert max(Counter(entry[:2] for entry in desk.service.ledger).values()) == 1
     assert report["balance"]["exact"] is True
-    sound(desk, report)
     rows = rows_of(desk, report)
     unread = [row for row in rows if row[f"{operation}_status"] == "unreadable"]
     assert len(unread) >= len(odd)
@@ -151,7 +134,6 @@ def test_it_is_asked_again_once_the_shortest_age_has_passed(tmp_path: Path) -> N
     assert desk.service.charged == charged
     part = second["checks"]["bank_account"]
     assert (part["unreadable"], part["cost"]) == (len(odd), "0.00")
-    sound(desk, second)
     resumed = desk.night(run=first["run_id"]).report
     assert desk.service.charged == charged
     assert resumed["checks"]["bank_account"]["unreadable"] == len(odd)
@@ -163,7 +145,6 @@ def test_it_is_asked_again_once_the_shortest_age_has_passed(tmp_path: Path) -> N
     assert part["unreadable"] == 0
     assert part["paid"] >= len(odd)
     assert odd <= {each[1] for each in desk.service.ledger[start:]}
-    sound(desk, later)
 
 
 def test_it_is_asked_again_on_request(tmp_path: Path) -> None:
@@ -189,15 +170,12 @@ def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
     assert part["pending"] > 0
     assert report["checks"]["karma"]["pending"] == 0
     assert any("journal reread" in notice for notice in report["notices"])
-    sound(desk, report)
     again = desk.night(run=report["run_id"]).report
     assert (again["state"], again["stop_reason"]) == ("stopped", "failures")
     assert 0 < again["checks"]["ecosystem"]["unreadable"] - part["unreadable"] <= IN_FLIGHT
-    sound(desk, again)
     desk.service.rewrite = lambda *_: None
     whole = desk.night(run=report["run_id"]).report
     assert whole["state"] == "completed"
-    sound(desk, whole)
 
 
 def test_a_readable_answer_between_keeps_the_check_going(tmp_path: Path) -> None:
@@ -327,7 +305,6 @@ def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
     assert resumed["checks"]["ecosystem"]["unreadable"] == 0
     assert resumed["cost"]["total"] == first["cost"]["total"]
     assert len(desk.service.ledger) == asked
-    sound(desk, resumed)
     rows = rows_of(desk, resumed)
     assert {row["ecosystem_status"] for row in rows} <= {"found", "not_found", "refused"}
 
@@ -356,7 +333,6 @@ def test_kept_bodies_of_calls_in_doubt_are_read_again_too(tmp_path: Path) -> Non
     part = report["checks"]["ecosystem"]
     assert (part["in_doubt"], part["reused"]) == (0, part["distinct"])
     assert len(desk.service.ledger) == asked
-    sound(desk, report)
 
 
 def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -> None:

@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.journal import open_journal
-from nightscreen.journal.verify import verify_journal
 from nightscreen.sandbox.batch import make_batch
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import PRICES, Bureau, Service
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def sound(bureau: Bureau) -> bool:
-    """Return whether counters and calls agree."""
-    with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
-        return verify_journal(journal) == []
 
 
 def odd_costs(bureau: Bureau, cost: int, number: int) -> None:
@@ -79,7 +71,6 @@ def test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month(
     page = (bureau.below / "out" / report["run_id"] / "report.html").read_text("utf-8")
     assert f"{min(cost, 10_000_000):,}.00" in page
     assert Decimal(named["counted"]) == (PRICES[operation] if operation != "karma" else 0)
-    assert sound(bureau)
     before = bureau.service.charged
     make_batch(bureau.below / "in.csv", rows=60, seed=10, damage_pct=0)
     again = bureau.night().report
@@ -104,7 +95,6 @@ def test_an_odd_cost_without_any_balance_stops_its_check_and_not_the_run(tmp_pat
     (named,) = report["cost"]["disputed"]
     assert (named["state"], Decimal(named["counted"])) == ("open", Decimal(2_500_000))
     assert Decimal(report["spending"]["month"]["spent"]) == bureau.service.charged + 2_500_000
-    assert sound(bureau)
     asked = len(bureau.service.ledger)
     again = bureau.night(run=report["run_id"]).report
     assert again["checks"]["karma"]["pending"] > 0, "no balance came"
@@ -114,7 +104,6 @@ def test_an_odd_cost_without_any_balance_stops_its_check_and_not_the_run(tmp_pat
     last = bureau.night().report
     assert last["state"] == "completed"
     assert Decimal(last["spending"]["month"]["spent"]) == bureau.service.charged
-    assert sound(bureau)
 
 
 def test_the_check_of_a_disputed_cost_goes_one_call_at_a_time(tmp_path: Path) -> None:
@@ -139,7 +128,6 @@ def test_a_cost_that_the_wallet_did_lose_counts_in_full(tmp_path: Path) -> None:
     (named,) = report["cost"]["disputed"]
     assert (named["state"], Decimal(named["counted"])) == ("confirmed", Decimal(2_500_000))
     assert sum(report["checks"][check]["pending"] for check in PRICES) > 0
-    assert sound(bureau)
 
 
 def test_a_second_absurd_cost_stops_its_check_and_names_the_price_list(tmp_path: Path) -> None:
@@ -153,7 +141,6 @@ def test_a_second_absurd_cost_stops_its_check_and_names_the_price_list(tmp_path:
     assert report["checks"]["bank_account"]["pending"] == report["checks"]["karma"]["pending"] == 0
     assert any("prices.toml" in notice for notice in report["notices"])
     assert Decimal(report["cost"]["total"]) == service.charged
-    assert sound(bureau)
     service.prices = PRICES
     assert bureau.night(run=report["run_id"]).report["state"] == "completed"
 
@@ -166,7 +153,6 @@ def test_costs_that_no_counter_could_hold_count_at_the_believed_price(tmp_path: 
         odd_costs(bureau, cost, 1000)
         report = bureau.night().report
         assert report["state"] == "completed"
-        assert sound(bureau)
         assert Decimal(report["cost"]["total"]) == bureau.service.charged
 
 
@@ -183,4 +169,3 @@ def test_a_stale_list_lets_one_call_pass_the_cap(tmp_path: Path) -> None:
         assert cap > 500 or over == Decimal(report["cost"]["over_cap"])
         charged = [cost for _, _, cost in bureau.service.ledger if cost]
         assert sum(charged[:-1]) <= cap
-        assert sound(bureau)

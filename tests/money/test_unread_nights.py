@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.control import WITNESSES_LATER
-from nightscreen.journal import journal_of
-from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.clock import to_instant
 from tests.client.fakes import Canned
-from tests.kill.drive import settings_for
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
 ROWS = 30
 HOUR, DAY = 3600.0, 24 * 3600.0
 ATTEMPTS = 5
-ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
 PAGE = Canned(200, b"<html><body>Please sign in</body></html>")
 UNPRICED = {
     "a page": PAGE,
@@ -62,15 +58,6 @@ def found(desk: Bureau, number: int = 1, operation: str = "bank_account") -> lis
     return charged[:: max(1, len(charged) // number)][:number]
 
 
-def sound(desk: Bureau, report: dict[str, Any]) -> None:
-    """Every lookup is counted once, and the journal adds up."""
-    for part in report["checks"].values():
-        assert part["distinct"] == sum(part[end] for end in ENDS)
-    settings = settings_for(desk.below / "home", "http://127.0.0.1:9", "made-up-key")
-    with journal_of(settings, clock=desk.loop.micros) as journal:
-        assert verify_journal(journal) == []
-
-
 def is_done(report: dict[str, Any]) -> bool:
     """Return whether a night went through and may be published."""
     return (report["state"], report["publishable"]) == ("completed", True)
@@ -84,17 +71,15 @@ def test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights(
     desk = bureau(tmp_path)
     (odd,) = found(desk)
     desk.service.after = only(odd, answer=answer)
-    for night in range(7):
+    for days in (1, 5, 1):
         report = desk.night().report
-        assert is_done(report), night
-        assert sent(desk)[odd] == 2, night
+        assert is_done(report)
+        assert sent(desk)[odd] == 2
         assert report["checks"]["bank_account"]["in_doubt"] == 1
-        sound(desk, report)
-        desk.loop.now_s += DAY
+        desk.loop.now_s += days * DAY
     report = desk.night().report
     assert (sent(desk)[odd], report["checks"]["bank_account"]["in_doubt"]) == (4, 1)
     assert is_done(report)
-    sound(desk, report)
 
 
 def test_a_lookup_at_a_known_cost_is_bought_once_in_seven_nights(tmp_path: Path) -> None:
@@ -106,13 +91,12 @@ def test_a_lookup_at_a_known_cost_is_bought_once_in_seven_nights(tmp_path: Path)
         if (operation, identity) == odd
         else None
     )
-    for night in range(7):
+    for days in (1, 5, 1):
         report = desk.night().report
-        assert is_done(report), night
-        assert sent(desk)[odd] == 1, night
+        assert is_done(report)
+        assert sent(desk)[odd] == 1
         assert report["checks"]["bank_account"]["unreadable"] == 1
-        sound(desk, report)
-        desk.loop.now_s += DAY
+        desk.loop.now_s += days * DAY
     desk.night()
     assert sent(desk)[odd] == 2
 
@@ -125,7 +109,6 @@ def test_the_only_lookup_of_a_night_is_no_outage(tmp_path: Path) -> None:
     assert is_done(report)
     assert len(desk.service.ledger) == 2
     assert desk.loop.time() < HOUR
-    sound(desk, report)
     for _ in range(2):
         desk.loop.now_s += DAY
         assert is_done(desk.night(checks=["bank_account"], deadline=in_hours(desk, 8)).report)
@@ -152,14 +135,12 @@ def test_a_night_of_a_proxys_pages_leaves_no_book_unscreened(tmp_path: Path) -> 
     report = desk.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     assert 0 < len(desk.service.ledger) <= 2 * WITNESSES_LATER
-    sound(desk, report)
     desk.service.after = lambda *_: None
     desk.loop.now_s += DAY
     report = desk.night().report
     assert is_done(report)
     for part in report["checks"].values():
         assert part["paid"] + part["free"] == part["distinct"]
-    sound(desk, report)
 
 
 @pytest.mark.parametrize("cost", [None, 10])
@@ -182,13 +163,11 @@ def test_pages_that_begin_in_the_middle_are_an_outage_of_their_check(
     open_ = parts["bank_account"]
     assert open_["pending"] > 0
     assert WITNESSES_LATER <= open_["in_doubt"] + open_["unreadable"] <= WITNESSES_LATER + 8
-    sound(desk, report)
     desk.service.after = lambda *_: None
     desk.loop.now_s += DAY
     report = desk.night().report
     assert is_done(report)
     assert not [part for part in report["checks"].values() if part["in_doubt"] + part["unreadable"]]
-    sound(desk, report)
 
 
 def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path) -> None:
@@ -203,7 +182,6 @@ def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path
     looked_with = sum(part["in_doubt"] for part in report["checks"].values())
     assert looked_with <= 3 * HOUR / 900 / ATTEMPTS + 1
     assert max(sent(desk).values()) <= ATTEMPTS
-    sound(desk, report)
     desk.loop.now_s += DAY
     report = desk.night().report
     assert not [part for part in report["checks"].values() if part["in_doubt"]]
@@ -226,7 +204,6 @@ def test_pages_until_the_deadline_buy_no_lookup_for_ever(tmp_path: Path) -> None
     report = desk.night().report
     assert is_done(report)
     assert not [part for part in report["checks"].values() if part["in_doubt"]]
-    sound(desk, report)
 
 
 def test_an_outage_that_used_up_all_attempts_is_no_completed_night(tmp_path: Path) -> None:
@@ -237,7 +214,6 @@ def test_an_outage_that_used_up_all_attempts_is_no_completed_night(tmp_path: Pat
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     assert max(sent(desk).values()) <= ATTEMPTS
     assert report["checks"]["karma"]["free"] > 0
-    sound(desk, report)
 
 
 @pytest.mark.parametrize("fault", [LOST, Canned(502, b"bad gateway")])
@@ -253,7 +229,6 @@ def test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs(
         report = desk.night().report
         assert is_done(report)
         assert (sent(desk)[odd], report["checks"]["bank_account"]["in_doubt"]) == (ATTEMPTS, 1)
-        sound(desk, report)
     resumed = desk.night(run=report["run_id"]).report
     assert (sent(desk)[odd], resumed["checks"]["bank_account"]["in_doubt"]) == (ATTEMPTS, 1)
     desk.loop.now_s += DAY
@@ -274,7 +249,6 @@ def test_a_run_that_waits_counts_the_same_attempts(tmp_path: Path) -> None:
     assert is_done(report)
     assert sent(desk)[odd] == ATTEMPTS
     assert report["checks"]["bank_account"]["in_doubt"] == 1
-    sound(desk, report)
 
 
 def test_what_was_never_charged_has_no_age(tmp_path: Path) -> None:
@@ -300,7 +274,6 @@ def test_charged_answers_that_are_all_reset_end_their_night(tmp_path: Path) -> N
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     assert desk.loop.time() < HOUR
     assert max(sent(desk).values()) <= ATTEMPTS
-    sound(desk, report)
 
 
 def test_a_book_that_is_left_alone_in_large_part_is_not_publishable(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_one_time_password(portal: Served, page: Page, sandbox: SandboxProcess) 
     assert otp not in page.url
 
 
-def test_log_holds_nobody(portal: Served) -> None:
+def test_log_holds_nobody(portal: Served, page: Page) -> None:
     """After all these journeys, the log has pages, statuses and references."""
     log = portal.log.read_bytes()
     assert b"page=callback" in log

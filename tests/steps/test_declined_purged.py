@@ -12,9 +12,9 @@ from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.desk_file import DESK_FILE
-from nightscreen.journal.erasure import TOMBSTONE
 from nightscreen.journal.records import KINDS
 from nightscreen.journal.subject_data import Held
+from nightscreen.journal.tables import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import open_contest
 from nightscreen.privacy.purging import due, hold, purge

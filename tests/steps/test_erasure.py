@@ -14,7 +14,8 @@ import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.erasure import TOMBSTONE, Erasures
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.tables import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import Whom, erase, look, mend
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -24,6 +25,7 @@ from nightscreen.schemas.calls import Caps, ReserveRequest
 from nightscreen.schemas.errors import InputError, OutputError
 from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.settings import read_settings
+from tests.left_behind import content, everything
 from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:
@@ -92,24 +94,6 @@ def needles(journal: Journal) -> list[bytes]:
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
     hexes = [each.hex().encode() for each in pseudonyms]
     return [*pseudonyms, *bodies, *hexes, *(word.encode() for word in words)]
-
-
-def content(path: Path) -> bytes:
-    """Return what a file holds, compressed ones opened."""
-    if path.suffix == ".parquet":
-        return repr(pq.read_table(path).to_pylist()).encode() + path.read_bytes()
-    if path.suffix == ".xlsx":
-        book = openpyxl.load_workbook(path)
-        return repr([list(sheet.values) for sheet in book.worksheets]).encode()
-    return path.read_bytes()
-
-
-def everything(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yield each file of HOME and the outputs with its content."""
-    for top in ("home", "out"):
-        for path in sorted((folder / top).rglob("*")):
-            if path.is_file():
-                yield path, content(path)
 
 
 def test_nothing_of_the_person_is_left_anywhere(world: World, journal: Journal) -> None:

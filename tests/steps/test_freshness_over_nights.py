@@ -230,6 +230,7 @@ def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nigh
             connection.execute(delete(answers).where(answers.c.answer_id == 4))
 
     given = str(folder / "customers.csv")
+    nights.world.is_damaged = True
     night = nights.world.screen_by(Unasked(erase_one), input=given, checks=["karma"])
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
     assert not night.report["publishable"]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nightscreen.journal import open_journal
-from nightscreen.sandbox.people import account_of, karma_of
+from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.how_many import examples
@@ -20,11 +20,98 @@ from tests.screening import CONSENT, World, customer, days_ago
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.nights.standard import StandardNight
+
 DAY = 24 * 3600 * 1_000_000
 
 
 def _people(count: int, **changes: str) -> list[dict[str, str]]:
     return [customer(number, **changes) for number in range(1, count + 1)]
+
+
+CHARGED = {
+    "plain": ("plain", "second", "without-consent"),
+    "capped": ("capped",),
+    "dirty": ("dirty",),
+    "two-workers": ("two-workers",),
+    "applicants": ("applicants", "reviewed"),
+    "topped-up": ("topped-up",),
+    "faulty": ("faulty",),
+    "killed": ("killed",),
+}
+"""By a night of each world whose nights are all standard ones: these."""
+
+
+@pytest.mark.parametrize("name", ["plain", "capped", "two-workers"])
+def test_every_row_has_the_status_the_sandbox_knows(
+    standard_night: StandardNight, name: str
+) -> None:
+    """Karma, account and history of each row are what the sandbox's people say."""
+    for row in standard_night(name).night.rows:
+        listed = "listed" if karma_of(row["bvn"]) is not None else "clear"
+        assert row["karma_status"] in {listed, "pending"}
+        history = ecosystem_of(row["bvn"])
+        if row["ecosystem_source"]:
+            assert row["ecosystem_status"] == ("found" if history else "not_found")
+            assert row["ecosystem_loans"] == (history and history["loans"])
+        account = account_of(row["bank_code"], row["account_number"])
+        if row["bank_account_source"]:
+            assert (row["bank_account_status"] == "not_found") == (account is None)
+            assert row["bank_account_name"] == (account and account["account_name"])
+
+
+@pytest.mark.parametrize("world", CHARGED)
+def test_the_report_equals_the_sandbox_ledger(standard_night: StandardNight, world: str) -> None:
+    """What they say was spent is what it charged, and the rows add up to it.
+
+    What was charged for answers that were lost is told apart.
+    """
+    nights = [standard_night(name).night for name in CHARGED[world]]
+    known = sum(Decimal(night.report["cost"]["total"]) for night in nights)
+    doubted = sum(Decimal(night.report["cost"]["in_doubt_exposure"]) for night in nights)
+    charged = Decimal(standard_night(world).world.charged)
+    assert known <= charged <= known + doubted
+    for night in nights:
+        total = Decimal(night.report["cost"]["total"])
+        assert sum(night.column("cost")) <= total
+        if not doubted:
+            assert sum(night.column("cost")) == total
+
+
+def test_second_night_pays_nothing(
+    standard_night: StandardNight,
+) -> None:
+    """All is reused, and the report says what that saved."""
+    earlier, spent = standard_night("second"), standard_night("without-consent")
+    night = spent.night
+    assert spent.world.ends[1] == spent.world.ends[2]
+    assert night.report["cost"]["total"] == "0.00"
+    assert set(night.column("karma_source")) == {"reused"}
+    answers = night.report["checks"]["karma"]
+    assert answers["reused"] == answers["distinct"]
+    assert night.column("karma_status") == earlier.night.column("karma_status")
+    assert night.report["balance"]["closing"] is None
+    known = night.report["balance"]["last_known"]
+    assert known["balance"] == earlier.night.report["balance"]["closing"]
+    assert known["nights_left"] > 0
+
+
+def test_a_lookup_needed_twice_is_made_once(standard_night: StandardNight) -> None:
+    """Two customers with one BVN and one account share their lookups; one row bears the cost."""
+    spent = standard_night("plain")
+    rows = {row["customer_id"]: row for row in spent.night.rows}
+    twin = rows["TWIN"]
+    (other,) = (
+        row
+        for row in rows.values()
+        if row["bvn"] == twin["bvn"] and "TWIN" not in row["customer_id"]
+    )
+    asked = [call["identity"] for call in spent.world.calls("karma")]
+    assert asked.count(twin["bvn"]) == 1
+    assert (other["karma_source"], twin["karma_source"]) == ("asked", "shared")
+    assert twin["cost"] == 0
+    karma = spent.night.report["checks"]["karma"]
+    assert karma["lookups"] == karma["distinct"] + 2
 
 
 CONSENTS = [
@@ -47,6 +134,20 @@ def test_no_row_without_consent_reaches_the_ecosystem(world: World) -> None:
     for row, got, (_, valid) in zip(rows, night.rows, CONSENTS, strict=True):
         assert (row["bvn"] in asked) == valid
         assert (got["ecosystem_status"] == "refused") == (not valid)
+
+
+def test_an_answer_at_hand_is_not_shown_without_consent(standard_night: StandardNight) -> None:
+    """Neither to a customer who took it back, nor by sharing a customer's who gave it."""
+    nights = [standard_night(name).night for name in ("plain", "second", "without-consent")]
+    shown = [{row["customer_id"]: row for row in night.rows} for night in nights]
+    at_hand = {name for name, row in shown[1].items() if row["ecosystem_status"] == "found"}
+    taken_back = [row for name, row in shown[2].items() if row["ecosystem_status"] == "refused"]
+    assert at_hand & {row["customer_id"] for row in taken_back}
+    assert shown[0]["TWIN"]["ecosystem_source"] == "shared"
+    assert shown[0]["SILENT TWIN"]["ecosystem_status"] == "refused"
+    for row in (*taken_back, shown[0]["SILENT TWIN"]):
+        told = [name for name in row if name.startswith("ecosystem_") and row[name] is not None]
+        assert told == ["ecosystem_status"]
 
 
 def test_a_consent_reference_that_names_the_person_is_masked(world: World) -> None:
@@ -103,6 +204,41 @@ def test_a_mismatch_ages_faster_than_a_verified_account(tmp_path: Path) -> None:
     assert len(world.calls("bank_account")) == 1
     world.screen([verified, stranger], checks=["bank_account"])
     assert len(world.calls("bank_account")) == 2
+
+
+def test_the_cap_stops_the_run_and_money_is_not_left_unused(standard_night: StandardNight) -> None:
+    """At the cap the run stops with `budget`; nothing more would have fitted under it."""
+    spent = standard_night("capped")
+    report = spent.night.report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "budget")
+    left = Decimal(report["cost"]["cap"]) - Decimal(spent.world.charged)
+    assert 0 <= left < 25
+
+
+def test_what_was_reached_under_a_cap_is_what_mattered_most(standard_night: StandardNight) -> None:
+    """With money for a part, the rows with the greatest exposure have their answers."""
+    reached, missed = (
+        [
+            row["exposure"]
+            for row in standard_night("capped").night.rows
+            if (row["karma_status"] == "pending") == waits
+        ]
+        for waits in (False, True)
+    )
+    assert missed
+    # one call opens and one closes the books: they may lie anywhere in the funded part
+    assert sorted(reached)[1] >= sorted(missed)[-2]
+
+
+@pytest.mark.parametrize("name", ["dirty", "capped"])
+def test_the_books_of_the_report_always_add_up(standard_night: StandardNight, name: str) -> None:
+    """Rows read are screened or quarantined; distinct lookups are paid, free, reused or open."""
+    report = standard_night(name).night.report
+    counts = report["rows"]
+    assert counts["read"] == counts["screened"] + counts["quarantined"]
+    ends = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
+    for check in report["checks"].values():
+        assert check["distinct"] == sum(check[end] for end in ends)
 
 
 def test_a_stopped_run_is_taken_up_again_and_does_only_what_is_missing(world: World) -> None:

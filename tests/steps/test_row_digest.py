@@ -99,6 +99,7 @@ def test_the_second_of_two_equal_nights_opens_and_writes_no_state(tmp_path: Path
     with closing(sqlite3.connect(journal_of(world))) as connection, connection:
         spoilt = connection.execute("UPDATE customer_states SET state = x'00'").rowcount
     assert spoilt == len(rows)
+    world.is_damaged = True
     night = world.screen(rows, batch="b")
     assert night.report["changes"]["customers"] == 0
     assert marks(world) == before

@@ -10,6 +10,7 @@ import pytest
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.errors import JournalDamagedError
 from tests.storage.conftest import PRICE
 
 if TYPE_CHECKING:
@@ -102,3 +103,16 @@ def test_nothing_is_found_in_an_empty_journal(journal: Journal) -> None:
     assert as_columns(nobody) == []
     stranger = journal.answers.latest_columns("karma", b"s" * 16, "mine", 0)
     assert as_columns(stranger) == as_rows(journal, [b"s" * 16])
+
+
+def test_an_answer_moved_to_another_person_does_not_open(journal: Journal) -> None:
+    """Who can write the database gives nobody the answer about somebody else."""
+    one, other = (number.to_bytes(16, "big") for number in (1, 2))
+    told(journal, "run", "karma", [one, other], NIGHT)
+    stored = journal.answers.latest("karma", [one, other])
+    moved = stored[one]._replace(sealed=stored[other].sealed)
+    assert journal.answers.body("karma", stored[one]) == b"{}"
+    with pytest.raises(JournalDamagedError):
+        journal.answers.body("karma", moved)
+    with pytest.raises(JournalDamagedError):
+        journal.answers.body("ecosystem", stored[one])

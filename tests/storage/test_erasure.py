@@ -10,7 +10,6 @@ from sqlalchemy import func, select
 from nightscreen.journal.customers import Customers, StateWrite
 from nightscreen.journal.engine import reading, sqlite_file
 from nightscreen.journal.erasure import (
-    TOMBSTONE,
     ErasedPseudonyms,
     Erasures,
     Removed,
@@ -18,7 +17,7 @@ from nightscreen.journal.erasure import (
 )
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.rotation import rotate_key
-from nightscreen.journal.tables import calls
+from nightscreen.journal.tables import TOMBSTONE, calls
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import DAY_MICROS

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import func, select
 
 from nightscreen.journal.calls import CRASHED
+from nightscreen.journal.engine import reading
+from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.journal.money import Spent, Surprise
+from nightscreen.journal.tables import answers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import MICROS
@@ -247,6 +251,21 @@ def test_a_late_outcome_of_one_taken_for_dead_is_kept(place: Place) -> None:
     assert other.money.of_run("run-1") == Spent(PRICE, PRICE, 2)
     one.calls.settle("run-1", [ended(pairs[0]), ended(pairs[1])])
     assert other.money.of_run("run-1") == Spent(PRICE, PRICE, 2)
+    assert verify_journal(other) == []
+
+
+def test_a_late_outcome_about_an_erased_person_is_money_only(place: Place) -> None:
+    """The person was erased while its process seemed dead: neither pseudonym nor answer is back."""
+    one, other = place.open(), place.open()
+    (pair,) = reserve(one, 1)
+    dies(one, other)
+    other.calls.recover()
+    Erasures.of(other).erase(ErasedPseudonyms([subject(1)]))
+    one.calls.settle("run-1", [ended(pair)])
+    assert other.money.of_run("run-1") == Spent(PRICE, 0, 1)
+    assert other.answers.latest("karma", [subject(1)]) == {}
+    with reading(other.engine) as connection:
+        assert connection.execute(select(func.count()).select_from(answers)).scalar() == 0
     assert verify_journal(other) == []
 
 

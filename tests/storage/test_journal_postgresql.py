@@ -55,6 +55,17 @@ def test_a_database_that_may_only_be_read_is_told(server_place: Place) -> None:
     server_place.close()
 
 
+def test_commits_last_whatever_the_server_does(server_place: Place) -> None:
+    """The journal's own connections wait for the disk, on a server that would not."""
+    server = create_engine(server_place.url)
+    with server.connect() as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar() == "off"
+    server.dispose()
+    with reading(server_place.open().engine) as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"
+    server_place.close()
+
+
 def drop_lock(journal: Journal, url: str) -> None:
     """End the database's session that holds a process's lock."""
     number = int(journal.holders.name.removeprefix("pg-").partition(".")[0])

@@ -1,0 +1,1 @@
+"""Broken behaviours: what the tests must notice, whatever the code inside looks like."""

@@ -1,0 +1,1514 @@
+"""The broken behaviours: each a slip that somebody could make, and the tests that must notice it.
+
+Names and promises speak of what a user gets, and stay as they are when a part is written anew. The
+edits are of the code as it is, and are then written anew with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+"""The tree that the files of the edits are named in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Text of one file that is replaced; it must be there exactly once."""
+
+    file: str
+    old: str
+    new: str
+
+    def applied_to(self, text: str) -> str:
+        """Return the file's text with the edit made.
+
+        Raises:
+            ValueError: the text is not as expected.
+        """
+        number = text.count(self.old)
+        if number != 1:
+            raise ValueError(f"{self.file} has {self.old.strip()!r} {number} times")
+        return text.replace(self.old, self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One behaviour, broken.
+
+    Attributes:
+        name: what goes wrong.
+        promise: what a user loses by it.
+        edits: what is changed in the code as it is.
+        tests: tests that notice; all of them pass on the code as it is.
+    """
+
+    name: str
+    promise: str
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...]
+
+
+_CALLS = "nightscreen/journal/calls.py"
+_CALL_LOG = "nightscreen/report/call_log.py"
+_CONSENT_RULE = "nightscreen/planning/consent.py"
+_CONTROL = "nightscreen/calling/control.py"
+_DECIDE = "nightscreen/results/decide.py"
+_ENGINE = "nightscreen/journal/engine.py"
+_ERASURE = "nightscreen/journal/erasure.py"
+_FILES = "nightscreen/files/private_files.py"
+_FORGET = "nightscreen/privacy/erasure.py"
+_FRESHNESS = "nightscreen/planning/freshness.py"
+_IDENTITIES = "nightscreen/client/identities.py"
+_INTAKE = "nightscreen/runs/intake.py"
+_MANNERS = "nightscreen/data/manners.toml"
+_MONEY = "nightscreen/journal/money.py"
+_OUTPUTS = "nightscreen/files/outputs.py"
+_PLAN = "nightscreen/planning/plan.sql"
+_PRICES = "nightscreen/schemas/prices.py"
+_PURGING = "nightscreen/privacy/purging.py"
+_RECONCILIATION = "nightscreen/report/reconciliation.py"
+_REFERENCES = "nightscreen/values/references.py"
+_ROTATION = "nightscreen/journal/rotation.py"
+_RUN = "nightscreen/runs/run.py"
+_SCREENING = "nightscreen/runs/screening_run.py"
+_SEALING = "nightscreen/files/sealing.py"
+_SHARED_CAPS = "nightscreen/journal/shared_caps.py"
+_WRITER = "nightscreen/calling/journal_writer.py"
+
+_T_CALLS = "tests/storage/test_journal_calls.py"
+_T_DECIDE = "tests/steps/test_decide.py"
+_T_ERASURE = "tests/steps/test_erasure.py"
+_T_EXACT = "tests/money/test_exact.py"
+_T_INTAKE = "tests/steps/test_intake.py"
+_T_JOURNAL_KEEPING = "tests/storage/test_journal_keeping.py"
+_T_JOURNAL_WRITER = "tests/steps/test_journal_writer.py"
+_T_LINE = "tests/steps/test_line.py"
+_T_POLICY_ATTACKS = "tests/steps/test_policy_attacks.py"
+_T_PROMISES = "tests/steps/test_promises.py"
+_T_PURGING = "tests/steps/test_purging.py"
+_T_SHARED = "tests/storage/test_shared_caps.py"
+_T_SPENDING_APPROVAL = "tests/steps/test_spending_approval.py"
+_T_STOPS = "tests/money/test_stops.py"
+_T_UNREAD_NIGHTS = "tests/money/test_unread_nights.py"
+
+_RESERVING = (
+    Broken(
+        "a reservation is skipped",
+        "Calls under way are held against no cap, so that a night spends more than it may.",
+        (
+            Edit(
+                _CALLS,
+                "Delta(reserved=sum(row[_RESERVED] for row in new), calls=len(new))",
+                "Delta(calls=len(new))",
+            ),
+        ),
+        (f"{_T_CALLS}::test_a_block_is_granted_and_its_worst_cost_reserved[sqlite]",),
+    ),
+    Broken(
+        "the cap of a run is forgotten",
+        "A run that was allowed 300 naira spends what the whole batch costs.",
+        (
+            Edit(_MONEY, "limits = ((run, caps.run_micro), (day,", "limits = ((run, None), (day,"),
+            Edit(
+                _RUN,
+                "            (caps.run_micro, partial(money.of_run, run.run_id)),\n"
+                "            (caps.day_micro, money.today),\n"
+                "            (caps.month_micro, money.this_month),\n        )\n"
+                "        if cap is not None\n    ]\n    return max(",
+                "            (caps.day_micro, money.today),\n"
+                "            (caps.month_micro, money.this_month),\n        )\n"
+                "        if cap is not None\n    ]\n    return max(",
+            ),
+        ),
+        (f"{_T_LINE}::test_the_cap_stops_the_run_and_money_is_not_left_unused",),
+    ),
+    Broken(
+        "the cap of a day is forgotten",
+        "Several runs of one day together spend more than the lender allows a day.",
+        (
+            Edit(_MONEY, "(day, caps.day_micro)", "(day, None)"),
+            Edit(
+                _RUN,
+                "            (caps.day_micro, money.today),\n"
+                "            (caps.month_micro, money.this_month),\n        )\n"
+                "        if cap is not None\n    ]\n    return max(",
+                "            (caps.month_micro, money.this_month),\n        )\n"
+                "        if cap is not None\n    ]\n    return max(",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_runs_share_the_cap_of_their_time",),
+    ),
+    Broken(
+        "the cap of a month is forgotten",
+        "The nights of a month together spend more than the lender allows a month.",
+        (
+            Edit(_MONEY, "(month, caps.month_micro)", "(month, None)"),
+            Edit(
+                _RUN,
+                "            (caps.month_micro, money.this_month),\n        )\n"
+                "        if cap is not None\n    ]\n    return max(",
+                "        )\n        if cap is not None\n    ]\n    return max(",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_runs_share_the_cap_of_their_time",),
+    ),
+    Broken(
+        "the day's number of lookups is passed by one",
+        "The service is asked more often a day than its contract with the lender allows.",
+        (
+            Edit(
+                _MONEY,
+                "if self.calls is not None and self.calls < 1:",
+                "if self.calls is not None and self.calls < 0:",
+            ),
+        ),
+        (f"{_T_STOPS}::test_the_quota_is_used_up_and_not_passed",),
+    ),
+    Broken(
+        "a doubt gives its reservation back",
+        "Money that may be gone is spent again, and the cap is passed.",
+        (
+            Edit(
+                _MONEY,
+                "RESERVING = frozenset({CallState.INTENT, CallState.IN_DOUBT, CallState.ANSWERED})",
+                "RESERVING = frozenset({CallState.INTENT, CallState.ANSWERED})",
+            ),
+        ),
+        (f"{_T_CALLS}::test_each_end_keeps_or_frees_the_reservation",),
+    ),
+    Broken(
+        "a free miss is charged",
+        "The report shows naira for lookups that the service gives away.",
+        (
+            Edit(
+                _CALLS,
+                "        settled.outcome,\n        settled.cost_micro,\n",
+                "        settled.outcome,\n"
+                "        settled.cost_micro or (settled.ask.worst_micro if settled.outcome "
+                "else None),\n",
+            ),
+        ),
+        (f"{_T_LINE}::test_the_report_equals_the_sandbox_ledger",),
+    ),
+    Broken(
+        "unconfirmed prices are asked all at once",
+        "Under an old price list a whole block of calls passes the cap, and not one call.",
+        (
+            Edit(
+                _MONEY,
+                "alone = self.limit_micro is not None and not self.risk_micro",
+                "alone = self.limit_micro is not None",
+            ),
+        ),
+        (
+            (
+                "tests/storage/test_journal_prices.py"
+                "::test_near_the_cap_unconfirmed_calls_go_one_at_a_time[sqlite]"
+            ),
+        ),
+    ),
+    Broken(
+        "a risen price is not reserved",
+        "After a rise of prices every call in flight goes beyond the cap.",
+        (
+            Edit(
+                _PRICES,
+                "return max([known_micro, *prices])",
+                "return max([known_micro, *prices[:0]])",
+            ),
+        ),
+        (f"{_T_CALLS}::test_a_price_rise_is_reserved_at_once_everywhere_and_reported[sqlite]",),
+    ),
+    Broken(
+        "the floor under the balance forgets calls under way",
+        "The wallet is taken below what the lender keeps for other uses of it.",
+        (
+            Edit(
+                _CONTROL,
+                "return least - self.bound_micro - worst_micro >= floor",
+                "return least - worst_micro >= floor",
+            ),
+        ),
+        (f"{_T_STOPS}::test_the_floor_is_kept",),
+    ),
+    Broken(
+        "an unbelievable cost is taken for a price",
+        "One absurd figure of the service makes every later call unaffordable.",
+        (
+            Edit(_CALLS, "if not cost or cost > self._limits.get(check, cost):", "if not cost:"),
+            Edit(
+                _PRICES,
+                "return [price for price in found if limit_micro is None or price <= limit_micro]",
+                "return list(found)",
+            ),
+        ),
+        (
+            (
+                "tests/money/test_prices.py"
+                "::test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month"
+            ),
+        ),
+    ),
+    Broken(
+        "the money of the closing call is spent",
+        "A capped run cannot say exactly what the wallet held at its end.",
+        (
+            Edit(
+                "nightscreen/calling/funding_rounds.py",
+                "lower = {name: max(0, cap - kept) for name",
+                "lower = {name: max(0, cap) for name",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_the_last_call_under_a_cap_tells_what_is_left",),
+    ),
+    Broken(
+        "days of spending begin at midnight",
+        "One night is two days, and may spend the cap of a day twice.",
+        (
+            Edit(
+                "nightscreen/schemas/clock.py",
+                "NOON_MICROS = 11 * 3600 * MICROS",
+                "NOON_MICROS = 23 * 3600 * MICROS",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_runs_share_the_cap_of_their_time",),
+    ),
+    Broken(
+        "money passes through a float",
+        "Sums of many lookups are off by fractions of a kobo and agree with nothing.",
+        (
+            Edit(
+                "nightscreen/schemas/money.py",
+                "return int((naira * MICRO).to_integral_value(rounding=ROUND_UP))",
+                "return int(float(naira) * MICRO)",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_a_price_with_kobo_is_counted_to_the_kobo",),
+    ),
+)
+"""Reserving and money."""
+
+_WRITING = (
+    Broken(
+        "an intent is written with its outcome",
+        "After a crash nobody knows of the calls that were under way, and may be charged.",
+        (
+            Edit(
+                _CALLS,
+                "            _INTEND.run(connection, rows)\n",
+                "            _UNWRITTEN.extend(rows)\n",
+            ),
+            Edit(
+                _CALLS,
+                "next_id=(found[_NEXT][0] or 0) + 1,",
+                "next_id=(found[_NEXT][0] or 0) + 1 + len(_UNWRITTEN),",
+            ),
+            Edit(
+                _CALLS,
+                "            found = _read_open(connection, [each.call_id for each in outcomes])\n",
+                "            _INTEND.run(connection, _UNWRITTEN)\n"
+                "            _UNWRITTEN.clear()\n"
+                "            found = _read_open(connection, [each.call_id for each in "
+                "outcomes])\n",
+            ),
+            Edit(
+                _CALLS,
+                "_REFRESH_MICROS = RECENT_MICROS // 100\n",
+                "_REFRESH_MICROS = RECENT_MICROS // 100\n_UNWRITTEN: list[tuple[Any, ...]] = []\n",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_each_call_finds_its_intent_committed",),
+    ),
+    Broken(
+        "outcomes are not committed",
+        "What was paid for is lost, and is paid for again by the next run.",
+        (
+            Edit(
+                _CALLS,
+                "        with recording(self._engine) as connection:\n"
+                "            found = _read_open(",
+                "        with reading(self._engine) as connection:\n"
+                "            found = _read_open(",
+            ),
+        ),
+        (f"{_T_LINE}::test_second_night_pays_nothing",),
+    ),
+    Broken(
+        "SQLite syncs now and then",
+        "A power cut loses calls that were sent, and what they cost.",
+        (Edit(_ENGINE, "PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL"),),
+        (
+            (
+                "tests/storage/test_journal_sqlite.py"
+                "::test_commits_last_through_power_loss_by_setting"
+            ),
+        ),
+    ),
+    Broken(
+        "PostgreSQL answers before it syncs",
+        "A power cut of the database loses calls that were sent, and what they cost.",
+        (Edit(_ENGINE, "synchronous_commit=on", "synchronous_commit=off"),),
+        (("tests/storage/test_journal_postgresql.py::test_commits_last_whatever_the_server_does"),),
+    ),
+    Broken(
+        "an outcome counts each time it is handed in",
+        "A call is counted twice, and the journal says more than the service charged.",
+        (
+            Edit(
+                _CALLS,
+                "            or_(_IS_INTENT, and_(_CRASHED, calls.c.cost_micro.is_(None))),\n",
+                "",
+            ),
+        ),
+        (f"{_T_CALLS}::test_settling_twice_counts_once[sqlite]",),
+    ),
+    Broken(
+        "the late outcome of a process taken for dead is dropped",
+        "An answer that was paid for is thrown away and bought again.",
+        (
+            Edit(
+                _CALLS,
+                "or_(_IS_INTENT, and_(_CRASHED, calls.c.cost_micro.is_(None))),",
+                "_IS_INTENT,",
+            ),
+        ),
+        (f"{_T_CALLS}::test_a_late_outcome_of_one_taken_for_dead_is_kept[sqlite]",),
+    ),
+    Broken(
+        "outcomes that a full disk refused are dropped",
+        "What was answered while the disk was full is lost though there is room again.",
+        (Edit(_WRITER, "            self._unwritten += outcomes\n", ""),),
+        (f"{_T_JOURNAL_WRITER}::test_a_failed_commit_breaks_the_book_and_is_tried_once_more",),
+    ),
+    Broken(
+        "calls go on while the journal cannot be written",
+        "The service is paid for answers that nothing is known of afterwards.",
+        (
+            Edit(
+                _WRITER,
+                "            self.breaks(error)\n            self._unwritten",
+                "            self._unwritten",
+            ),
+        ),
+        (f"{_T_JOURNAL_WRITER}::test_a_failed_commit_breaks_the_book_and_is_tried_once_more",),
+    ),
+)
+"""Intents and outcomes, and what lasts of them."""
+
+_REUSE = (
+    Broken(
+        "a duplicate is asked twice",
+        "Two customers with one BVN cost two lookups.",
+        (
+            Edit(
+                _PLAN,
+                'WHERE "{slot}" = 0\nGROUP BY "{subject}";',
+                'WHERE "{slot}" = 0\nGROUP BY "{subject}", row;',
+            ),
+            Edit(
+                _CALLS,
+                "                taken[bytes(subject)] = ReservationStatus.ANSWERED\n",
+                "                continue\n",
+            ),
+        ),
+        (f"{_T_LINE}::test_a_lookup_needed_twice_is_made_once",),
+    ),
+    Broken(
+        "what another run asks at this moment is asked too",
+        "Two runs at once pay twice for the customers that both have.",
+        (
+            Edit(
+                _CALLS,
+                "                taken.setdefault(bytes(subject), ReservationStatus.HELD)\n",
+                "",
+            ),
+        ),
+        (f"{_T_CALLS}::test_a_subject_asked_by_the_living_is_held[sqlite]",),
+    ),
+    Broken(
+        "an answer newer than the plan is bought again",
+        "Two runs side by side pay twice for what one of them was just answered.",
+        (
+            Edit(
+                _CALLS,
+                "                taken[bytes(subject)] = ReservationStatus.ANSWERED\n",
+                "                continue\n",
+            ),
+        ),
+        (f"{_T_CALLS}::test_an_answer_since_the_plan_is_not_asked_again[sqlite]",),
+    ),
+    Broken(
+        "a fresh answer is bought again",
+        "Every night pays for the whole book.",
+        (
+            Edit(
+                _PLAN,
+                "FROM judged WHERE NOT is_fresh AND NOT is_closed;",
+                "FROM judged WHERE NOT is_closed;",
+            ),
+        ),
+        (f"{_T_LINE}::test_second_night_pays_nothing",),
+    ),
+    Broken(
+        "an old answer is used for ever",
+        "A customer is judged by what was known of him a year ago.",
+        (
+            Edit(
+                _PLAN,
+                'coalesce("current" OR answered_at >= fresh_from, false) AS is_fresh',
+                'coalesce("current" OR answered_at > 0, false) AS is_fresh',
+            ),
+        ),
+        (f"{_T_LINE}::test_answers_are_asked_again_once_they_are_old",),
+    ),
+    Broken(
+        "a resumed run buys its own answers again",
+        "A run that was stopped pays twice for what it had asked already.",
+        (
+            Edit(
+                "nightscreen/journal/answers.py",
+                "answers.current[last] = asked_here | (standing.answer_id[last] > since)",
+                "answers.current[last] = standing.answer_id[last] > since",
+            ),
+        ),
+        (
+            (
+                "tests/steps/test_freshness_over_nights.py"
+                "::test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed"
+            ),
+        ),
+    ),
+)
+"""Duplicates and answers at hand."""
+
+_STOPPING = (
+    Broken(
+        "a stop is forgotten",
+        "A run that was stopped goes on asking and paying.",
+        (
+            Edit(
+                _CONTROL,
+                "return self.stop is None and check not in self.stopped_checks",
+                "return check not in self.stopped_checks",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_nothing_is_sent_after_the_deadline",),
+    ),
+    Broken(
+        "the stop of one check is forgotten",
+        "A check whose key is refused is asked to the end of the batch.",
+        (
+            Edit(
+                _CONTROL,
+                "return self.stop is None and check not in self.stopped_checks",
+                "return self.stop is None",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_a_check_whose_key_is_refused_is_asked_no_further",),
+    ),
+    Broken(
+        "a refused key stops nothing",
+        "Thousands of calls go out that the service refuses, and the account is locked.",
+        (
+            Edit(
+                _MANNERS,
+                'trouble = "auth"\nstop = "auth"\nstop_scope = "check"\n',
+                'trouble = "auth"\n',
+            ),
+        ),
+        (f"{_T_PROMISES}::test_a_check_whose_key_is_refused_is_asked_no_further",),
+    ),
+    Broken(
+        "an empty wallet stops nothing",
+        "The rest of the night is spent on calls that the service refuses to make.",
+        (
+            Edit(
+                _MANNERS,
+                'verdict = "stop"\ntrouble = "balance"\nstop = "balance"\nstop_scope = "run"\n',
+                'verdict = "not_charged"\ntrouble = "balance"\n',
+            ),
+        ),
+        (f"{_T_STOPS}::test_an_empty_wallet_stops_the_run",),
+    ),
+    Broken(
+        "a silent service is asked on and on",
+        "An outage uses up the money held for calls in doubt, and marks the book failed.",
+        (
+            Edit(
+                "nightscreen/calling/detectors.py",
+                "if self.opened_at is None and self.silent >= self.after:",
+                "if self.opened_at is None and self.silent < 0:",
+            ),
+        ),
+        (f"{_T_STOPS}::test_an_outage_stops_the_run_and_a_resume_ends_it",),
+    ),
+    Broken(
+        "too many failures stop nothing",
+        "A night in which hardly anything was answered is called completed.",
+        (
+            Edit(
+                _CONTROL,
+                "100 * failed > self.tolerated_failure_pct * done:",
+                "failed > self.tolerated_failure_pct * done:",
+            ),
+        ),
+        (f"{_T_STOPS}::test_too_many_failures_stop_the_run",),
+    ),
+    Broken(
+        "the deadline is forgotten",
+        "The night goes on into the morning, and nothing is published when it is needed.",
+        (
+            Edit(
+                _CONTROL,
+                "        if self.deadline_at is not None and now >= self.deadline_at:\n"
+                "            self.stop_run(StopReason.DEADLINE)\n",
+                "",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_nothing_is_sent_after_the_deadline",),
+    ),
+    Broken(
+        "a run that failed goes on sending what is left",
+        "Whoever ends a run after an error pays for the rest of the batch, and gets nothing.",
+        (
+            Edit(
+                "nightscreen/calling/call_session.py",
+                "        if any(window.open for window in self.windows.values()):\n"
+                "            control.stop_run(StopReason.CANCELLED)\n",
+                "",
+            ),
+        ),
+        ("tests/steps/test_calling.py::test_closing_after_a_failure_sends_nothing_more",),
+    ),
+    Broken(
+        "a run without money for all is called completed",
+        "Customers who were not asked about are missing from a list that looks whole.",
+        (
+            Edit(
+                "nightscreen/calling/funding_rounds.py",
+                "        rounds.short = len(waiting) > 0\n        return {}",
+                "        return {}",
+            ),
+        ),
+        (f"{_T_LINE}::test_the_cap_stops_the_run_and_money_is_not_left_unused",),
+    ),
+)
+"""Stops and the deadline."""
+
+_READING = (
+    Broken(
+        "a wrong address looks like an empty book",
+        "Every customer is clear, since a wrong address finds nobody.",
+        (
+            Edit(
+                _MANNERS,
+                'verdict = "stop"\ntrouble = "address"\nstop = "address"\nstop_scope = "run"\n'
+                'cost_naira = "0"\n\n# --- test mode',
+                'verdict = "answered"\noutcome = "clear"\ncost_naira = "0"\n\n# --- test mode',
+            ),
+        ),
+        (f"{_T_PROMISES}::test_a_wrong_address_is_no_book_without_listings",),
+    ),
+    Broken(
+        "an answer without a cost counts as free",
+        "Charged answers that cannot be read are missing from the books.",
+        (
+            Edit(
+                "nightscreen/client/classify.py",
+                'cost = _meta(look.document, "cost")',
+                'cost = _meta(look.document, "cost") or 0',
+            ),
+        ),
+        (
+            (
+                "tests/client/test_classify.py"
+                "::test_success_without_meta_is_an_answer_of_unknown_cost"
+            ),
+            f"{_T_EXACT}::test_answers_without_meta_are_in_doubt_and_no_drift",
+        ),
+    ),
+    Broken(
+        "a fault of the server counts as not charged",
+        "A call that was charged before it failed is named nowhere.",
+        (
+            Edit(
+                _MANNERS,
+                '[[rules]]\nname = "server fault"\nstatus = ["5xx"]\nverdict = "in_doubt"\n',
+                '[[rules]]\nname = "server fault"\nstatus = ["5xx"]\nverdict = "not_charged"\n',
+            ),
+        ),
+        (f"{_T_EXACT}::test_an_opening_charged_and_then_answered_502_is_not_exact",),
+    ),
+    Broken(
+        "a karma record under 404 is clear",
+        "A listed defaulter is approved.",
+        (
+            Edit(
+                _MANNERS,
+                'status = [404]\nbody_status = ["success"]\nbody = ["no_data"]\n'
+                'verdict = "answered"\noutcome = "clear"\n',
+                'status = [404]\nbody_status = ["success"]\nverdict = "answered"\n'
+                'outcome = "clear"\n',
+            ),
+            Edit(
+                _MANNERS,
+                'operations = ["karma"]\nstatus = ["2xx", 404]\nbody_status = ["success"]\n',
+                'operations = ["karma"]\nstatus = ["2xx"]\nbody_status = ["success"]\n',
+            ),
+        ),
+        ("tests/money/test_odd_answers.py::test_a_karma_record_under_404_is_never_clear",),
+    ),
+    Broken(
+        "Retry-After is not heard",
+        "A service that asks for a pause is overrun, and locks the account.",
+        (
+            Edit(
+                "nightscreen/client/limiter.py",
+                "self.paused_until = max(self.paused_until, now + retry_after_s)",
+                "self.paused_until = max(self.paused_until, now)",
+            ),
+        ),
+        ("tests/steps/test_lookups.py::test_retry_after_pauses_the_whole_check",),
+    ),
+    Broken(
+        "a lookup in doubt is sent for without end",
+        "A lookup whose answer is lost every time is bought night after night.",
+        (
+            Edit(
+                _FRESHNESS,
+                "return doubts >= attempts or unread >= min(UNREAD_SENDS, attempts)",
+                "return unread >= min(UNREAD_SENDS, attempts)",
+            ),
+        ),
+        (f"{_T_UNREAD_NIGHTS}::test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs",),
+    ),
+    Broken(
+        "an answer without a readable cost is bought every night",
+        "A lookup that never can be read is paid for again and again.",
+        (
+            Edit(
+                _FRESHNESS,
+                "return doubts >= attempts or unread >= min(UNREAD_SENDS, attempts)",
+                "return doubts >= attempts",
+            ),
+        ),
+        (
+            f"{_T_UNREAD_NIGHTS}::test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights",
+        ),
+    ),
+    Broken(
+        "an answer about somebody else is evidence",
+        "A customer is judged by another person's record.",
+        (
+            Edit(
+                _IDENTITIES,
+                "            return not _agree(IdentityKind.BVN, asked, record.bvn)\n"
+                "        case BankAccountAnswer():",
+                "            return False\n        case BankAccountAnswer():",
+            ),
+            Edit(
+                _IDENTITIES,
+                "    return named is not kind or not _agree(kind, asked, listing.karma_identity)",
+                "    return named is not kind",
+            ),
+        ),
+        (
+            (
+                "tests/money/test_somebody_elses_record.py"
+                "::test_each_answered_with_the_record_of_another"
+            ),
+        ),
+    ),
+    Broken(
+        "answers of test mode count",
+        "A night of samples is published as if it were of customers.",
+        (
+            Edit(
+                _MANNERS,
+                'keys = ["mock-response"]\nverdict = "test_mode"\ntrouble = "test_mode"\n'
+                'stop = "test_mode"\nstop_scope = "run"\n',
+                'keys = ["mock-response-of-old"]\nverdict = "test_mode"\ntrouble = "test_mode"\n'
+                'stop = "test_mode"\nstop_scope = "run"\n',
+            ),
+        ),
+        (f"{_T_LINE}::test_test_mode_is_noticed_at_the_first_answers",),
+    ),
+)
+"""What an answer means, and when it is sent for again."""
+
+_CONSENT = (
+    Broken(
+        "consent is judged at the plan only",
+        "A customer is asked about though his consent ended in the night.",
+        (
+            Edit(
+                "nightscreen/calling/window.py",
+                "if task.consent_ends_at is not None and now >= task.consent_ends_at:",
+                "if task.consent_ends_at is not None and now < 0:",
+            ),
+        ),
+        (f"{_T_LINE}::test_no_call_goes_out_once_its_consent_has_ended",),
+    ),
+    Broken(
+        "consent is not asked for",
+        "Customers who never consented are asked about in the ecosystem.",
+        (
+            Edit(
+                "nightscreen/planning/eligibility.py",
+                "refused = ~consent if slot.check in CONSENT_GATED else",
+                "refused = ~consent if slot.check is Check.SELFIE else",
+            ),
+        ),
+        (f"{_T_LINE}::test_no_row_without_consent_reaches_the_ecosystem",),
+    ),
+    Broken(
+        "a shared answer is shown without consent",
+        "A customer without consent is shown what another's consent paid for.",
+        (
+            Edit(
+                _PLAN,
+                'CASE WHEN "{slot}" = 0 THEN "{subject}" END AS subject',
+                'CASE WHEN "{slot}" IN (0, 3) THEN "{subject}" END AS subject',
+            ),
+            Edit(
+                _PLAN,
+                'ON subject = "{subject}" AND "{slot}" = 0\nORDER BY row;',
+                'ON subject = "{subject}" AND "{slot}" IN (0, 3)\nORDER BY row;',
+            ),
+        ),
+        (f"{_T_LINE}::test_an_answer_at_hand_is_not_shown_without_consent",),
+    ),
+    Broken(
+        "consent that has expired counts",
+        "Customers are asked about after the day they consented to.",
+        (
+            Edit(
+                _CONSENT_RULE,
+                "counts &= (given <= now) & (now < until) &",
+                "counts &= (given <= now) &",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_an_answer_at_hand_is_not_shown_once_consent_has_ended",),
+    ),
+    Broken(
+        "consent that was withdrawn counts",
+        "Customers are asked about after they took their consent back.",
+        (
+            Edit(
+                _CONSENT_RULE,
+                "(now < until) & ~(is_withdrawn & (withdrawn <= now))",
+                "(now < until)",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_an_answer_at_hand_is_not_shown_once_consent_has_ended",),
+    ),
+    Broken(
+        "a shared lookup goes in the name of whoever comes first",
+        "A lookup is left out though one of its customers still consents.",
+        (
+            Edit(
+                _PLAN,
+                "arg_max(row, {until}::HUGEINT * 4294967296 - row) AS owner,",
+                "min(row) AS owner,",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_a_shared_lookup_goes_in_the_name_of_who_consents_longest",),
+    ),
+)
+"""Consent."""
+
+_PROCESSES = (
+    Broken(
+        "a dead process is taken for living",
+        "What a killed process was asking is never asked again, and its run never resumed.",
+        (
+            Edit(
+                "nightscreen/journal/holders.py",
+                "            self._path(holder).unlink(missing_ok=True)\n"
+                "            return False\n",
+                "            return True\n",
+            ),
+        ),
+        ("tests/storage/test_holders.py::test_a_killed_process_lets_go_at_once[sqlite]",),
+    ),
+    Broken(
+        "a call that a kill cut off counts as never sent",
+        "A call that may have been charged is named nowhere.",
+        (
+            Edit(
+                _CALLS,
+                ".values(state=CallState.IN_DOUBT.value, trouble=CRASHED, "
+                "settled_at=self._clock())",
+                ".values(state=CallState.NOT_SENT.value, trouble=CRASHED, "
+                "settled_at=self._clock())",
+            ),
+        ),
+        (f"{_T_CALLS}::test_recovery_doubts_exactly_what_the_dead_left[sqlite]",),
+    ),
+    Broken(
+        "a process that lost its lock goes on sending",
+        "Two processes pay for the same lookups, each taking the other for dead.",
+        (
+            Edit(
+                _CALLS,
+                "recording(self._engine, Turn.GRANTS, first=self._holders.assure)",
+                "recording(self._engine, Turn.GRANTS)",
+            ),
+        ),
+        (f"{_T_CALLS}::test_a_process_that_lost_its_lock_sends_nothing_more",),
+    ),
+    Broken(
+        "a run that another process has is resumed",
+        "Two processes write one folder, and pay for one batch twice.",
+        (Edit(_RUN, "if journal.runs.held_elsewhere(run_id):", "if not run_id:"),),
+        (f"{_T_PROMISES}::test_a_run_under_way_is_resumed_by_nobody_else",),
+    ),
+    Broken(
+        "a cap on money is kept by each process for itself",
+        "Four workers together spend four times what the day allows.",
+        (
+            Edit(
+                _CALLS,
+                '{scope: Spent(*found[scope]) for scope in given["scopes"] if scope in found}',
+                "{scope: _MINE.get((self._holders.name, scope), Spent()) for scope in scopes}",
+            ),
+            Edit(
+                _CALLS,
+                "self.counters[scope] = self.counters[scope].after(delta)\n",
+                "self.counters[scope] = _MINE[me, scope] = self.counters[scope].after(delta)\n",
+            ),
+            Edit(
+                _CALLS,
+                "_REFRESH_MICROS = RECENT_MICROS // 100\n",
+                "_REFRESH_MICROS = RECENT_MICROS // 100\n_MINE: dict[Any, Spent] = {}\n",
+            ),
+        ),
+        (f"{_T_CALLS}::test_threads_and_processes_never_pass_a_shared_cap[sqlite]",),
+    ),
+    Broken(
+        "a cap on calls under way is kept by each process for itself",
+        "Several runs at once overrun the service, each within its own cap.",
+        (
+            Edit(
+                _SHARED_CAPS,
+                "free = cap - sum(user.under_way for user in users.values())",
+                "free = cap - users[me].under_way",
+            ),
+        ),
+        (f"{_T_SHARED}::test_no_more_is_under_way_than_the_cap[sqlite]",),
+    ),
+    Broken(
+        "slots of a dead process stay taken",
+        "After a crash the others crawl, or wait for a process that is gone.",
+        (Edit(_SHARED_CAPS, "            dead = self._bury(connection)\n", ""),),
+        (f"{_T_SHARED}::test_slots_of_a_dead_process_come_back_before_anyone_is_refused[sqlite]",),
+    ),
+    Broken(
+        "another file is taken for the run's own",
+        "Rows of one file are published as the result of another.",
+        (
+            Edit(
+                _RUN,
+                "if earlier is not None and earlier.input_digest != digest:",
+                "if earlier is not None and not digest:",
+            ),
+        ),
+        (f"{_T_LINE}::test_another_input_is_refused_on_resuming",),
+    ),
+)
+"""Several processes, dead ones, and runs that are resumed."""
+
+_PEOPLE = (
+    Broken(
+        "erasure leaves the answers",
+        "What the service said of an erased person is still there.",
+        (Edit(_ERASURE, "        connection.execute(delete(answers).where(which.answers))\n", ""),),
+        (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
+    ),
+    Broken(
+        "erasure leaves the pseudonym in the calls",
+        "Whoever has the key finds the erased person by a BVN.",
+        (
+            Edit(
+                _ERASURE,
+                ".values(subject=TOMBSTONE, consent_reference=None)",
+                ".values(consent_reference=None)",
+            ),
+        ),
+        (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
+    ),
+    Broken(
+        "erasure takes the cost with it",
+        "The books do not add up any more once a customer is erased.",
+        (
+            Edit(
+                _ERASURE,
+                ".values(subject=TOMBSTONE, consent_reference=None)",
+                ".values(subject=TOMBSTONE, consent_reference=None, cost_micro=0)",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_what_an_erased_customer_cost_stays_in_the_books",),
+    ),
+    Broken(
+        "an erased pseudonym is written again",
+        "A person who was erased meanwhile is back in the journal.",
+        (
+            Edit(
+                "nightscreen/journal/unreadable.py",
+                "    if not done:\n        return 0\n    connection.execute(\n"
+                "        update(calls)\n        .where(calls.c.call_id == each.call_id)\n"
+                "        .values(\n            state=",
+                "    connection.execute(\n        update(calls)\n"
+                "        .where(calls.c.call_id == each.call_id)\n        .values(\n"
+                "            subject=each.subject,\n            state=",
+            ),
+        ),
+        ("tests/storage/test_unreadable.py::test_an_erased_person_is_not_read_again[sqlite]",),
+    ),
+    Broken(
+        "a late answer about an erased person is kept",
+        "A process that seemed dead brings a person back who was erased meanwhile.",
+        (Edit(_CALLS, "bodies.pop(each.call_id, None)\n", "bodies.get(each.call_id)\n"),),
+        (f"{_T_CALLS}::test_a_late_outcome_about_an_erased_person_is_money_only[sqlite]",),
+    ),
+    Broken(
+        "a person is erased while being asked about",
+        "The answer comes after the erasure, and the person is back in the journal.",
+        (Edit(_ERASURE, "            self._refuse_asked(connection, person.subjects)\n", ""),),
+        (f"{_T_ERASURE}::test_an_intent_of_a_living_process_is_waited_for",),
+    ),
+    Broken(
+        "what SQLite deletes stays in its file",
+        "An erased person can be read from the bytes of the journal's file.",
+        (
+            Edit(_ENGINE, 'cursor.execute("PRAGMA secure_delete=ON")\n', "cursor.fetchone()\n"),
+            Edit(
+                _ERASURE,
+                "def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) "
+                "-> bool:\n",
+                "def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) "
+                "-> bool:\n    return True\n\n\n"
+                "def _leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = "
+                "None) -> bool:\n",
+            ),
+        ),
+        (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
+    ),
+    Broken(
+        "past outputs keep the erased person",
+        "The person is erased from the journal and stays in every past list.",
+        (
+            Edit(
+                _FORGET,
+                "            folder.drop_rows(part, IDENTIFYING, partial(found.whom.mask, "
+                "batch=run.batch))\n",
+                "            pass\n",
+            ),
+        ),
+        (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
+    ),
+    Broken(
+        "the manifest is not told of an erasure",
+        "Files that were rewritten look as if somebody had changed them.",
+        (
+            Edit(
+                "nightscreen/results/run_files.py",
+                "            write_private(manifest, text.encode())\n",
+                "",
+            ),
+        ),
+        (f"{_T_ERASURE}::test_the_manifest_tells_of_it",),
+    ),
+    Broken(
+        "a legal hold stops no erasure",
+        "Evidence that a court asked to keep is destroyed.",
+        (
+            Edit(
+                _FORGET, "    _refuse_held(journal, found)\n    _refuse_live(", "    _refuse_live("
+            ),
+        ),
+        (f"{_T_ERASURE}::test_a_legal_hold_goes_first",),
+    ),
+    Broken(
+        "a legal hold stops no purge",
+        "Evidence that a court asked to keep is gone at its age.",
+        (
+            Edit(
+                _PURGING,
+                "        if run.run_id in held:\n            found.held_runs",
+                "        if run.run_id in ():\n            found.held_runs",
+            ),
+        ),
+        (f"{_T_PURGING}::test_a_legal_hold_goes_first",),
+    ),
+    Broken(
+        "a purge leaves what is too old",
+        "Personal data is kept for longer than the lender declares.",
+        (
+            Edit(
+                _PURGING,
+                "if files and ended <= getattr(found.cutoffs, kind):",
+                "if files and ended <= found.cutoffs.audit:",
+            ),
+        ),
+        (f"{_T_PURGING}::test_each_kind_goes_at_its_age",),
+    ),
+    Broken(
+        "rotation retires a key that a run still seals under",
+        "Answers that a run writes meanwhile can never be opened again.",
+        (Edit(_ROTATION, "finished = settled and not waiting", "finished = settled"),),
+        (f"{_T_JOURNAL_KEEPING}::test_runs_go_on_while_the_key_is_rotated[sqlite]",),
+    ),
+    Broken(
+        "rotation leaves answers under the old key",
+        "A key that leaked still opens what it opened before.",
+        (
+            Edit(_ROTATION, "        last = rows[-1].answer_id\n", "        return done\n"),
+            Edit(_ROTATION, "_BLOCK = 500\n", "_BLOCK = 5\n"),
+        ),
+        (
+            f"{_T_JOURNAL_KEEPING}::test_rotation_reseals_everything_and_retires_the_old_key[sqlite]",
+        ),
+    ),
+    Broken(
+        "a sealed answer opens as another person's",
+        "Who can write the journal gives one customer the answer about another.",
+        (Edit(_CALLS, 'return check.encode() + b"\\x1f" + subject\n', "return check.encode()\n"),),
+        (
+            (
+                "tests/storage/test_answers.py"
+                "::test_an_answer_moved_to_another_person_does_not_open[sqlite]"
+            ),
+        ),
+    ),
+    Broken(
+        "pseudonyms have no key",
+        "Whoever has the journal finds out BVNs by trying them all.",
+        (
+            Edit(
+                _SEALING,
+                'key = self.key.ljust(_HASH_BLOCK, b"\\0")\n',
+                'key = b"".ljust(_HASH_BLOCK, b"\\0")\n',
+            ),
+            Edit(
+                _SEALING,
+                '{kind}\\x1f{identity}\\x1f{image_url}"\n        )\n'
+                "        return hmac.digest(self.key, text",
+                '{kind}\\x1f{identity}\\x1f{image_url}"\n        )\n'
+                '        return hmac.digest(b"", text',
+            ),
+        ),
+        ("tests/storage/test_sealing.py::test_pseudonyms_are_stable_distinct_and_keyed",),
+    ),
+    Broken(
+        "a backup has its key beside it",
+        "Whoever finds a backup reads every answer.",
+        (
+            Edit(
+                "nightscreen/journal/copying.py",
+                "        if passphrase:\n"
+                "            write_private(partial / SEALED_KEY_FILE, "
+                "seal_key(journal.sealer.key, passphrase))\n",
+                "        write_private(partial / KEY_FILE, encode_key(journal.sealer.key))\n",
+            ),
+        ),
+        (
+            f"{_T_JOURNAL_KEEPING}::test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own[sqlite]",
+        ),
+    ),
+    Broken(
+        "a cut tail of the audit is not noticed",
+        "Somebody removes the last entries about what he did, and all looks well.",
+        (
+            Edit(
+                "nightscreen/journal/audit_chain.py",
+                "        if ends.sound and ends.first and ends.last >= expected:\n"
+                "            found.append(_missing(expected, ends.last))\n",
+                "",
+            ),
+        ),
+        ("tests/desk/test_audit.py::test_what_was_changed_is_noticed_and_named",),
+    ),
+    Broken(
+        "a consent reference that names somebody is kept in clear",
+        "A BVN stands in the table of calls that goes to auditors.",
+        (
+            Edit(
+                _REFERENCES,
+                "    if any(len(number) >= _ENOUGH_DIGITS and number in digits for number in "
+                "numbers):\n        return True\n",
+                "",
+            ),
+            Edit(
+                _REFERENCES,
+                'if "@" in reference or _IDENTIFIER.search(bare):',
+                'if "@" in reference:',
+            ),
+        ),
+        (f"{_T_LINE}::test_a_consent_reference_that_names_the_person_is_masked",),
+    ),
+    Broken(
+        "a hint quotes the row",
+        "Identifiers stand in problems.csv, which goes to whoever mends the file.",
+        (
+            Edit(
+                _SCREENING,
+                "            problems.write(result.problems)\n            found +=",
+                "            problems.write(\n"
+                '                replace(each, hint=f"{each.hint} {result.refused[0].values}")\n'
+                "                if result.refused\n                else each\n"
+                "                for each in result.problems\n            )\n            found +=",
+            ),
+        ),
+        (f"{_T_LINE}::test_the_books_of_the_report_always_add_up",),
+    ),
+    Broken(
+        "a report names a customer",
+        "A BVN stands in a report that is mailed to managers.",
+        (
+            Edit(
+                "nightscreen/report/run_end.py",
+                "    return [*run.control.refusals(), *run.control.notices]\n",
+                "    asked = [str(run.journal.home), *_asked(run)]\n"
+                "    return [*run.control.refusals(), *run.control.notices, *asked[1:]]\n\n\n"
+                'def _asked(run: Run) -> list[str]:\n    needed = getattr(run, "needed", None)\n'
+                "    pieces = [] if needed is None else needed.pieces()\n"
+                '    return [str(row) for _, piece in pieces for row in piece["identity"]]\n',
+            ),
+        ),
+        (f"{_T_LINE}::test_every_row_has_the_status_the_sandbox_knows",),
+    ),
+    Broken(
+        "a log quotes what a library says",
+        "Identifiers stand in the log of whoever keeps it.",
+        (
+            Edit(
+                "nightscreen/tasks/logs.py",
+                '"logger": record.name, "line": record.lineno}',
+                '"logger": record.name, "line": record.getMessage()}',
+            ),
+        ),
+        ("tests/ops/test_logs.py::test_the_text_of_a_library_is_left_out",),
+    ),
+    Broken(
+        "a file named after somebody is taken",
+        "A BVN stands in every log, report and page, since the file was called so.",
+        (
+            Edit(
+                "nightscreen/schemas/parameters.py",
+                "    if contains_identifier(Path(path).name):\n",
+                "    if contains_identifier(Path(path).suffix):\n",
+            ),
+        ),
+        ("tests/flows/test_file_names.py::test_a_file_named_after_somebody_is_refused",),
+    ),
+)
+"""Erasure, keys, backups and the audit; identifiers where none belong."""
+
+_ROWS = (
+    Broken(
+        "a row that cannot be read is lost",
+        "A customer is missing from the night, and nothing says so.",
+        (
+            Edit(
+                _INTAKE,
+                "                [*batch.broken, *refused_rows(batch, refusals)], key=lambda "
+                "row: row.line\n",
+                "                refused_rows(batch, refusals), key=lambda row: row.line\n",
+            ),
+            Edit(_INTAKE, "read=len(batch.lines) + len(batch.broken),", "read=len(batch.lines),"),
+        ),
+        (f"{_T_INTAKE}::test_broken_rows_are_read_refused_and_told",),
+    ),
+    Broken(
+        "a customer stands in the list twice",
+        "Two rows of one customer are decided against each other.",
+        (
+            Edit(
+                _INTAKE,
+                '                reasons.setdefault(row, ("customer_id", ID_REPEATED))\n',
+                "                continue\n",
+            ),
+        ),
+        (f"{_T_INTAKE}::test_only_the_first_of_repeated_ids_passes_also_across_batches",),
+    ),
+    Broken(
+        "a refused row has no line in the quarantine",
+        "Nobody can mend a row that was refused, since it stands nowhere.",
+        (
+            Edit(
+                _SCREENING,
+                "            quarantine.write(result.refused)\n",
+                "            quarantine.write(result.refused[:1])\n",
+            ),
+        ),
+        (f"{_T_LINE}::test_the_books_of_the_report_always_add_up",),
+    ),
+    Broken(
+        "a file is written where it lies",
+        "After a crash half a list looks like a whole one.",
+        (
+            Edit(
+                _FILES,
+                "    partial = _partial(path)\n    try:\n        partial.touch(mode=_FILE_MODE)\n",
+                "    partial = path\n    try:\n        partial.touch(mode=_FILE_MODE)\n",
+            ),
+            Edit(
+                _FILES,
+                "        partial.replace(path)\n        if lasting:\n"
+                "            sync_folder(path.parent)\n    except OSError as error:\n"
+                "        raise _cannot_write(path, error) from None\n    finally:\n"
+                "        with suppress(OSError):\n            partial.unlink(missing_ok=True)\n",
+                "        if lasting:\n            sync_folder(path.parent)\n"
+                "    except OSError as error:\n"
+                "        raise _cannot_write(path, error) from None\n",
+            ),
+        ),
+        ("tests/storage/test_files.py::test_a_failure_leaves_the_old_file_and_no_part",),
+    ),
+    Broken(
+        "the manifest of an earlier session stays while files are replaced",
+        "Whoever takes files by the manifest takes a mixture of two sessions.",
+        (Edit(_OUTPUTS, "        (self.path / MANIFEST).unlink(missing_ok=True)\n", ""),),
+        (f"{_T_PROMISES}::test_no_manifest_stands_while_files_are_replaced",),
+    ),
+    Broken(
+        "the manifest names other bytes than there are",
+        "Whoever checks the files against the manifest finds them changed.",
+        (
+            Edit(
+                _OUTPUTS,
+                "        while block := file.read(_READ_BLOCK):\n"
+                "            digest.update(block)\n",
+                "        digest.update(file.read(_READ_BLOCK // 1024))\n",
+            ),
+        ),
+        (f"{_T_ERASURE}::test_the_manifest_tells_of_it",),
+    ),
+)
+"""Rows and files."""
+
+_DECIDING = (
+    Broken(
+        "missing evidence approves",
+        "A loan is given to a customer whose check was never answered.",
+        (
+            Edit(
+                _DECIDE,
+                "elif applies[Effect.APPROVE] and evidence == _ANSWERED and not untold:",
+                "elif applies[Effect.APPROVE] and not untold:",
+            ),
+        ),
+        (f"{_T_DECIDE}::test_a_row_with_an_open_check_is_never_approved",),
+    ),
+    Broken(
+        "a condition that cannot be told approves",
+        "A loan is given though nobody knows whether a rule declines it.",
+        (
+            Edit(
+                _DECIDE,
+                "elif applies[Effect.APPROVE] and evidence == _ANSWERED and not untold:",
+                "elif applies[Effect.APPROVE] and evidence == _ANSWERED:",
+            ),
+        ),
+        (f"{_T_DECIDE}::test_a_condition_that_fails_holds_an_approval_back",),
+    ),
+    Broken(
+        "an approve rule needs no answer of its check",
+        "A check that was switched off approves by its silence.",
+        (
+            Edit(
+                _DECIDE,
+                'return f"CAST({said} = 1 AND NOT {_lacking(condition)} AS UTINYINT)"',
+                'return f"CAST({said} = 1 AS UTINYINT)"',
+            ),
+        ),
+        (f"{_T_DECIDE}::test_an_approve_rule_needs_an_answer_of_each_check_it_names",),
+    ),
+    Broken(
+        "a condition may read files",
+        "Whoever writes a policy reads the data key off the disk.",
+        (
+            Edit(
+                "nightscreen/policy/engine.py",
+                '"enable_external_access": "false"',
+                '"enable_external_access": "true"',
+            ),
+        ),
+        (f"{_T_POLICY_ATTACKS}::test_the_engine_itself_reaches_nothing",),
+    ),
+    Broken(
+        "a stranger's name is strong",
+        "An account of somebody else is verified, and the loan is paid out to it.",
+        (
+            Edit(
+                "nightscreen/values/names.py",
+                "if len(pairing.sure) >= _ENOUGH_NAMES and not against and not pairing.near:",
+                "if pairing.sure and not pairing.near:",
+            ),
+        ),
+        ("tests/steps/test_names.py::test_pair_is_graded_as_operations_would",),
+    ),
+    Broken(
+        "an account under another BVN is verified",
+        "The loan is paid out to whoever bears the same name.",
+        (
+            Edit(
+                "nightscreen/results/judge.py",
+                "if bvn is False or grade in CONTRADICTS:",
+                "if grade in CONTRADICTS:",
+            ),
+        ),
+        ("tests/steps/test_judge.py::test_a_masked_bvn_decides_where_no_name_is_known",),
+    ),
+    Broken(
+        "one listing among several identities is overlooked",
+        "A customer who is listed by phone is clear by BVN, and is approved.",
+        (
+            Edit(
+                "nightscreen/results/assemble.py",
+                "_WORST_FIRST = (\n    Outcome.LISTED,\n",
+                "_WORST_FIRST = (\n    Outcome.CLEAR,\n    Outcome.LISTED,\n",
+            ),
+        ),
+        (f"{_T_PROMISES}::test_a_listing_by_phone_is_not_hidden_by_a_clear_bvn",),
+    ),
+    Broken(
+        "a dear run spends without being approved",
+        "A typing error in a file costs a month's money in one night.",
+        (
+            Edit(
+                "nightscreen/runs/approval.py",
+                "    run.control.stop_run(StopReason.APPROVAL)\n    return False\n",
+                "    return True\n",
+            ),
+        ),
+        (f"{_T_SPENDING_APPROVAL}::test_a_dear_run_ends_after_its_quote_and_holds_nothing",),
+    ),
+    Broken(
+        "an approval holds for any amount",
+        "Who was allowed 500 naira resumes with a cap of a million.",
+        (
+            Edit(
+                "nightscreen/journal/approvals.py",
+                "if cap_micro is None or cap_micro > (found.max_spend_micro or 0):",
+                "if cap_micro is None:",
+            ),
+        ),
+        (f"{_T_SPENDING_APPROVAL}::test_more_than_was_approved_must_be_approved",),
+    ),
+    Broken(
+        "a proposer approves the own policy",
+        "One person alone decides by which rules loans are given.",
+        (
+            Edit(
+                "nightscreen/policy/versions.py",
+                "    if is_own(found, by):\n",
+                "    if is_own(found, by) and not found.policy:\n",
+            ),
+        ),
+        ("tests/steps/test_policy_versions.py::test_nobody_approves_their_own_proposal",),
+    ),
+    Broken(
+        "a condition may call any function",
+        "Whoever writes a policy reads settings, files or the environment of the machine.",
+        (
+            Edit(
+                "nightscreen/policy/sql.py", "if name not in _FUNCTIONS or named or", "if named or"
+            ),
+        ),
+        (f"{_T_POLICY_ATTACKS}::test_an_attack_is_refused_unread",),
+    ),
+)
+"""Policy, names and approvals."""
+
+_REPORTING = (
+    Broken(
+        "the report leaves out what retries cost",
+        "The report shows less than the service charged.",
+        (
+            Edit(
+                _CALL_LOG,
+                '        self.cost_micro += group["cost_sum"]\n',
+                '        self.cost_micro += group["cost_sum"] if group["attempt"] == 1 else 0\n',
+            ),
+        ),
+        (f"{_T_PROMISES}::test_lost_answers_and_what_sending_again_cost_stand_in_the_report",),
+    ),
+    Broken(
+        "what the wallet lost besides is not told",
+        "Nobody notices that another program spends from the same wallet.",
+        (
+            Edit(
+                _RECONCILIATION,
+                "explained = min(max(0, lost), calls.in_doubt())",
+                "explained = lost",
+            ),
+            Edit(
+                _RECONCILIATION,
+                "explained = min(explained, in_gaps)",
+                "explained = max(explained, in_gaps)",
+            ),
+        ),
+        ("tests/money/test_night.py::test_another_consumer_of_the_wallet_is_drift",),
+    ),
+    Broken(
+        "calls in doubt are left out of the report",
+        "The lender does not know how much may have been charged for nothing.",
+        (Edit(_CALL_LOG, '        self.in_doubt_micro += group["doubt_sum"]\n', ""),),
+        (f"{_T_PROMISES}::test_lost_answers_and_what_sending_again_cost_stand_in_the_report",),
+    ),
+    Broken(
+        "exact is said of any books",
+        "The lender trusts an opening that another call had changed already.",
+        (
+            Edit(
+                _RECONCILIATION,
+                "            opening_exact and closing_exact and not calls.lag(),\n",
+                "            opening_exact or closing_exact,\n",
+            ),
+        ),
+        (f"{_T_EXACT}::test_an_opening_charged_and_then_answered_502_is_not_exact",),
+    ),
+    Broken(
+        "the money goes to the smallest exposure first",
+        "Under a cap the night screens the customers that matter least.",
+        (
+            Edit(
+                "nightscreen/planning/price.py",
+                "falling = np.where(exposure < 0, -middle, -exposure)",
+                "falling = np.where(exposure < 0, -middle, exposure)",
+            ),
+        ),
+        (f"{_T_LINE}::test_what_was_reached_under_a_cap_is_what_mattered_most",),
+    ),
+    Broken(
+        "a stopped run is publishable",
+        "A list that lacks half of the book is sent to the branches.",
+        (
+            Edit(
+                "nightscreen/report/run_end.py",
+                '"publishable": state == COMPLETED,\n        "started_at"',
+                '"publishable": state != TEST_MODE,\n        "started_at"',
+            ),
+        ),
+        ("tests/steps/test_report_page.py::test_the_verdict_says_rows_and_whether_to_publish",),
+    ),
+)
+"""What the report says."""
+
+BEHAVIOURS: tuple[Broken, ...] = (
+    *_RESERVING,
+    *_WRITING,
+    *_REUSE,
+    *_STOPPING,
+    *_READING,
+    *_CONSENT,
+    *_PROCESSES,
+    *_PEOPLE,
+    *_ROWS,
+    *_DECIDING,
+    *_REPORTING,
+)

@@ -1,0 +1,30 @@
+"""Everything that a lender's folders hold, opened where it is compressed, to be searched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import openpyxl
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def everything(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield each file of HOME and the outputs with its content."""
+    for top in ("home", "out"):
+        for path in sorted((folder / top).rglob("*")):
+            if path.is_file():
+                yield path, content(path)
+
+
+def content(path: Path) -> bytes:
+    """Return what a file holds: as bytes, and what a table or a workbook says."""
+    if path.suffix == ".parquet":
+        return repr(pq.read_table(path).to_pylist()).encode() + path.read_bytes()
+    if path.suffix == ".xlsx":
+        book = openpyxl.load_workbook(path)
+        return repr([list(sheet.values) for sheet in book.worksheets]).encode()
+    return path.read_bytes()

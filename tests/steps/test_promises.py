@@ -1,0 +1,259 @@
+"""What a lender is promised of a night, seen from outside: in ledger, journal and files."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.sandbox.people import account_of, karma_of
+from nightscreen.schemas.clock import (
+    DAY_MICROS,
+    LAGOS,
+    MICROS,
+    system_clock,
+    to_instant,
+    to_micros,
+)
+from nightscreen.schemas.errors import InputError, ServiceAddressError
+from tests.client.fakes import Canned
+from tests.money.service_in_memory import DENIED, LOST, Bureau
+from tests.screening import CONSENT, Unasked, World, customer, days_ago
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.runs.screening_run import ScreeningRun
+
+
+HAVE_ACCOUNTS = [
+    row
+    for row in map(customer, range(1, 20))
+    if account_of(row["bank_code"], row["account_number"]) is not None
+]
+"""Customers each of whose accounts costs a lookup."""
+
+
+def test_each_call_finds_its_intent_committed(tmp_path: Path) -> None:
+    """Whoever opens the journal as a call reaches the service finds it there, with its cost."""
+    desk, seen = Bureau(tmp_path, rows=4), list[bool]()
+
+    def arrives(operation: str, identity: str, _: int) -> Canned | None:
+        with open_journal(tmp_path / "home", clock=desk.loop.micros) as journal:
+            kind = "nuban" if operation == "bank_account" else "bvn"
+            subject = journal.pseudonyms.subject(kind, identity)
+            (run,) = journal.runs.newest(limit=1)
+            rows = [row for rows in journal.runs.calls(run.run_id) for row in rows]
+        mine = [row for row in rows if (row.check, row.subject) == (operation, subject)]
+        seen.append([(row.state, row.reserved_micro > 0) for row in mine] == [("intent", True)])
+        return None
+
+    desk.service.before = arrives
+    assert desk.night().report["state"] == "completed"
+    assert len(seen) == len(desk.service.ledger) > 4
+    assert all(seen)
+
+
+def lagos(hour: int, *, days: int = 0) -> int:
+    """Return an hour of the tenth of this month, or of some days later, in Lagos."""
+    tenth = datetime.now(LAGOS).replace(day=10, hour=hour, minute=0, second=0, microsecond=0)
+    return to_micros(tenth + timedelta(days=days))
+
+
+@pytest.mark.parametrize(
+    ("cap", "hour", "days"),
+    [
+        pytest.param("daily_spend_cap", 2, 1, id="one night is one day"),
+        pytest.param("monthly_spend_cap", 20, 3, id="a month"),
+    ],
+)
+def test_runs_share_the_cap_of_their_time(tmp_path: Path, cap: str, hour: int, days: int) -> None:
+    """What an evening's run spent counts against the next one's cap, until it begins anew."""
+    clock = {"now": lagos(22)}
+    world = World(tmp_path, settings={cap: "45"}, clock=lambda: clock["now"])
+    world.screen(HAVE_ACCOUNTS[:3], checks=["bank_account"])
+    assert Decimal(world.charged) == 30
+    clock["now"] = lagos(hour, days=days)
+    night = world.screen(HAVE_ACCOUNTS[3:6], checks=["bank_account"])
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "budget")
+    assert Decimal(world.charged) == 40
+
+
+def test_a_price_with_kobo_is_counted_to_the_kobo(world: World) -> None:
+    """Report, rows and journal say what the service charged, at a price no float can hold."""
+    world.sandbox.prices.now["bank_account"] = 8_290_000
+    night = world.screen(HAVE_ACCOUNTS[:3], checks=["bank_account"])
+    assert night.report["cost"]["total"] == world.charged == "24.87"
+    with open_journal(world.folder / "home") as journal:
+        assert journal.money.of_run(night.report["run_id"]).spent_micro == 24_870_000
+
+
+def test_the_last_call_under_a_cap_tells_what_is_left(tmp_path: Path) -> None:
+    """Lookups whose answers are lost, and that are sent again, leave the money for it."""
+    desk = Bureau(tmp_path, rows=40)
+    desk.service.after = lambda operation, *_: LOST if operation == "karma" else None
+    report = desk.night(max_spend="400").report
+    assert report["stop_reason"] == "budget"
+    assert desk.service.ledger[-1][0] in {"bank_account", "ecosystem"}
+    assert Decimal(report["balance"]["closing"]) == desk.service.wallet
+
+
+def test_lost_answers_and_what_sending_again_cost_stand_in_the_report(tmp_path: Path) -> None:
+    """What is known to be spent and what may be, apart, and together all that was charged."""
+    desk, lost = Bureau(tmp_path, rows=6), set[str]()
+
+    def lose(operation: str, identity: str, _: int) -> Canned | None:
+        cost = desk.service.ledger[-1][-1]
+        if operation != "bank_account" or not cost or len(lost) == 2 or identity in lost:
+            return None
+        lost.add(identity)
+        return LOST
+
+    desk.service.after = lose
+    report = desk.night().report
+    part = report["checks"]["bank_account"]
+    charged = sum(cost for operation, _, cost in desk.service.ledger if operation == "bank_account")
+    assert (part["retries"], part["in_doubt_exposure"]) == (2, "20.00")
+    assert Decimal(part["cost"]) == charged - 20
+    assert Decimal(report["cost"]["total"]) == desk.service.charged - 20
+    assert report["cost"]["in_doubt_exposure"] == "20.00"
+
+
+def test_nothing_is_sent_after_the_deadline(tmp_path: Path) -> None:
+    """Not even what was taken up before it and waits for its turn."""
+    desk, sent_at = Bureau(tmp_path, rows=60), list[int]()
+    ends = desk.loop.micros() + 10 * MICROS
+
+    def note(*_: object) -> None:
+        sent_at.append(desk.loop.micros())
+
+    desk.service.before = note
+    report = desk.night(deadline=to_instant(ends).isoformat()).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "deadline")
+    assert sent_at
+    assert max(sent_at) < ends
+
+
+def test_a_check_whose_key_is_refused_is_asked_no_further(tmp_path: Path) -> None:
+    """Those that agree on it, and what was in flight beside the first of them."""
+    desk, refused = Bureau(tmp_path, rows=60), list[str]()
+
+    def refuse(operation: str, identity: str, number: int) -> Canned | None:
+        if operation != "karma" or number < 20:
+            return None
+        refused.append(identity)
+        return DENIED
+
+    desk.service.before = refuse
+    report = desk.night().report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    assert report["checks"]["ecosystem"]["pending"] == 0
+    assert 3 <= len(refused) <= 3 + 4
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        {"consent_expires_at": days_ago(1)},
+        {"consent_withdrawn_at": days_ago(1)},
+        {"consent_withdrawn_at": "last week"},
+        {"consent_reference": ""},
+    ],
+)
+def test_an_answer_at_hand_is_not_shown_once_consent_has_ended(
+    world: World, ended: dict[str, str]
+) -> None:
+    """Nor asked anew; while it lasts the answer is used again."""
+    row = customer(12, **CONSENT)
+    nights = [world.screen([{**row, **each}], checks=["ecosystem"]) for each in ({}, {}, ended)]
+    assert [night.column("ecosystem_source") for night in nights] == [["asked"], ["reused"], [None]]
+    assert nights[-1].column("ecosystem_status") == ["refused"]
+    assert len(world.calls()) == 1
+
+
+def test_a_shared_lookup_goes_in_the_name_of_who_consents_longest(tmp_path: Path) -> None:
+    """It is made though the consent of whoever stands first has ended since the plan."""
+    opened = system_clock()
+    clock = {"now": opened}
+    world = World(tmp_path, clock=lambda: clock["now"])
+    soon, late = (to_instant(opened + days * DAY_MICROS).isoformat() for days in (1, 3))
+    first = customer(12, **CONSENT, consent_expires_at=soon)
+    second = {**first, "customer_id": "C13", "consent_reference": "CNS-2"}
+    rows = [first, {**second, "consent_expires_at": late}]
+    waits = Unasked(lambda _: clock.update(now=opened + 2 * DAY_MICROS))
+    night = world.screen_by(waits, rows, checks=["ecosystem"])
+    assert len(world.calls("ecosystem")) == 1
+    (call,) = pq.read_table(night.folder / "calls.parquet").to_pylist()
+    assert call["consent_reference"] == "CNS-2"
+    assert "pending" not in night.column("ecosystem_status")
+
+
+def test_a_run_under_way_is_resumed_by_nobody_else(world: World) -> None:
+    """Whoever tries is told so, and the run goes on as if nothing had been."""
+    told = list[str]()
+
+    def resume(run: ScreeningRun) -> None:
+        with pytest.raises(InputError) as refused:
+            world.screen(run=run.run_id)
+        told.append(str(refused.value))
+
+    night = world.screen_by(Unasked(resume), HAVE_ACCOUNTS[:2], checks=["bank_account"])
+    assert [night.report["run_id"] in each for each in told] == [True]
+    assert night.report["state"] == "completed"
+    assert Decimal(night.report["cost"]["total"]) == Decimal(world.charged) == 20
+
+
+def test_no_manifest_stands_while_files_are_replaced(world: World) -> None:
+    """Whoever takes files by the manifest takes those of one session."""
+    first = world.screen(HAVE_ACCOUNTS[:4], checks=["bank_account"], max_spend="20")
+    manifest, seen = first.folder / "manifest.json", list[bool]()
+    assert manifest.exists()
+
+    def look(_: ScreeningRun) -> None:
+        seen.append(manifest.exists())
+
+    world.screen_by(Unasked(look), run=first.report["run_id"], max_spend="1000")
+    assert seen == [False]
+    assert manifest.exists()
+
+
+def test_a_listing_by_phone_is_not_hidden_by_a_clear_bvn(world: World) -> None:
+    """Of several identities the listed one is what the row says, and nobody approves it."""
+    row = customer(1, phone="+2348031200002")
+    assert karma_of(row["bvn"]) is None
+    assert karma_of(row["phone"]) is not None
+    night = world.screen([row], karma_identities=["bvn", "phone"])
+    assert night.column("karma_status") == ["listed"]
+    assert night.column("karma_listed_by") == [["phone"]]
+    assert night.column("decision") != ["approve"]
+
+
+def test_what_an_erased_customer_cost_stays_in_the_books(world: World) -> None:
+    """Run, day and journal show the same naira as before, though nothing leads to the person."""
+    row = HAVE_ACCOUNTS[0]
+    night = world.screen(HAVE_ACCOUNTS[:2], checks=["bank_account"], batch="borrowers")
+    with open_journal(world.folder / "home") as journal:
+        customers = Customers.of(journal)
+        done = erase(journal, look(journal, customers, Whom(customer_id=row["customer_id"])))
+        assert (done["calls"], done["cost"]) == (1, "10.00")
+        assert journal.money.of_run(night.report["run_id"]).spent_micro == 20 * MICROS
+        assert verify_journal(journal) == []
+    calls = pq.read_table(night.folder / "calls.parquet")
+    assert sum(calls["cost"].to_pylist()) == Decimal(world.charged) == 20
+
+
+@pytest.mark.parametrize("text", ["Cannot GET /nowhere", "Identity route not found in karma API"])
+def test_a_wrong_address_is_no_book_without_listings(tmp_path: Path, text: str) -> None:
+    """A 404 that names a route says of nobody that he is clear, though it may sound so."""
+    desk = Bureau(tmp_path, rows=6)
+    desk.service.before = lambda *_: Canned(404, {"status": "error", "message": text})
+    with pytest.raises(ServiceAddressError):
+        desk.night()
+    assert len(desk.service.ledger) <= 4

@@ -1,0 +1,250 @@
+"""A lender's weeks, by chance: whatever happens in whatever order, money and people are kept.
+
+Runs are screened, killed, resumed with other caps and approved; the wallet runs dry and is topped
+up, prices change, people are erased, the data key is rotated. The service's own ledger is the
+truth. Answers stay fresh for as long as it takes, so that no lookup may be answered twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.opening import journal_of
+from nightscreen.journal.rotation import rotate_key
+from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.runs.screening import Runner
+from nightscreen.schemas.approvals import ApprovalDecision
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import to_micro
+from tests.how_many import examples
+from tests.kill.truth import KIND, wrong_statuses
+from tests.killed import is_killed
+from tests.laws import DOUBTFUL
+from tests.left_behind import everything
+from tests.screening import CONSENT, Unasked, World, customer
+
+if TYPE_CHECKING:
+    from nightscreen.runs.screening_run import ScreeningRun
+    from tests.kill.truth import Key
+    from tests.screening import Night
+
+PEOPLE = 40
+AT_ONCE = {"bank_account": 2, "karma": 3, "ecosystem": 3}
+ALL = "100000"
+CAPS = st.sampled_from(["30", "75", ALL])
+CALLS = st.integers(1, 30)
+BATCH = "borrowers"
+
+
+class Asking(Unasked):
+    """Carries a run in this process, and asks for approval as the product does."""
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Return whether it was approved."""
+        return await Runner.may_spend(self, run)
+
+
+class Lender(RuleBasedStateMachine):
+    """A lender of some people, and all that may happen to its nights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.world = World(self.folder, settings={"max_in_flight": AT_ONCE})
+        self.people = {
+            number: customer(number, customer_id=f"CUSTOMER-{number:03d}", **CONSENT)
+            for number in range(1, PEOPLE + 1)
+        }
+        self.listed = 0
+        self.files = 0
+        self.unfinished: list[str] = []
+        self.erased: list[int] = []
+
+    # --- what a lender does ---
+
+    @rule(more=st.integers(1, 8), cap=CAPS)
+    def screen(self, more: int, cap: str) -> None:
+        """Screen the customers there are, some of them new."""
+        self._spent(self.world.screen(input=self._file(more), batch=BATCH, max_spend=cap))
+
+    @rule(more=st.integers(2, 8), at_call=CALLS, heard=st.booleans())
+    def be_killed(self, more: int, at_call: int, *, heard: bool) -> None:
+        """Screen them, and lose the process at some call."""
+        given = self._file(more)
+        is_killed(
+            self.world,
+            lambda: self.world.screen(input=given, batch=BATCH, max_spend=ALL),
+            at_call=at_call,
+            heard=heard,
+        )
+        self._look_for_unfinished()
+
+    @precondition(lambda self: self.unfinished)
+    @rule(cap=CAPS)
+    def resume(self, cap: str) -> None:
+        """Resume a run that did not come to its end, with another cap."""
+        self._spent(self.world.screen(run=self.unfinished[-1], max_spend=cap))
+
+    @precondition(lambda self: self.unfinished)
+    @rule(at_call=CALLS, heard=st.booleans())
+    def be_killed_resuming(self, at_call: int, *, heard: bool) -> None:
+        """Resume a run, and lose the process again."""
+        run = self.unfinished[-1]
+        is_killed(
+            self.world,
+            lambda: self.world.screen(run=run, max_spend=ALL),
+            at_call=at_call,
+            heard=heard,
+        )
+        self._look_for_unfinished()
+
+    @rule(more=st.integers(2, 8), cap=st.sampled_from([40, 5000]))
+    def approve(self, more: int, cap: int) -> None:
+        """Screen what somebody must approve, and resume it once somebody did."""
+        self.world.settings["approval_above"] = "20"
+        try:
+            night = self.world.screen_by(Asking(), input=self._file(more), batch=BATCH)
+            if night.report["stop_reason"] == "approval":
+                assert night.report["cost"]["total"] == "0.00"
+                run_id = night.report["run_id"]
+                with journal_of(self.world.read_settings()) as journal:
+                    Approvals.of(journal).decide(
+                        run_id,
+                        ApprovalDecision.APPROVED,
+                        by="chief",
+                        max_spend_micro=cap * MICROS,
+                    )
+                night = self.world.screen_by(Asking(), run=run_id, max_spend=str(cap))
+            self._spent(night)
+        finally:
+            del self.world.settings["approval_above"]
+
+    @rule(naira=st.sampled_from([0, 25, 60]))
+    def run_dry(self, naira: int) -> None:
+        """Leave so much in the wallet: somebody else spent the rest."""
+        self.world.sandbox.wallet.set_balance(naira * MICROS)
+
+    @rule()
+    def top_up(self) -> None:
+        """Pay into the wallet."""
+        self.world.sandbox.wallet.top_up(10_000 * MICROS)
+
+    @rule(check=st.sampled_from(sorted(AT_ONCE)), naira=st.integers(8, 30))
+    def change_price(self, check: str, naira: int) -> None:
+        """Change what a lookup costs from now on."""
+        self.world.sandbox.prices.now[check] = naira * MICROS
+
+    @precondition(lambda self: any(number <= self.listed for number in self.people))
+    @rule(which=st.integers(0, PEOPLE))
+    def erase(self, which: int) -> None:
+        """Erase a customer; what did not end is not resumed, since its file names the person."""
+        listed = [number for number in self.people if number <= self.listed]
+        number = listed[which % len(listed)]
+        for given in self.folder.glob("in-*.csv"):
+            given.unlink()
+        self.unfinished.clear()
+        person = self.people.pop(number)
+        self.erased.append(number)
+        whom = Whom(customer_id=person["customer_id"], bvn=person["bvn"])
+        pseudonyms: list[bytes] = []
+        # a run that was killed before it came to this person holds nothing of them
+        with journal_of(self.world.read_settings()) as journal, suppress(InputError):
+            found = look(journal, Customers.of(journal), whom)
+            pseudonyms = list(found.person(journal).all)
+            erase(journal, found)
+        words = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]
+        for path, content in everything(self.folder):
+            assert not [each for each in (*words, *pseudonyms) if each in content], path
+
+    @rule()
+    def rotate(self) -> None:
+        """Take a new data key into use."""
+        if (self.folder / "home").exists():
+            with journal_of(self.world.read_settings()) as journal:
+                rotate_key(journal)
+
+    # --- what holds ---
+
+    def _spent(self, night: Night) -> None:
+        """Hold a night against the people and the ledger; every law was held already."""
+        if night.report["state"] == "completed":
+            # a lone lookup that meets an empty wallet fails: nobody else could bear it out
+            wrong = [each for each in wrong_statuses(night.folder) if ": failed" not in each]
+            assert wrong == []
+        self._look_for_unfinished()
+
+    def _look_for_unfinished(self) -> None:
+        """Note the runs that can be resumed, and hold the ledger against the journal."""
+        charges = Counter(
+            (call["operation"], call["identity"])
+            for call in self.world.calls()
+            if call["charged"] != "0"
+        )
+        with journal_of(self.world.read_settings()) as journal:
+            runs = journal.runs.newest(limit=None)
+            calls = [
+                row for run in runs for block in journal.runs.calls(run.run_id) for row in block
+            ]
+            charged: Counter[Key] = Counter()
+            for (check, identity), times in charges.items():
+                charged[check, journal.pseudonyms.subject(KIND[check], identity)] += times
+        answered: Counter[Key] = Counter()
+        doubtful: Counter[Key] = Counter()
+        for row in calls:
+            kind = answered if row.state == "answered" else doubtful
+            kind[row.check, bytes(row.subject)] += row.state == "answered" or row.state in DOUBTFUL
+        ours = {key for key, times in answered.items() if times}
+        assert [key for key in ours & charged.keys() if answered[key] > 1] == []
+        if not self.erased:  # of an erased person, calls tell no more whom they were about
+            unnamed = {
+                key: times
+                for key, times in charged.items()
+                if times > answered[key] + doubtful[key]
+            }
+            assert unnamed == {}
+        known = sum(row.cost_micro or 0 for row in calls)
+        open_ = sum(
+            row.reserved_micro for row in calls if row.cost_micro is None and row.state in DOUBTFUL
+        )
+        spent = to_micro(Decimal(self.world.charged))
+        assert known <= spent <= known + open_, (known, spent, open_)
+        given = {path.name for path in self.folder.glob("in-*.csv")}
+        self.unfinished = [
+            run.run_id
+            for run in reversed(runs)
+            if run.state != "completed" and Path(run.parameters["input"]).name in given
+        ]
+
+    def _file(self, more: int) -> str:
+        """Write the customers there are into a file, some of them new."""
+        self.listed = min(PEOPLE, self.listed + more)
+        self.files += 1
+        rows = [row for number, row in self.people.items() if number <= self.listed]
+        return str(self.world.write(rows, f"in-{self.files}.csv"))
+
+    def teardown(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.folder)
+
+
+TestLender = Lender.TestCase
+TestLender.settings = settings(
+    max_examples=examples(20),
+    stateful_step_count=10,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
