@@ -318,9 +318,7 @@ def coverage(folder: Folder) -> dict[str, Any]:
         return waits(row) or any(row[f"{each}_status"] in ANSWERED[each] for each in CHECKS)
 
     def age(row: Row) -> float | None:
-        found = [row[f"{check}_checked_at"] for check in CHECKS]
-        instants = [each for each in found if each is not None]
-        return (judged_at - min(instants)).total_seconds() / _DAY_S if instants else None
+        return age_of(row, judged_at)
 
     def complete(row: Row) -> bool:
         return due(row) and "ineligible" not in statuses(row)
@@ -368,6 +366,21 @@ def coverage(folder: Folder) -> dict[str, Any]:
             **amounts,
         },
     }
+
+
+def age_of(row: Row, judged_at: datetime) -> float | None:
+    """Return how old the oldest answer of a row is, in days; None where it has none."""
+    found = [row[f"{check}_checked_at"] for check in CHECKS]
+    instants = [each for each in found if each is not None]
+    return (judged_at - min(instants)).total_seconds() / _DAY_S if instants else None
+
+
+def is_on_a_limit(folder: Folder) -> bool:
+    """Return whether an answer is as old as a limit, to the millisecond that a report has."""
+    judged_at = datetime.fromisoformat(folder.report["provenance"]["evidence_judged_at"])
+    ages = [age_of(row, judged_at) for row in folder.counted]
+    near = 0.001 / _DAY_S
+    return any(abs(age - limit) <= near for age in ages if age for limit in AGES if limit)
 
 
 def share(part: Decimal, whole: Decimal) -> float | None:
@@ -467,8 +480,9 @@ def differences(folder: Folder) -> dict[str, tuple[Any, Any]]:
     a balance is judged.
     """
     reported, found = leaves(folder.report), leaves(recomputed(folder))
-    if not folder.report["balance"]["exact"]:
-        found = {at: value for at, value in found.items() if not at.startswith("balance.")}
+    unsure = [] if folder.report["balance"]["exact"] else ["balance."]
+    unsure += ["freshness.ages"] if is_on_a_limit(folder) else []
+    found = {at: value for at, value in found.items() if not at.startswith(tuple(unsure))}
     wrong = {
         at: (reported.get(at), value)
         for at, value in found.items()
@@ -477,7 +491,8 @@ def differences(folder: Folder) -> dict[str, tuple[Any, Any]]:
     unfounded = {
         at: (value, None)
         for at, value in reported.items()
-        if at not in found and value not in NONE_OF_IT and not _from_elsewhere(at)
+        if at not in found and value not in NONE_OF_IT
+        if not at.startswith(tuple(unsure)) and not _from_elsewhere(at)
     }
     return wrong | unfounded
 

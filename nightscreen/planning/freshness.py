@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MICROS = timedelta(microseconds=1)
-VERIFIED = "verified"
-MISMATCH = "mismatch"
-AGES_AS = {VERIFIED: VERIFIED, "unconfirmed": VERIFIED, MISMATCH: MISMATCH}
-"""The age limit of an account that exists, by the status it gives a row."""
 UNREAD_SENDS = 2
 """How often a lookup is sent whose response came, cannot be read and does not state its cost: once
 more, since it may have been one bad moment, and not again before its age is over."""
@@ -67,10 +63,6 @@ class Freshness:
         """Return the earliest instant at which figures of cash flow are still fresh."""
         return self.at - self.cash_flow // _MICROS if self.cash_flow else NEVER_FRESH
 
-    def oldest_accounts(self) -> dict[str, int]:
-        """Return the same for each status of a bank account that exists."""
-        return {status: self.oldest(Check.BANK_ACCOUNT, word) for status, word in AGES_AS.items()}
-
     def doubts_since(self, check: Check) -> Since:
         """Return from when on calls in doubt count."""
         unread = self.oldest(check, Outcome.UNREADABLE.value)
@@ -79,27 +71,15 @@ class Freshness:
     def limits(self, check: Check) -> pa.Table:
         """Return for each outcome how old an answer may be, as `plan.sql` compares it.
 
-        A bank account that exists has two limits, since the row decides which of them counts: it
-        is fresh for sure from `fresh_from` on, and for some rows from `banded_from` on. `age` is
-        the longest that an answer is fresh for sure, in microseconds.
+        An answer is fresh from `fresh_from` on; `age` is how long, in microseconds.
         """
-        instants = [
-            [self.oldest(check, word) for word in self._words(check, outcome.value)]
-            for outcome in OUTCOMES
-        ]
-        fresh_from = [max(each) for each in instants]
+        fresh_from = [self.oldest(check, outcome.value) for outcome in OUTCOMES]
         return pa.table(
             {
                 "outcome": pa.array(range(len(OUTCOMES)), pa.int8()),
                 "fresh_from": fresh_from,
-                "banded_from": [min(each) for each in instants],
                 "age": [max(0, self.at - instant) for instant in fresh_from],
                 "is_read": [outcome is not Outcome.UNREADABLE for outcome in OUTCOMES],
                 "is_listing": [outcome is Outcome.LISTED for outcome in OUTCOMES],
             }
         )
-
-    def _words(self, check: Check, outcome: str) -> tuple[str, ...]:
-        if check is Check.BANK_ACCOUNT and outcome == Outcome.FOUND.value:
-            return VERIFIED, MISMATCH
-        return (outcome,)

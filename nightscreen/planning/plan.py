@@ -20,12 +20,11 @@ from nightscreen.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
 from nightscreen.planning.consent import consent_ends
 from nightscreen.planning.customers import subject_column
 from nightscreen.planning.eligibility import flat, identities, slots_of
-from nightscreen.planning.freshness import NEVER_FRESH
 from nightscreen.planning.row_plan import put_row_plan
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
-from nightscreen.schemas.plan import NEEDED, AgeEffect, AnswerRefs, CheckCounts, Plan, SkipReason
+from nightscreen.schemas.plan import NEEDED, AgeEffect, CheckCounts, Plan, SkipReason
 from nightscreen.values.references import references
 
 if TYPE_CHECKING:
@@ -101,13 +100,8 @@ class Planner:
         self.counts = {check: CheckCounts() for check in wanted.checks}
         self.slots = {slot: CheckCounts() for slot in self._slots}
 
-    def settle(self, read_chunk: Callable[[int], pa.Table], judge: RowJudge) -> None:
-        """Find the distinct lookups and which of them have a fresh answer.
-
-        Args:
-            read_chunk: gives a chunk, for the few answers whose age depends on the row.
-            judge: returns the status that a stored bank account answer gives a row.
-        """
+    def settle(self) -> None:
+        """Find the distinct lookups and which of them have a fresh answer."""
         frame, stamp = self._frame, self._answers.stamp()
         first = self._wanted.purpose is Purpose.ORIGINATION
         frame.run("begin_plan")
@@ -120,8 +114,6 @@ class Planner:
             frame.run("lookups", until=until, **names)
             has_answers, has_any = self._put_answers(slot)
             frame.run("judge", number=number)
-            if has_answers and slot.check is Check.BANK_ACCOUNT:
-                self._judge_banded(slot, read_chunk, judge)
             if has_any:
                 self._count_answers(slot)
             if has_answers:
@@ -164,36 +156,6 @@ class Planner:
         left = np.isin(texts, closed)
         self._frame.make("closed", pa.table({"subject": subjects.filter(pa.array(left))}))
         return bool(there.any()), bool(there.any() or left.any())
-
-    def _judge_banded(
-        self, slot: CheckIdentity, read_chunk: Callable[[int], pa.Table], judge: RowJudge
-    ) -> None:
-        """Reuse an answer of middle age unless it is too old for one of the rows that need it.
-
-        Rows may share it and yet differ: it may verify the one and contradict the other.
-        """
-        found = self._frame.table("banded", **_names(slot)).combine_chunks()
-        answered_at, call_id = found["answered_at"].to_numpy(), found["call_id"].to_numpy()
-        too_old = np.zeros(found.num_rows, dtype=bool)
-        oldest = self._freshness.oldest_accounts()
-        for number, part, positions in self._by_chunk(found["row"].to_numpy()):
-            subjects = joined_bytes(found["subject"][part])
-            refs = AnswerRefs(positions, subjects, answered_at[part], call_id[part])
-            statuses = judge.statuses(read_chunk(number), refs)
-            limits = [oldest.get(status or "", NEVER_FRESH) for status in statuses]
-            too_old[part] = answered_at[part] < np.array(limits, np.int64)
-        self._frame.make(
-            "too_old", pa.table({"subject": found["subject"].filter(pa.array(too_old))})
-        )
-        self._frame.run("reuse_banded")
-
-    def _by_chunk(self, rows: NDArray[np.int32]) -> Iterator[tuple[int, slice, NDArray[np.int64]]]:
-        """Yield for each chunk that has some of these rows, which ascend: its number and theirs."""
-        ends = np.searchsorted(rows, self._starts)
-        for number, (first, end) in enumerate(pairwise(ends.tolist())):
-            if first < end:
-                part = slice(first, end)
-                yield number, part, rows[part].astype(np.int64) - self._starts[number]
 
     def _count_answers(self, slot: CheckIdentity) -> None:
         counts = self.slots[slot]
@@ -294,13 +256,6 @@ class Planner:
 def _names(slot: CheckIdentity) -> dict[str, str]:
     """Return the columns of `customers` that a slot has."""
     return {"slot": slot.column, "subject": subject_column(slot)}
-
-
-class RowJudge(Protocol):
-    """Returns the statuses that stored bank account answers give their rows."""
-
-    def statuses(self, rows: pa.Table, refs: AnswerRefs) -> list[str | None]:
-        """Return the status of each answer at hand; None if it is no longer there."""
 
 
 def _count_left_out(

@@ -41,14 +41,11 @@ SELECT subject FROM lookups ORDER BY subject;
 -- doubt are old enough (`freshness.py`).
 -- `answers`: the journal's latest answer to each lookup that has one. `limits`: how old an answer of
 -- each outcome may be (`age`, in microseconds). An answer to the run's own call, or one that came
--- since the run began, is `current` and counts at any age. The age of a bank account's answer
--- depends on what it says of the row: between the two limits (`is_banded`) its rows decide.
+-- since the run began, is `current` and counts at any age.
 CREATE OR REPLACE TABLE judged AS
 SELECT
     lookups.*, answers.* EXCLUDE (subject), limits.age, limits.is_read, limits.is_listing,
     coalesce("current" OR answered_at >= fresh_from, false) AS is_fresh,
-    coalesce(NOT "current" AND answered_at >= banded_from AND answered_at < fresh_from, false)
-        AS is_banded,
     subject IN (SELECT subject FROM closed) AS is_closed
 FROM lookups
 LEFT JOIN answers USING (subject)
@@ -56,17 +53,6 @@ LEFT JOIN limits ON limits.outcome = answers.outcome AND slot = {number};
 DROP TABLE lookups;
 DROP TABLE answers;
 DROP TABLE closed;
-
--- name: banded
-SELECT row, subject, answered_at, call_id
-FROM customers JOIN judged ON subject = "{subject}"
-WHERE "{slot}" = 0 AND is_banded
-ORDER BY row;
-
--- name: reuse_banded
--- Such an answer is used again unless it is too old for one of the rows that need it.
-UPDATE judged SET is_fresh = true
-WHERE is_banded AND subject NOT IN (SELECT subject FROM too_old);
 
 -- name: screened
 INSERT INTO screened

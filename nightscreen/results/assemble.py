@@ -281,18 +281,14 @@ class Chunk:
         codes[asked & view.unread] = _CODE[NoAnswer.UNREADABLE.value]
         return codes
 
-    def _current(self, view: _SlotView, oldest: NDArray[np.int64] | int) -> Mask:
-        """Return which answers count now: this run's, newer than the plan, or still fresh."""
-        fresh = view.latest.current | (view.latest.answered_at >= oldest)
-        return view.at_hand & fresh
-
     def _oldest(self, check: Check, word: str) -> int:
         return self._assembly.freshness.oldest(check, word)
 
-    def _current_outcomes(self, view: _SlotView) -> Mask:
-        """Return which count now where the age limit hangs on the outcome alone."""
+    def _current(self, view: _SlotView) -> Mask:
+        """Return which answers count now: this run's, newer than the plan, or still fresh."""
         limits = [self._oldest(view.slot.check, outcome.value) for outcome in OUTCOMES]
-        return self._current(view, np.array(limits, np.int64)[view.latest.outcome])
+        oldest = np.array(limits, np.int64)[view.latest.outcome]
+        return view.at_hand & (view.latest.current | (view.latest.answered_at >= oldest))
 
     def _set(self, cells: _Cells, view: _SlotView, shown: Mask) -> None:
         """Note when and whence answers came, and their cost where it is the rows' own."""
@@ -313,28 +309,21 @@ class Chunk:
     def bank_account(self) -> _Cells:
         """Fill the bank account columns."""
         view, check = self._one_view(Check.BANK_ACCOUNT), Check.BANK_ACCOUNT
-        limits = self._assembly.freshness.oldest_accounts()
-        limits["not_found"] = self._oldest(check, "not_found")
-        places, lines = self._evidence(view, Outcome.FOUND, min(limits.values()))
+        places, lines = self._evidence(view, Outcome.FOUND)
         words = np.where(view.at_hand & ~view.said(Outcome.FOUND), _CODE["not_found"], NONE)
         words[places] = _codes(lines["status"])
-        oldest = np.zeros(len(_STATUSES), np.int64)
-        for word, limit in limits.items():
-            oldest[_CODE[word]] = limit
-        shown = (words != NONE) & self._current(view, oldest[words])
+        shown = (words != NONE) & self._current(view)
         cells = self._blank(np.where(shown, words, self._unanswered(view, shown)))
         names = ACCOUNT.names[1:]
         cells.rest = self._spread(check, lines, places, shown, names)
         self._set(cells, view, shown)
         return cells
 
-    def _evidence(
-        self, view: _SlotView, hit: Outcome, oldest: int
-    ) -> tuple[NDArray[np.int64], pa.Table]:
-        """Return the rows with a hit at hand that may be young enough, and what it says of them."""
-        rows = np.flatnonzero(view.said(hit) & self._current(view, oldest))
+    def _evidence(self, view: _SlotView, hit: Outcome) -> tuple[NDArray[np.int64], pa.Table]:
+        """Return the rows with a hit at hand that counts now, and what it says of them."""
+        rows = np.flatnonzero(view.said(hit) & self._current(view))
         evidence = self._assembly.evidence
-        return rows, evidence.columns(view.slot.check, self._rows, view.hand(rows), keep=True)
+        return rows, evidence.columns(view.slot.check, self._rows, view.hand(rows))
 
     def _spread(
         self,
@@ -364,7 +353,7 @@ class Chunk:
         listings: list[tuple[int, dict[str, Any]]] = []
         answered = np.zeros(self._size, bool)
         for view in views:
-            shown = self._current_outcomes(view)
+            shown = self._current(view)
             listed = shown & view.said(Outcome.LISTED)
             words = np.where(listed, _CODE["listed"], _CODE["clear"])
             codes.append(np.where(shown, words, self._unanswered(view, shown)))
@@ -402,10 +391,10 @@ class Chunk:
     def ecosystem(self) -> _Cells:
         """Fill the ecosystem columns."""
         view, check = self._one_view(Check.ECOSYSTEM), Check.ECOSYSTEM
-        places, lines = self._evidence(view, Outcome.FOUND, self._oldest(check, "found"))
+        places, lines = self._evidence(view, Outcome.FOUND)
         there = ~view.said(Outcome.FOUND)
         there[places] = pc.is_valid(flat(lines["there"])).to_numpy(zero_copy_only=False)
-        shown = there & self._current_outcomes(view)
+        shown = there & self._current(view)
         words = np.where(view.said(Outcome.FOUND), _CODE["found"], _CODE["not_found"])
         cells = self._blank(np.where(shown, words, self._unanswered(view, shown)))
         cells.rest = self._spread(check, lines, places, shown, HISTORY.names[1:])
@@ -415,7 +404,7 @@ class Chunk:
     def selfie(self) -> _Cells:
         """Fill the selfie columns."""
         view = self._one_view(Check.SELFIE)
-        shown = self._current_outcomes(view)
+        shown = self._current(view)
         scored = np.flatnonzero(shown & view.said(Outcome.SCORED))
         records = self._records(view, scored)
         codes = np.where(shown, _CODE[self._judged_selfie(None)], self._unanswered(view, shown))

@@ -115,7 +115,7 @@ class Evidence:
         stamp = f"{version()}.{journal.answers.erased()}.{journal.journal_id}".encode()
         return cls(journal.answers, EvidenceFiles.of(journal.home, name, journal.sealer, stamp))
 
-    def columns(self, check: Check, rows: pa.Table, hand: AnswerRefs, *, keep: bool) -> pa.Table:
+    def columns(self, check: Check, rows: pa.Table, hand: AnswerRefs) -> pa.Table:
         """Return the evidence of a chunk's answers, a line for each in the order of `hand.rows`.
 
         Columns are those of `SCHEMAS`; the first is null where the answer is there no longer.
@@ -124,7 +124,6 @@ class Evidence:
             check: bank account or ecosystem.
             rows: the chunk.
             hand: its answers at hand, all of them hits.
-            keep: lay it aside for the next night.
         """
         if self._digests is None or self._digests.rows is not rows:
             self._digests = _Digests(rows)
@@ -138,7 +137,7 @@ class Evidence:
             table = pa.concat_tables([table, made]).take(pa.array(order))
         self.made[check] += len(new)
         self.reused[check] += len(origin) - len(new)
-        if keep and len(origin):
+        if len(origin):
             self._keep(check, keys, hand, table, origin)
         return table
 
@@ -230,19 +229,6 @@ class Evidence:
         before = {piece.name for pieces in self._pieces.values() for piece in pieces}
         if before != {piece.name for piece in self._kept.pieces}:
             self._files.replace(self._kept.pieces)
-
-
-@dataclass(frozen=True, slots=True)
-class AccountJudge:
-    """Tells what stored bank account answers come to for their rows: those of middle age."""
-
-    _evidence: Evidence
-
-    def statuses(self, rows: pa.Table, hand: AnswerRefs) -> list[str | None]:
-        """Return the status of each answer at hand; None where it is there no longer."""
-        lines = self._evidence.columns(Check.BANK_ACCOUNT, rows, hand, keep=False)
-        found: list[str | None] = lines["status"].to_pylist()
-        return found
 
 
 def row_digests(rows: pa.Table) -> NDArray[np.uint64]:
@@ -360,4 +346,4 @@ def version() -> str:
     return found.hexdigest()[:16]
 
 
-__all__ = ["ACCOUNT", "HISTORY", "AccountJudge", "Evidence", "typed_column"]
+__all__ = ["ACCOUNT", "HISTORY", "Evidence", "typed_column"]

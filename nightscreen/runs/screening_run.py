@@ -48,7 +48,6 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping import Mapping, read_mapping
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.reading.tables import file_digest, open_source
-from nightscreen.results.evidence import AccountJudge, Evidence
 from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import (
     Run,
@@ -428,7 +427,7 @@ def make_plan(run: ScreeningRun) -> None:
             whole=not quoted,
             closed=run.closed,
         )
-        planner.settle(read, AccountJudge(Evidence.of(run.journal, run.batch)))
+        planner.settle()
         run.needed, ranked = NeededPieces(run.workspace), []
         for piece in planner.needed(read):
             run.needed.add(piece)

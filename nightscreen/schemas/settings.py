@@ -186,8 +186,7 @@ class KarmaAges(_Ages):
 class BankAccountAges(_Ages):
     """How long a bank account answer stays fresh."""
 
-    verified: Age | None = None
-    mismatch: Age | None = None
+    found: Age | None = None
     not_found: Age | None = None
 
 
@@ -288,9 +287,8 @@ _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
     Purpose.ORIGINATION: {
         (Check.KARMA, Outcome.CLEAR): 1,
         (Check.KARMA, Outcome.LISTED): 7,
-        (Check.BANK_ACCOUNT, "verified"): 30,
-        (Check.BANK_ACCOUNT, "mismatch"): 1,
-        (Check.BANK_ACCOUNT, "not_found"): 1,
+        (Check.BANK_ACCOUNT, Outcome.FOUND): 30,
+        (Check.BANK_ACCOUNT, Outcome.NOT_FOUND): 1,
         (Check.ECOSYSTEM, Outcome.FOUND): 3,
         (Check.ECOSYSTEM, Outcome.NOT_FOUND): 1,
         (Check.SELFIE, Outcome.SCORED): 365,
@@ -298,9 +296,8 @@ _DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
     Purpose.PORTFOLIO: {
         (Check.KARMA, Outcome.CLEAR): 7,
         (Check.KARMA, Outcome.LISTED): 30,
-        (Check.BANK_ACCOUNT, "verified"): 180,
-        (Check.BANK_ACCOUNT, "mismatch"): 30,
-        (Check.BANK_ACCOUNT, "not_found"): 30,
+        (Check.BANK_ACCOUNT, Outcome.FOUND): 180,
+        (Check.BANK_ACCOUNT, Outcome.NOT_FOUND): 30,
         (Check.ECOSYSTEM, Outcome.FOUND): 30,
         (Check.ECOSYSTEM, Outcome.NOT_FOUND): 14,
         (Check.SELFIE, Outcome.SCORED): 365,

@@ -182,29 +182,6 @@ def test_answers_are_asked_again_once_they_are_old(tmp_path: Path) -> None:
     night = world.screen(rows, checks=["karma"])
     asked_again = sum(karma_of(row["bvn"]) is None for row in rows)
     assert len(world.calls("karma")) == 2 + asked_again
-    assert night.report["freshness"]["at_half_the_limits"]["lookups"] >= 0
-
-
-def test_a_mismatch_ages_faster_than_a_verified_account(tmp_path: Path) -> None:
-    """After two months the account that contradicts its row is asked again, the other is not."""
-    now = system_clock()
-    clock = {"now": now}
-    world = World(tmp_path, clock=lambda: clock["now"])
-    verified = next(
-        row
-        for row in _people(40)
-        if (found := account_of(row["bank_code"], row["account_number"]))
-        and row["last_name"].upper() in str(found["account_name"])
-        and row["first_name"].upper() in str(found["account_name"])
-    )
-    stranger = {**verified, "customer_id": "X", "first_name": "Nobody", "last_name": "Whatsoever"}
-    stranger["bvn"] = "22999999998"
-    world.screen([verified], checks=["bank_account"])
-    clock["now"] = now + 60 * DAY
-    world.screen([verified], checks=["bank_account"])
-    assert len(world.calls("bank_account")) == 1
-    world.screen([verified, stranger], checks=["bank_account"])
-    assert len(world.calls("bank_account")) == 2
 
 
 def test_the_cap_stops_the_run_and_money_is_not_left_unused(standard_night: StandardNight) -> None:

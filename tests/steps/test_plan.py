@@ -21,13 +21,13 @@ from nightscreen.files.workspace import Workspace
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
-from nightscreen.planning.freshness import AGES_AS, Freshness
+from nightscreen.planning.freshness import Freshness
 from nightscreen.planning.plan import Planner, Wanted
 from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.planning.shared_identifiers import count_shared
 from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.plan import AnswerRefs, CheckCounts, SkipReason
+from nightscreen.schemas.plan import CheckCounts, SkipReason
 from nightscreen.schemas.rows import Flaw, row_schema
 from tests.how_many import examples
 
@@ -42,8 +42,7 @@ DAY = 24 * 3600 * MICROS
 AGES = {
     (Check.KARMA, "clear"): timedelta(days=4),
     (Check.KARMA, "listed"): timedelta(days=40),
-    (Check.BANK_ACCOUNT, "verified"): timedelta(days=20),
-    (Check.BANK_ACCOUNT, "mismatch"): timedelta(days=6),
+    (Check.BANK_ACCOUNT, "found"): timedelta(days=20),
     (Check.BANK_ACCOUNT, "not_found"): timedelta(0),
     (Check.ECOSYSTEM, "found"): timedelta(days=8),
     (Check.ECOSYSTEM, "not_found"): timedelta(days=2),
@@ -98,20 +97,6 @@ class Book:
                 for name in ("answered_at", "call_id", "cost_micro", "own_run", "current"):
                     getattr(found, name)[place] = getattr(answer, name)
         return found
-
-
-class Judge:
-    """Says of a bank account that it is the customer's where the row's line is even."""
-
-    def statuses(self, rows: pa.Table, refs: AnswerRefs) -> list[str | None]:
-        """Return the status of each answer at hand."""
-        lines = rows["line"].take(pa.array(refs.rows)).to_pylist()
-        return [status_of(line) for line in lines]
-
-
-def status_of(line: int) -> str:
-    """Return the status that a found account gives a row."""
-    return "verified" if line % 2 == 0 else "mismatch"
 
 
 few = st.sampled_from(["1", "2", "3", "4", None])
@@ -223,21 +208,17 @@ def why(row: Mapping[str, Any], slot: CheckIdentity) -> SkipReason:
     return SkipReason.REFUSED if slot.check in CONSENT_GATED and not consents else SkipReason.ASK
 
 
-def limits_of(found: Stored, check: Check, rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return how old an answer may be, for each of some rows."""
-    if check is Check.BANK_ACCOUNT and found.outcome is Outcome.FOUND:
-        words = [AGES_AS[status_of(each["line"])] for each in rows]
-    else:
-        words = [found.outcome.value for _ in rows]
-    return [AGES.get((check, word), timedelta(0)) // timedelta(microseconds=1) for word in words]
+def limit_of(found: Stored, check: Check) -> int:
+    """Return how old an answer may be, in microseconds."""
+    return AGES.get((check, found.outcome.value), timedelta(0)) // timedelta(microseconds=1)
 
 
-def fresh(found: Stored | None, check: Check, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether an answer may be used again for all of some rows."""
+def fresh(found: Stored | None, check: Check) -> bool:
+    """Return whether an answer may be used again."""
     if found is None:
         return False
-    limits = limits_of(found, check, rows)
-    return found.current or all(limit and found.age <= limit for limit in limits)
+    limit = limit_of(found, check)
+    return found.current or bool(limit and found.age <= limit)
 
 
 def lookups_of(night: Night) -> dict[CheckIdentity, list[Lookup]]:
@@ -256,7 +237,7 @@ def lookups_of(night: Night) -> dict[CheckIdentity, list[Lookup]]:
                 owner = max(rows, key=lambda number: (ends(night.rows[number]), -number))
             kobo = [-1 if (at := each["exposure"]) is None else int(100 * at) for each in of_rows]
             stored = night.stored.get((slot.check.value, subject))
-            needed = not fresh(stored, slot.check, of_rows)
+            needed = not fresh(stored, slot.check)
             found[slot].append(Lookup(slot, subject, rows, owner, max(kobo), stored, needed))
     return found
 
@@ -276,8 +257,7 @@ def counts_of(night: Night, slot: CheckIdentity, lookups: Sequence[Lookup]) -> C
         if stored is None:
             continue
         cost = max(0, stored.cost_micro)
-        both = [{"line": 2}, {"line": 3}]  # that verifies the one and contradicts the other
-        limit = min(limits_of(stored, slot.check, both))
+        limit = limit_of(stored, slot.check)
         is_older = limit / 2 < stored.age <= limit
         is_younger = limit < stored.age <= 2 * limit
         for effect, counts in ((found.stricter, is_older), (found.looser, is_younger)):
@@ -327,7 +307,7 @@ def plan(night: Night, folder: Path) -> Made:
             answers=Book(night.stored),
             workspace=space,
         )
-        planner.settle(night.chunk, Judge())
+        planner.settle()
         tables = list(planner.needed(night.chunk))
         needed = [each for table in tables for each in table.to_pylist()]
         assert [table.num_rows for table in tables] == [
