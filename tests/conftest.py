@@ -16,6 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from nightscreen.calling import journal_writer
 from tests import how_many
+from tests.nights.standard import StandardNights
 from tests.screening import World
 from tests.services import (
     EngineServer,
@@ -27,6 +28,8 @@ from tests.services import (
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+
+    from tests.nights.standard import StandardNight
 
 # Every command under test is a process of its own: where compiled modules are not kept, each of
 # them would compile ours anew, a second of a processor each time.
@@ -53,6 +56,8 @@ FIRST = {
     "tests/steps/test_pulling_processes.py": "pulls",
     "tests/ops/": "on call",
     "tests/money/": "money",
+    "tests/nights/": "standard nights",
+    "tests/steps/test_line.py": "standard nights",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""
 _SESSION = pytest.StashKey[Session]()
@@ -114,6 +119,22 @@ def no_cpu_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 def world(tmp_path: Path) -> World:
     """Return a sandbox, a HOME and an output folder of this test's own."""
     return World(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def standard_nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandardNights]:
+    """Give the standard nights of this process, each spent when it is first asked for."""
+    nights = StandardNights(tmp_path_factory.mktemp("nights"))
+    yield nights
+    nights.close()
+
+
+@pytest.fixture
+def standard_night(standard_nights: StandardNights) -> Iterator[StandardNight]:
+    """Give a standard night by its name (`tests/nights/spent.py`); it is to be read only."""
+    yield standard_nights.get
+    changed = standard_nights.changed()
+    assert not changed, f"the test changed a standard night: {changed}"
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from nightscreen.schemas.settings import read_settings
 from tests.laws import Overseen, require_laws
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from nightscreen.runs.screening_run import ScreeningRun
@@ -147,10 +147,14 @@ class World:
             clock=self.clock,
             runner=runner,
         )
-        report = asyncio.run(screening)
+        report = self.carry(screening)
         if not self.is_damaged:
             require_laws(runner.folder, settings, began, wire)
         return Night(runner.folder, report)
+
+    def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Screen in an event loop of its own and return the report."""
+        return asyncio.run(screening)
 
     def transport(self) -> httpx.AsyncBaseTransport:
         """Return what carries the calls of a night to the sandbox."""

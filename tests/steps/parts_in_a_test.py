@@ -63,7 +63,9 @@ class TaskCrew:
         return self.tasks[part].done()
 
     async def _run(self, number: int) -> None:
-        part = await asyncio.to_thread(worker.open_part, self.run.run_id, number, self.run.settings)
+        part = await asyncio.to_thread(
+            worker.open_part, self.run.run_id, number, self.run.settings, clock=self.run.clock
+        )
         if part is None:
             return
         self.open[number] = part

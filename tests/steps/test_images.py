@@ -262,22 +262,3 @@ def test_thresholds_that_cannot_be_meant_are_told(given_: dict[str, float], name
 def test_thresholds_may_meet() -> None:
     """With one threshold nothing is unsure."""
     assert read_settings(selfie_match_at=80, selfie_no_match_below=80).selfie_match_at == 80
-
-
-def test_a_row_with_all_four_checks(world: World) -> None:
-    """Each check has its answer, the row bears the cost of all, and the sandbox agrees."""
-    checks = ["bank_account", "karma", "ecosystem", "selfie"]
-    rows = [photographed(number, phone=f"0803{number:07d}") for number in range(1, 31)]
-    kinds = ["bvn", "phone", "nuban"]
-    night = world.screen(rows, checks=checks, karma_identities=kinds)
-    for check in checks:
-        assert set(night.column(f"{check}_source")) <= {"asked", "shared"}
-        part = night.report["checks"][check]
-        ends = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
-        assert part["distinct"] == sum(part[end] for end in ends)
-        assert part["pending"] == 0
-    assert len(world.calls("selfie")) == 30
-    assert str(sum(night.column("cost"))).rstrip("0").rstrip(".") == world.charged.rstrip(
-        "0"
-    ).rstrip(".")
-    assert night.report["cost"]["total"] == f"{float(world.charged):.2f}"

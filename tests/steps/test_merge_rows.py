@@ -55,38 +55,6 @@ def _problems(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_every_row_stays_and_the_customer_counts_once(world: World) -> None:
-    """Rows keep their amounts and bear their customer's answers; every figure counts customers."""
-    night = world.screen(BOOK, merge_rows=True)
-    ids = [row["customer_id"] for row in BOOK]
-    assert night.column("customer_id") == ids
-    assert night.report["rows"] == {"read": 7, "screened": 7, "quarantined": 0, "customers": 3}
-    assert night.column("exposure") == [Decimal(row["exposure"]) for row in BOOK]
-    first = {customer_id: ids.index(customer_id) for customer_id in ids}
-    for name in ("decision", "reasons", "karma_status", "bank_account_status", "customer_exposure"):
-        column = night.column(name)
-        assert column == [column[first[customer_id]] for customer_id in ids]
-    assert night.column("customer_row") == [1, 1, 2, 1, 3, 2, 2]
-    assert night.column("customer_exposure")[:2] == [OWED[1], OWED[2]]
-    assert sum(night.report["decisions"].values()) == 3
-    assert night.report["exposure"]["total"] == "1750.50"
-    assert night.report["changes"]["customers"] == 3
-    assert sum(night.column("cost")) == Decimal(world.charged)
-    assert night.report["checks"]["karma"]["lookups"] == 3
-
-
-def test_the_list_has_a_customer_once_with_all_that_is_owed(world: World) -> None:
-    """Exposure on the list is that of the open loans, and nobody stands there twice."""
-    without = dict.fromkeys(CONSENT, "")
-    book = [row | without for row in BOOK if row["customer_id"] != BOOK[3]["customer_id"]]
-    night = world.screen(book, merge_rows=True)
-    with (night.folder / "decisions.csv").open(encoding="utf-8-sig") as file:
-        listed = list(csv.DictReader(file))
-    assert len({row["customer_id"] for row in listed}) == len(listed)
-    owed = {customer(number)["customer_id"]: amount for number, amount in OWED.items()}
-    assert all(Decimal(row["exposure"]) == owed[row["customer_id"]] for row in listed)
-
-
 def test_a_merged_book_of_a_row_a_customer_is_what_it_was(world: World) -> None:
     """Where no row repeats, merging changes no answer, decision, exposure or figure."""
     rows = [{**customer(number, **CONSENT), "exposure": "100"} for number in range(1, 30)]

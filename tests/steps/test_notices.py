@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +23,7 @@ from nightscreen.results.notices import (
 )
 from nightscreen.results.reviews import Judge, take_in
 from nightscreen.results.run_files import RunFiles
+from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow
 from nightscreen.schemas.declarations import Declarations, PolicyAlone
@@ -235,7 +236,8 @@ def test_who_was_told_is_not_told_again(
             writer.writerow(rows["C2"])
         return import_told(journal, back)
 
-    told = {"told_at": rows["C1"]["decided_at"][:10], "told_how": "letter", "told_by": "Ada"}
+    decided = datetime.fromisoformat(rows["C1"]["decided_at"]).astimezone(LAGOS)
+    told = {"told_at": decided.date().isoformat(), "told_how": "letter", "told_by": "Ada"}
     for wrong in ({"told_how": ""}, {"told_at": "1999-01-01"}, {"run_id": "none"}):
         added, _, mistakes = hand_back(**{**told, **wrong})
         assert (added, len(mistakes)) == (0, 1)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -225,51 +223,6 @@ def test_findings_count_causes_and_no_values(tmp_path: Path) -> None:
     assert found["values"] == [{"code": "z", "action": "repaired", "count": 2}]
     nothing = tmp_path / "nothing.csv"
     assert findings_of(nothing, nothing) == {"quarantined": {}, "values": []}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Return a world that the tests below share."""
-    return World(tmp_path_factory.mktemp("world"), settings={"monthly_spend_cap": "9000"})
-
-
-def test_the_report_agrees_with_rows_calls_and_journal(world: World) -> None:
-    """What it says of exposure, spending and retries can be counted in the files beside it."""
-    rows = [customer(number, **CONSENT) for number in range(1, 20)]
-    rows += [{**rows[0], "customer_id": "again", **CONSENT}]
-    for row in rows[:5]:
-        row.update(consent_reference="", consented_at="")
-    night = world.screen(rows, max_spend="150")
-    report, table = night.report, night.table
-    waits = pc.or_(
-        pc.equal(table["karma_status"].cast("string"), "pending"),
-        pc.or_(
-            pc.equal(table["bank_account_status"].cast("string"), "pending"),
-            pc.equal(table["ecosystem_status"].cast("string"), "pending"),
-        ),
-    )
-    waiting = report["exposure"]["not_screened"]["causes"]["pending"]
-    assert waiting["exposure"] == f"{pc.sum(pc.filter(table['exposure'], waits)).as_py():.2f}"
-    assert report["coverage"]["due_rows"] == 20
-    assert report["coverage"]["answered_rows"] == 20 - pc.sum(waits).as_py()
-    month = report["spending"]["month"]
-    assert (month["spent"], month["cap"]) == (report["cost"]["total"], "9000.00")
-    assert report["timeline"]["spent"][-1] == report["cost"]["total"]
-    assert report["balance"]["last_known"]["balance"] == report["balance"]["closing"]
-    shared = sum(Decimal(each["saved_by_sharing"]) for each in report["checks"].values())
-    assert Decimal(report["cost"]["saved_by_sharing"]) == shared
-    flagged = Counter(night.column("decision"))
-    assert report["cost"]["flagged_rows"] == flagged["decline"] + flagged["review"]
-
-
-def test_a_night_that_asks_nothing_knows_the_last_balance(world: World) -> None:
-    """All is reused: no balance is reported, but the last one is known, and how long it lasts."""
-    rows = [customer(number, **CONSENT) for number in range(30, 34)]
-    closing = world.screen(rows).report["balance"]["closing"]
-    report = world.screen(rows).report
-    assert report["balance"]["closing"] is None
-    assert report["balance"]["last_known"]["balance"] == closing
-    assert report["balance"]["last_known"]["nights_left"] > 0
 
 
 def test_values_that_no_rule_can_read_are_counted(tmp_path: Path) -> None:

@@ -1,0 +1,186 @@
+"""A world in which a night comes out the same whenever and wherever it is spent.
+
+Time is virtual and begins at a fixed instant, the keys of the journal are given, jitter is seeded,
+and of each check one call is in flight at a time. What differs still between two nights of the same
+code: the ids of runs and what is sealed.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from nightscreen.journal import open_journal
+from nightscreen.journal.engine import writing
+from nightscreen.journal.keyring import PSEUDONYM_KEY, put_meta, sealed_text
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.faults import fixed
+from nightscreen.sandbox.wire import TRANSPORT
+from nightscreen.schemas.checks import Check
+from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, to_instant, to_micros
+from tests.screening import Unasked, World
+from tests.steps.virtual_time import run as run_virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.journal import Journal
+    from tests.screening import Night
+    from tests.steps.virtual_time import VirtualLoop
+
+EVENING = datetime(2026, 9, 1, 22, 0, tzinfo=LAGOS)
+"""When the first night begins: a Tuesday, at ten."""
+DATA_KEY = "bWFkZSB1cCBmb3IgdGhlIHN0YW5kYXJkIG5pZ2h0cyE="
+_PSEUDONYM_KEY = b"pseudonyms of the standard night"
+_JITTER = 7
+LATENCIES_MS = {"bank_account": 7, "karma": 5, "ecosystem": 11, "selfie": 13}
+"""No two are multiples of one another, so that answers seldom arrive at the same instant."""
+
+
+class Seeded(Unasked):
+    """Carries a run whose waits between attempts are drawn from a seeded generator."""
+
+    @asynccontextmanager
+    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
+        """Seed the jitter before any call is made."""
+        for window in rounds.session.windows.values():
+            window._pace.random.seed(_JITTER)
+        async with super().calling(rounds):
+            yield
+
+
+@dataclass
+class FixedWorld(World):
+    """A world whose clock, keys and jitter are given.
+
+    Attributes:
+        now: the present instant in microseconds, between two nights.
+        evenings: first and last instant of each night in microseconds.
+        ends: how many calls the service had seen at the end of each night.
+    """
+
+    now: int = field(default_factory=lambda: to_micros(EVENING))
+    evenings: list[tuple[int, int]] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    _loop: VirtualLoop | None = None
+
+    def __post_init__(self) -> None:
+        self.clock = self.instant
+        in_flight = dict.fromkeys((check.value for check in Check), 1)
+        self.settings = {"max_in_flight": in_flight, "data_key": DATA_KEY, **self.settings}
+        for operation, milliseconds in LATENCIES_MS.items():
+            self.sandbox.latency.by_operation[operation] = fixed(milliseconds)
+        with self.journal() as journal, writing(journal.engine) as connection:
+            sealed = sealed_text(journal.sealer, _PSEUDONYM_KEY, PSEUDONYM_KEY)
+            put_meta(connection, PSEUDONYM_KEY, sealed)
+
+    def instant(self) -> int:
+        """Return the present instant in microseconds, in or between nights."""
+        return self.now + (0 if self._loop is None else int(self._loop.now_s * MICROS))
+
+    def day(self, ago: int = 0, *, hour: int = 9) -> str:
+        """Return an hour of a day before this one, as a file has it: Lagos, without a zone."""
+        day = to_instant(self.now - ago * DAY_MICROS).astimezone(LAGOS)
+        return f"{day.date().isoformat()}T{hour:02d}:00:00"
+
+    def pass_time(self, *, days: int = 0, minutes: int = 0) -> None:
+        """Let time go by after a night, counted from the minute in which it ended."""
+        self.now -= self.now % (60 * MICROS)
+        self.now += days * DAY_MICROS + minutes * 60 * MICROS
+
+    @contextmanager
+    def journal(self) -> Iterator[Journal]:
+        """Open the journal at the present instant."""
+        home = self.folder / "home"
+        with open_journal(home, data_key=DATA_KEY, clock=self.clock) as journal:
+            yield journal
+
+    def screen(self, rows: Sequence[Mapping[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401 - parameters of a run
+        """Screen customers and return what came of it."""
+        return self.screen_by(Seeded(), rows, **options)
+
+    def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Screen in virtual time, which the clock follows."""
+
+        async def main(loop: VirtualLoop) -> dict[str, Any]:
+            self._loop = loop
+            return await screening
+
+        begun = self.now
+        try:
+            return run_virtually(main)
+        finally:
+            self.now, self._loop = self.instant(), None
+            self.evenings.append((begun, self.now))
+            self.ends.append(len(self.calls()))
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return what carries the calls of a night, and cuts them where the sandbox does."""
+        return _Wire(application(self.sandbox))
+
+
+class _Wire(httpx.AsyncBaseTransport):
+    """Carries calls to an application in this process; a cut looks as it does on a socket."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Carry one call."""
+        socket = _Socket()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._app({**scope, TRANSPORT: socket}, receive, send)
+
+        try:
+            return await httpx.ASGITransport(app).handle_async_request(request)
+        except _CutInBodyError:
+            head, _, body = socket.written.partition(b"\r\n\r\n")
+            status = int(head.split()[1])
+            headers = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:])
+            return httpx.Response(status, headers=headers, stream=_CutBody(body))
+
+
+class _CutInBodyError(Exception):
+    """The service closed its connection in mid-body."""
+
+
+class _Socket:
+    """Stands in for the service's end of a socket."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def is_closing(self) -> bool:
+        """Return that the caller is there."""
+        return False
+
+    def write(self, data: bytes) -> None:
+        """Keep what is sent."""
+        self.written += data
+
+    def abort(self) -> None:
+        """Cut the connection before anything is sent."""
+        raise httpx.ReadError("the connection was cut")
+
+    def close(self) -> None:
+        """Close the connection after what was written."""
+        raise _CutInBodyError
+
+
+class _CutBody(httpx.AsyncByteStream):
+    """Half of a body."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._body
+        raise httpx.RemoteProtocolError("the body was cut")

@@ -1,0 +1,359 @@
+"""The standard nights: who is screened on each, and what happens to them.
+
+A night that leans on an earlier one is spent in the same world after it. All people are made up.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.privacy.contests import open_contest
+from nightscreen.results.reviews import Judge, take_in
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.clock import MICROS, to_instant
+from nightscreen.schemas.decisions import ReviewRow
+from nightscreen.schemas.settings import ContestClocks
+from tests.killed import is_killed
+from tests.nights.fixed_world import FixedWorld, Seeded
+from tests.screening import customer
+from tests.steps.parts_in_a_test import Shared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from tests.screening import Night
+
+    Row = dict[str, str]
+    Nights = dict[str, Night]
+
+MINUTE = 60 * MICROS
+MAGIC = 999_000_000
+"""Customers from this number on meet what `sandbox/test_identifiers.py` says of the last digits."""
+LISTED = 1
+"""The magic customer whom the blacklist holds by every identifier."""
+CHECKS = ("bank_account", "karma", "ecosystem")
+FAULTS = (
+    *("http_429", "http_500", "http_502", "http_503", "http_504", "cut_before_charge"),
+    *("cut_after_charge", "truncated", "unreadable", "timeout", "http_502_after_charge"),
+    *("no_data", "foreign_404", "redirect"),
+)
+OWN_POLICY = """
+name = "harbour"
+version = "3"
+carried = ["branch", { column = "score", type = "number" }]
+
+[thresholds]
+least_score = 40
+
+[[rules]]
+code = "LISTED"
+effect = "decline"
+when = "karma_status = 'listed'"
+team = "Another lender lists this customer."
+customer = "Another lender's report stands against this."
+short = "Another lender's report is the reason."
+action = "Ask for a letter of clearance."
+
+[[rules]]
+code = "LOW_SCORE"
+effect = "review"
+when = "score < {least_score}"
+team = "The score is under {least_score}."
+customer = "We look at your application once more."
+short = "We look at it once more."
+action = "Call the customer."
+
+[[rules]]
+code = "ANOTHER_FACE"
+effect = "review"
+when = "selfie_status = 'no_match'"
+team = "The photograph shows somebody else."
+customer = "We could not compare your photograph."
+short = "We could not compare your photograph."
+action = "Ask for another photograph."
+
+[[rules]]
+code = "FINE"
+effect = "approve"
+when = "karma_status = 'clear' and bank_account_status = 'verified'"
+team = "Nothing speaks against it."
+customer = "Approved."
+"""
+SHADOW_POLICY = """
+name = "strict"
+version = "1"
+
+[[rules]]
+code = "BIG"
+effect = "decline"
+when = "exposure >= 60000"
+team = "Too much is wanted."
+customer = "You want too much for now."
+
+[[rules]]
+code = "CLEAR"
+effect = "approve"
+when = "karma_status = 'clear'"
+team = "No listing."
+customer = "Approved."
+"""
+MAPPING = """
+drop = ["Religion"]
+date_order = "dmy"
+
+[columns]
+bank_name = "Paying bank"
+exposure = "Amount o/s"
+
+[defaults]
+consent_channel = "branch"
+"""
+HEADINGS = {
+    "customer_id": "Customer No",
+    "first_name": "Other Names",
+    "last_name": "Surname",
+    "bvn": "Bank Verification Number",
+    "account_number": "NUBAN",
+    "bank_name": "Paying bank",
+    "phone": "GSM",
+    "exposure": "Amount o/s",
+    "branch": "Religion",
+}
+
+
+def made_up(world: FixedWorld, rows: int, *, seed: int, damage_pct: float = 0) -> list[Row]:
+    """Return rows of a made batch, as of the world's day."""
+    path = world.folder / "made.csv"
+    today = to_instant(world.now).date()
+    make_batch(path, rows=rows, seed=seed, damage_pct=damage_pct, today=today)
+    with path.open(encoding="utf-8", newline="") as file:
+        found = [
+            {name: value or "" for name, value in row.items() if name}
+            for row in csv.DictReader(file)
+        ]
+    path.unlink()
+    return found
+
+
+def people(world: FixedWorld, numbers: Iterable[int]) -> list[Row]:
+    """Return customers by number; those under ten are the magic people of that code.
+
+    Every third of the others gave no consent.
+    """
+    found = []
+    for number in numbers:
+        row = customer(MAGIC + number if number < 10 else number, customer_id=f"C{number:03d}")
+        row["exposure"] = str(5000 * (number % 40))
+        if number < 10 or number % 3:
+            row |= {"consent_reference": f"CNS-{number}", "consented_at": world.day(60)}
+        found.append(row)
+    return found
+
+
+def portfolio(world: FixedWorld) -> Nights:
+    """Return a plain night, the next day's, and one after most consents were taken back."""
+    rows = [*made_up(world, 12, seed=3), *people(world, range(1, 9))]
+    rows.append({**rows[2], "customer_id": "TWIN"})
+    rows.append({**rows[2], "customer_id": "SILENT TWIN", "consent_reference": ""})
+    found = {"plain": world.screen(rows, batch="borrowers")}
+    world.pass_time(days=1, minutes=20)
+    rows[4]["last_name"], rows[5]["account_number"] = "Somebody", rows[6]["account_number"]
+    rows = [*rows[1:], *people(world, range(60, 62))]
+    found["second"] = world.screen(rows, batch="borrowers")
+    world.pass_time(days=1, minutes=20)
+    for number, row in enumerate(rows):
+        if number % 3 == 0:
+            row["consent_reference"] = row["consented_at"] = ""
+            row["consent_expires_at"] = ""
+        elif number % 3 == 1:
+            row["consent_withdrawn_at"] = world.day(1)
+    found["without-consent"] = world.screen(rows, batch="borrowers")
+    return found
+
+
+def capped(world: FixedWorld) -> Nights:
+    """Return a night whose cap binds before that of the month: rank decides who is asked about."""
+    rows = [*people(world, range(1, 9)), *people(world, range(20, 36))]
+    world.settings["monthly_spend_cap"] = "9000"
+    return {"capped": world.screen(rows, max_spend="350")}
+
+
+def faulty(world: FixedWorld) -> Nights:
+    """Return a night with faults of every kind on the wire, resumed the next hour."""
+    world.settings["timeout_s"] = dict.fromkeys(CHECKS, 20)
+    world.settings["attempts"] = 3
+    manners = world.sandbox.manners
+    world.sandbox.manners = replace(manners, silence_s=60.0, gateway_delay_s=0.0)
+    world.sandbox.faults.seed = 11
+    world.sandbox.faults.rates = {"all": dict.fromkeys(FAULTS, 0.03)}
+    rows = people(world, range(100, 122))
+    first = world.screen(rows)
+    world.pass_time(minutes=60)
+    return {"faulty": world.screen(rows, run=first.report["run_id"])}
+
+
+def dirty(world: FixedWorld) -> Nights:
+    """Return a night of applicants over a messy file under a lender's own headings."""
+    mapping = world.folder / "mapping.toml"
+    mapping.write_text(MAPPING, encoding="utf-8")
+    rows = made_up(world, 28, seed=8, damage_pct=60)
+    for row in rows:
+        row["date_of_birth"] = "/".join(reversed(row["date_of_birth"].split("-")))
+    path = world.write([{HEADINGS.get(name, name): row[name] for name in row} for row in rows])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[7] = lines[7].rpartition(",")[0].rpartition(",")[0]
+    lines[9] += ",one too many"
+    lines.append(lines[12])
+    lines.insert(0, "Harbour Finance: applications of the day")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    night = world.screen(input=str(path), mapping=str(mapping), purpose="origination")
+    return {"dirty": night}
+
+
+def loan_book(world: FixedWorld) -> Nights:
+    """Return the second month of a book with a row a loan: some are worse, one is gone."""
+
+    def book(numbers: Iterable[int]) -> list[Row]:
+        rows = []
+        for place, row in enumerate(people(world, numbers)):
+            for loan in range(1 + place % 3):
+                status = ("Running", "Overdue", "Settled", "Written off")[(place + loan) % 4]
+                owed = str(1500 * (place + 1) + 250 * loan)
+                rows.append({**row, "exposure": owed, "Loan Status": status})
+        return rows
+
+    numbers = [*range(1, 6), *range(200, 206)]
+    world.screen(book(numbers), merge_rows=True, batch="loans")
+    world.pass_time(days=31, minutes=20)
+    world.sandbox.day += 31
+    planted = world.sandbox.planted
+    for number in range(200, 203):
+        bvn = customer(number)["bvn"]
+        planted.histories[bvn] = {"past_due_loans": 2, "past_due_loan_amount_due": 48_000}
+    planted.listings[customer(MAGIC + LISTED)["bvn"]] = None
+    night = world.screen(book([*numbers[1:], 206]), merge_rows=True, batch="loans")
+    return {"loan-book": night}
+
+
+def test_mode(world: FixedWorld) -> Nights:
+    """Return a night on which the service is in test mode."""
+    world.sandbox.test_mode = "mock-response"
+    return {"test-mode": world.screen(people(world, range(1, 21)))}
+
+
+def two_workers(world: FixedWorld) -> Nights:
+    """Return a night that two workers share, in shards of ten lookups, each with a slot."""
+    world.settings["shard_rows"] = 10
+    world.settings["max_in_flight"] = dict.fromkeys(CHECKS, 2)
+    rows = [*people(world, range(1, 6)), *people(world, range(300, 315))]
+    runner = SharedAndSeeded(world, None)
+    return {"two-workers": world.screen_by(runner, rows, workers=2, checks=CHECKS[:2])}
+
+
+class SharedAndSeeded(Seeded, Shared):
+    """Has parts ask, which draw no jitter where nothing fails."""
+
+
+def killed(world: FixedWorld) -> Nights:
+    """Return a night that was killed while a charged answer was on its way, and resumed."""
+    rows = [*people(world, range(1, 6)), *people(world, range(400, 415))]
+    assert is_killed(world, lambda: world.screen(rows), at_call=30)
+    world.evenings.append((world.now, world.now + MINUTE))
+    world.pass_time(minutes=30)
+    with world.journal() as journal:
+        (begun,) = journal.runs.newest()
+    return {"killed": world.screen(rows, run=begun.run_id)}
+
+
+def applicants(world: FixedWorld) -> Nights:
+    """Return applicants under a lender's own policy, and the next night after people decided."""
+    own, strict = world.folder / "own.toml", world.folder / "strict.toml"
+    own.write_text(OWN_POLICY, encoding="utf-8")
+    strict.write_text(SHADOW_POLICY, encoding="utf-8")
+    rows = people(world, [*range(1, 9), *range(500, 512)])
+    for number, row in enumerate(rows):
+        row["phone"], row["email"] = f"0803{number // 2:07d}", f"c{number}@example.ng"
+        row["image_url"] = f"https://images.example/{number}.jpg"
+        row["branch"], row["score"] = ("Ikeja", "Enugu")[number % 2], str(20 + 4 * number)
+        row["exposure"] = str(6000 * number)
+    rows[3]["email"] = "listed@magic.example"
+    options = {
+        "purpose": "origination",
+        "batch": "applicants",
+        "checks": [*CHECKS, "selfie"],
+        "karma_identities": ["bvn", "phone", "email", "nuban"],
+        "karma_stop_at_first": True,
+        "policy": str(own),
+        "shadow": str(strict),
+    }
+    found = {"applicants": world.screen(rows, **options)}
+    world.pass_time(minutes=600)
+    _decide(world, found["applicants"].report["run_id"])
+    world.pass_time(minutes=860)
+    rows[1]["score"] = "90"
+    found["reviewed"] = world.screen(rows, **options)
+    return found
+
+
+def _decide(world: FixedWorld, run_id: str) -> None:
+    """Let a reviewer turn one decision and confirm another, and a customer contest a third."""
+    words = {"C001": "approve", "C002": "decline", "C003": "review"}
+    rows = [
+        ReviewRow(
+            line,
+            "",
+            {
+                "customer_id": customer_id,
+                "run_id": run_id,
+                "reviewer_decision": word,
+                "reviewer": "Ngozi Eze",
+                "review_note": "Letter seen.",
+            },
+        )
+        for line, (customer_id, word) in enumerate(words.items(), 2)
+    ]
+    with world.journal() as journal:
+        judge = Judge(Customers.of(journal), Reviews.of(journal), journal.pseudonyms, now=world.now)
+        judged = judge.judge(rows)
+        take_in(journal, judged, above=None, partial=True)
+        clocks = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
+        open_contest(journal, clocks, "C004", by="Ada Eze", said="It was paid.", batch="applicants")
+
+
+def topped_up(world: FixedWorld) -> Nights:
+    """Return a night whose wallet ran dry, and was topped up before it was resumed."""
+    world.sandbox.wallet.set_balance(300_000_000)
+    rows = people(world, [*range(1, 5), *range(600, 616)])
+    first = world.screen(rows)
+    world.pass_time(minutes=90)
+    world.sandbox.wallet.top_up(2_000_000_000)
+    return {"topped-up": world.screen(rows, run=first.report["run_id"])}
+
+
+WORLDS: dict[str, Callable[[FixedWorld], Nights]] = {
+    "plain": portfolio,
+    "second": portfolio,
+    "without-consent": portfolio,
+    "capped": capped,
+    "faulty": faulty,
+    "dirty": dirty,
+    "loan-book": loan_book,
+    "test-mode": test_mode,
+    "two-workers": two_workers,
+    "killed": killed,
+    "applicants": applicants,
+    "reviewed": applicants,
+    "topped-up": topped_up,
+}
+"""By the name of each standard night: what spends it."""
+
+
+def spend(name: str, folder: Path) -> tuple[FixedWorld, Nights]:
+    """Spend a night, and those it leans on or that lean on it, in a world of its own."""
+    world = FixedWorld(folder)
+    return world, WORLDS[name](world)

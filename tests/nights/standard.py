@@ -1,0 +1,101 @@
+"""The standard nights as tests have them: spent once in a process, read only."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.nights.outputs import names_of, outputs_of
+from tests.nights.spent import spend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.nights.fixed_world import FixedWorld
+    from tests.screening import Night
+
+    StandardNight = Callable[[str], "Spent"]
+
+_WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A standard night that was spent; nothing of it may be changed.
+
+    Attributes:
+        night: its folder and report.
+        world: where it was spent, as it was after the last night there.
+        outputs: what it wrote in the normal form, by file.
+    """
+
+    name: str
+    night: Night
+    world: FixedWorld
+    outputs: dict[str, Any]
+
+
+class StandardNights:
+    """Spends standard nights when they are first asked for.
+
+    Args:
+        folder: where they are spent; a folder of their own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spent: dict[str, Spent] = {}
+        self._files: dict[Path, tuple[int, int]] = {}
+
+    def get(self, name: str) -> Spent:
+        """Return a standard night."""
+        if name not in self._spent:
+            folder = self._folder / name
+            folder.mkdir()
+            world, nights = spend(name, folder)
+            names = names_of(world)
+            for each, night in nights.items():
+                self._spent[each] = Spent(each, night, world, outputs_of(night, names))
+            _refuse_writing(folder)
+            self._files |= _files(folder)
+        return self._spent[name]
+
+    def changed(self) -> list[str]:
+        """Return the files that were changed, made or removed since, and take them as they are.
+
+        Who may write anything is not held by permissions.
+        """
+        found = _files(self._folder)
+        differing = {path for path, _ in self._files.items() ^ found.items()}
+        self._files = found
+        return sorted(str(path.relative_to(self._folder)) for path in differing)
+
+    def close(self) -> None:
+        """Remove all that was spent."""
+        for path in self._folder.rglob("*"):
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+        shutil.rmtree(self._folder)
+
+
+def _refuse_writing(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode & ~_WRITING)
+
+
+def _files(folder: Path) -> dict[Path, tuple[int, int]]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path: (found.st_size, found.st_mtime_ns) for path in paths for found in [path.stat()]}
+
+
+def spend_all(names: Sequence[str]) -> Iterator[Spent]:
+    """Spend standard nights, and yield each."""
+    nights = StandardNights(Path(tempfile.mkdtemp(prefix="nights-")))
+    try:
+        for name in names:
+            yield nights.get(name)
+    finally:
+        nights.close()

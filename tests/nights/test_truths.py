@@ -1,0 +1,127 @@
+"""What must hold of the standard nights, told by somebody else than what wrote them.
+
+The measure would find a slip too, but would keep it where it is kept anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.policy.loading import load_policy
+from nightscreen.results.decide import decide
+from nightscreen.results.replay import past_run, rows_of
+from nightscreen.schemas.checks import CONSENT_GATED
+from tests.nights.spent import WORLDS
+
+if TYPE_CHECKING:
+    from tests.nights.standard import StandardNight
+
+DECIDED = [name for name in WORLDS if name != "test-mode"]
+
+
+@pytest.mark.parametrize("name", ["plain", "killed", "applicants"])
+def test_each_call_names_the_consent_it_rests_on(standard_night: StandardNight, name: str) -> None:
+    """The call sheet has the reference of a row in whose name the call was made."""
+    night = standard_night(name).night
+    given = {row["consent_reference"] for row in night.rows} - {None}
+    for call in pq.read_table(night.folder / "calls.parquet").to_pylist():
+        gated = call["check"] in CONSENT_GATED
+        assert call["consent_reference"] in (given if gated else {None})
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_every_row_leaves_with_a_decision_and_the_policy_it_rests_on(
+    standard_night: StandardNight, name: str
+) -> None:
+    """The manifest names the policy by the same digest; nobody is approved without evidence."""
+    night = standard_night(name).night
+    assert set(night.column("decision")) <= {"approve", "review", "decline", "undecided"}
+    (label,) = set(night.column("policy"))
+    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+    assert manifest["policy"]["label"] == label
+    for row in night.rows:
+        if row["decision"] == "approve":
+            assert row["karma_status"] == "clear"
+            assert row["bank_account_status"] == "verified"
+
+
+@pytest.mark.parametrize("name", ["capped", "faulty", "two-workers", "topped-up"])
+def test_the_report_agrees_with_its_rows(standard_night: StandardNight, name: str) -> None:
+    """What it says of exposure, spending and decisions can be counted in the files beside it."""
+    night = standard_night(name).night
+    report, rows = night.report, night.rows
+    statuses = [f"{check}_status" for check in report["checks"]]
+    waiting = [row for row in rows if any(row[status] == "pending" for status in statuses)]
+    causes = report["exposure"]["not_screened"]["causes"]
+    told = causes.get("pending", {"rows": 0, "exposure": "0.00"})
+    assert told["rows"] == len(waiting)
+    assert told["exposure"] == f"{sum((row['exposure'] for row in waiting), Decimal(0)):.2f}"
+    assert report["coverage"]["due_rows"] == len(rows)
+    assert report["spending"]["month"]["spent"] == report["cost"]["total"]
+    assert report["timeline"]["spent"][-1] == report["cost"]["total"]
+    assert report["balance"]["last_known"]["balance"] == report["balance"]["closing"]
+    shared = sum(Decimal(each["saved_by_sharing"]) for each in report["checks"].values())
+    assert Decimal(report["cost"]["saved_by_sharing"]) == shared
+    flagged = Counter(night.column("decision"))
+    assert report["cost"]["flagged_rows"] == flagged["decline"] + flagged["review"]
+
+
+def test_a_second_policy_decides_beside_the_one_in_force(standard_night: StandardNight) -> None:
+    """Its decisions are what it alone would make, and report and list tell who would move."""
+    spent = standard_night("applicants")
+    night = spent.night
+    policy, run = load_policy(spent.world.folder / "strict.toml"), past_run(night.folder)
+    alone = [
+        word
+        for rows in rows_of(run, [policy])
+        for word in decide(rows, policy, purpose=run.purpose)["decision"].to_pylist()
+    ]
+    assert night.column("shadow_decision") == alone
+    ways: Counter[tuple[str, str]] = Counter()
+    naira = Decimal(0)
+    for row in night.rows:
+        ways[row["decision"], row["shadow_decision"]] += 1
+        if row["decision"] != row["shadow_decision"]:
+            naira += row["exposure"]
+    shadow = night.report["shadow"]
+    assert {(each["from"], each["to"]): each["rows"] for each in shadow["matrix"]} == dict(ways)
+    moved = {row["customer_id"] for row in night.rows if row["decision"] != row["shadow_decision"]}
+    assert shadow["moved"]["rows"] == len(moved) > 0
+    assert Decimal(shadow["moved"]["exposure"]) == naira
+    with (night.folder / "shadow.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["customer_id"] for row in csv.DictReader(file)} == moved
+    page = (night.folder / "report.html").read_text(encoding="utf-8")
+    assert f"{len(moved)} customers would be decided otherwise" in page
+
+
+def test_a_loan_book_counts_each_customer_once(standard_night: StandardNight) -> None:
+    """Rows keep their amounts and bear their customer's answers; every figure counts customers."""
+    night = standard_night("loan-book").night
+    rows, report = night.rows, night.report
+    owed: dict[str, Decimal] = {}
+    decided: dict[str, tuple[str, str]] = {}
+    seen: Counter[str] = Counter()
+    for row in rows:
+        name = row["customer_id"]
+        seen[name] += 1
+        open_ = row["Loan Status"] in {"Running", "Overdue"}
+        owed[name] = owed.get(name, Decimal(0)) + (row["exposure"] if open_ else 0)
+        answers = (row["decision"], row["karma_status"])
+        assert decided.setdefault(name, answers) == answers
+        assert row["customer_row"] == seen[name]
+    assert [row["customer_exposure"] for row in rows] == [owed[row["customer_id"]] for row in rows]
+    assert max(seen.values()) > 1
+    assert report["rows"]["customers"] == len(owed) == sum(report["decisions"].values())
+    assert report["checks"]["karma"]["lookups"] == len(owed)
+    assert report["exposure"]["total"] == f"{sum(owed.values()):.2f}"
+    with (night.folder / "decisions.csv").open(encoding="utf-8-sig", newline="") as file:
+        listed = list(csv.DictReader(file))
+    assert len({row["customer_id"] for row in listed}) == len(listed)
+    assert all(Decimal(row["exposure"]) == owed[row["customer_id"]] for row in listed)
