@@ -217,8 +217,8 @@ class WorkList:
         if newest is None:
             return
         self.newest.append((newest.batch, newest.run_id))
-        marks = self.seat.customers.marks(newest.batch, newest.run_id)
-        there = int((marks.standing == BatchMembership.PRESENT.value).sum())
+        members = self.seat.customers.members(newest.batch, newest.run_id)
+        there = int((members.standing == BatchMembership.PRESENT.value).sum())
         met = np.array([], f"S{_KEY_BYTES}")
         for run in chain([newest], counting):
             extract = self._extract(run)
@@ -226,10 +226,10 @@ class WorkList:
                 self._unread.add(newest.batch)
                 return
             listed = np.array(extract.table["key"].to_pylist(), f"S{_KEY_BYTES}")
-            places = marks.places(listed.tobytes())
+            places = members.places(listed.tobytes())
             counts = ~np.isin(listed, met)
             if there:
-                present = marks.standing[places] == BatchMembership.PRESENT.value
+                present = members.standing[places] == BatchMembership.PRESENT.value
                 counts &= (places < 0) | present
             yield extract.table.filter(pa.array(counts))
             if run is newest and extract.customers >= there:

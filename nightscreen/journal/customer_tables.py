@@ -23,9 +23,8 @@ customer_states = Table(
     Column("decided_at", BigInteger, nullable=False),
     Column("gone_run_id", Text),
     Column("state", LargeBinary, nullable=False),
-    Column("mark", LargeBinary),  # keyed digest of the row the state was last seen with
-    # holds all that tells who is unchanged and who is gone, so that no state is touched for it
-    Index("customer_states_marks", "batch", "customer", "gone_run_id", "mark"),
+    # holds all that tells who is gone, so that no state is touched for it
+    Index("customer_states_by_batch", "batch", "customer", "gone_run_id"),
 )
 
 customer_history = Table(

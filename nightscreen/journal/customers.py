@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from sqlalchemy import bindparam, func, insert, literal, select, update
@@ -38,19 +38,14 @@ if TYPE_CHECKING:
 _BLOCK = 500
 SCAN_BLOCK = 20_000
 _SIXTEEN = "S16"
-_NO_MARK = bytes(16)
 
 
 class StateWrite(NamedTuple):
-    """A customer's new state; `differs` where a value changed, so that the old one is kept.
-
-    `sealed` is None where only the mark is new; `mark` is None where the next night has to compare.
-    """
+    """A customer's new state; `differs` where a value changed, so that the old one is kept."""
 
     customer: bytes
-    sealed: bytes | None
+    sealed: bytes
     differs: bool
-    mark: bytes | None = None
 
 
 class Present(NamedTuple):
@@ -71,20 +66,16 @@ class BatchMembership(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Members:
     """A batch's customers without their states, in ascending order.
 
     Attributes:
         customers: pseudonyms.
         standing: `BatchMembership` of each.
-        has_mark: which have a mark.
-        marks: sixteen bytes for each, joined.
     """
 
     customers: NDArray[np.bytes_]
     standing: NDArray[np.int8]
-    has_mark: NDArray[np.bool_]
-    marks: bytes
     _heads: NDArray[np.uint64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -102,22 +93,6 @@ class Marks:
         found = np.minimum(np.searchsorted(self.customers, asked[other]), len(self.customers) - 1)
         place[other] = np.where(self.customers[found] == asked[other], found, -1)
         return place
-
-    def marked(self, place: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which places are those of customers who are present and have a mark."""
-        if not len(self.customers):
-            return np.zeros(len(place), bool)
-        present = self.standing[place] == BatchMembership.PRESENT.value
-        found: NDArray[np.bool_] = (place >= 0) & present & self.has_mark[place]
-        return found
-
-    def mark(self, place: int) -> bytes:
-        """Return a customer's mark."""
-        return self.marks[16 * place : 16 * place + 16]
-
-    def marks_at(self, places: NDArray[np.int64]) -> NDArray[np.bytes_]:
-        """Return the marks of some customers."""
-        return np.frombuffer(self.marks, _SIXTEEN)[places]
 
     def customer(self, place: int) -> bytes:
         """Return a customer's pseudonym."""
@@ -241,41 +216,34 @@ class Customers:
             for customer, row in rows.items()
         }
 
-    def marks(self, batch: str, run_id: str) -> Marks:
-        """Return a batch name's customers with their marks; forty bytes each.
+    def members(self, batch: str, run_id: str) -> Members:
+        """Return a batch name's customers; 24 bytes each.
 
         Args:
             batch: the batch name.
             run_id: the run that looks.
         """
-        if self._engine.dialect.name == "sqlite":
-            return _joined(list(self._marks_sqlite(batch, run_id)))
-        pieces: list[Marks] = []
-        last = b""
         kept = customer_states.c
         query = (
-            select(kept.customer, kept.gone_run_id, kept.mark)
+            select(kept.customer, kept.gone_run_id)
             .where(kept.batch == bindparam("batch"), kept.customer > bindparam("last"))
             .order_by(kept.customer)
             .limit(SCAN_BLOCK)
         )
-        with reading(self._engine) as connection:
-            while rows := fetched(connection.execute(query, {"batch": batch, "last": last})):
-                pieces.append(_marks(rows, run_id))
-                last = bytes(rows[-1][0])
-        return _joined(pieces)
-
-    def _marks_sqlite(self, batch: str, run_id: str) -> Iterator[Marks]:
-        """Yield the marks as one value a customer, which is read twice as fast as three."""
+        customers: list[bytes] = []
+        standing: list[NDArray[np.int8]] = []
         last = b""
         with reading(self._engine) as connection:
-            while True:
-                values = (run_id, _NO_MARK, batch, last, SCAN_BLOCK)
-                rows = fetched(connection.exec_driver_sql(_MARKS_SQLITE, values))
-                if not rows:
-                    return
-                yield _marks_of(b"".join(value for (value,) in rows))
-                last = rows[-1][0][:16]
+            while rows := fetched(connection.execute(query, {"batch": batch, "last": last})):
+                customers.append(b"".join(customer for customer, _ in rows))
+                standing.append(
+                    np.array([_membership(gone, run_id).value for _, gone in rows], np.int8)
+                )
+                last = bytes(rows[-1][0])
+        return Members(
+            np.frombuffer(b"".join(customers), _SIXTEEN),
+            np.concatenate(standing) if standing else np.zeros(0, np.int8),
+        )
 
     def present(self, customers: Sequence[bytes]) -> Iterator[list[Present]]:
         """Yield by which run and when some customers were last written, in their order."""
@@ -305,17 +273,12 @@ class Customers:
 
     def replace(self, run_id: str, batch: str, at: int, writes: Sequence[StateWrite]) -> None:
         """Put new states in the place of old ones, and the old ones into the history."""
-        states = [each for each in writes if each.sealed is not None]
-        marks = [(each.mark, each.customer) for each in writes if each.sealed is None]
-        differing = [each.customer for each in states if each.differs]
-        rows = [
-            (each.customer, batch, run_id, at, at, None, each.sealed, each.mark) for each in states
-        ]
+        differing = [each.customer for each in writes if each.differs]
+        rows = [(each.customer, batch, run_id, at, at, None, each.sealed) for each in writes]
         with writing(self._engine) as connection:
             for block in _blocks(differing):
                 _to_history(connection, block, run_id, at)
             _PUT.run(connection, rows)
-            _MARK.run(connection, marks)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
         """Note which customers a run told gone."""
@@ -373,7 +336,7 @@ def _to_history(connection: Connection, block: Sequence[bytes], run_id: str, at:
 def _put(dialect: str) -> UpdateBase:
     """Insert states; where a customer is known, replace all but when it was first seen."""
     statement = insert_into(dialect, customer_states)
-    names = ("run_id", "decided_at", "gone_run_id", "state", "mark")
+    names = ("run_id", "decided_at", "gone_run_id", "state")
     put: UpdateBase = statement.on_conflict_do_update(
         index_elements=[customer_states.c.customer],
         set_={name: statement.excluded[name] for name in names},
@@ -382,34 +345,6 @@ def _put(dialect: str) -> UpdateBase:
 
 
 _PUT = Many(_put, customer_states.c.keys())
-_MARK = Many(
-    lambda _: (
-        update(customer_states)
-        .where(customer_states.c.customer == bindparam("customer_"))
-        .values(mark=bindparam("mark_"))
-    ),
-    ("mark_", "customer_"),
-)
-
-
-_MARKS_SQLITE = (
-    "SELECT CAST(customer || CASE WHEN gone_run_id IS NULL THEN x'00' WHEN gone_run_id = ? "
-    "THEN x'01' ELSE x'02' END || CASE WHEN mark IS NULL THEN x'00' ELSE x'01' END "
-    "|| COALESCE(mark, ?) AS BLOB) FROM customer_states "
-    "WHERE batch = ? AND customer > ? ORDER BY customer LIMIT ?"
-)
-"""Customer, number of its `BatchMembership`, whether it has a mark, and the mark, joined."""
-_MARKED_BYTES = 34
-
-
-def _marks_of(joined: bytes) -> Marks:
-    lines = np.frombuffer(joined, np.uint8).reshape(-1, _MARKED_BYTES)
-    return Marks(
-        np.ascontiguousarray(lines[:, :16]).view(_SIXTEEN).ravel(),
-        lines[:, 16].astype(np.int8),
-        lines[:, 17] == 1,
-        lines[:, 18:].tobytes(),
-    )
 
 
 def _heads(subjects: NDArray[np.bytes_]) -> NDArray[np.uint64]:
@@ -418,30 +353,7 @@ def _heads(subjects: NDArray[np.bytes_]) -> NDArray[np.uint64]:
     return halves[::2].astype(np.uint64)
 
 
-def _marks(rows: Sequence[tuple[Any, ...]], run_id: str) -> Marks:
-    customers, gone, marks = zip(*rows, strict=True)
-    standing = [
-        BatchMembership.PRESENT
-        if each is None
-        else BatchMembership.GONE_NOW
-        if each == run_id
-        else BatchMembership.GONE
-        for each in gone
-    ]
-    return Marks(
-        np.frombuffer(b"".join(customers), _SIXTEEN),
-        np.array(standing, np.int8),
-        np.array([each is not None for each in marks], bool),
-        b"".join(_NO_MARK if each is None else each for each in marks),
-    )
-
-
-def _joined(pieces: Sequence[Marks]) -> Marks:
-    if not pieces:
-        return Marks(np.zeros(0, _SIXTEEN), np.zeros(0, np.int8), np.zeros(0, bool), b"")
-    return Marks(
-        np.concatenate([each.customers for each in pieces]),
-        np.concatenate([each.standing for each in pieces]),
-        np.concatenate([each.has_mark for each in pieces]),
-        b"".join(each.marks for each in pieces),
-    )
+def _membership(gone_run_id: str | None, run_id: str) -> BatchMembership:
+    if gone_run_id is None:
+        return BatchMembership.PRESENT
+    return BatchMembership.GONE_NOW if gone_run_id == run_id else BatchMembership.GONE

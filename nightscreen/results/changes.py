@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from nightscreen.journal.customers import BatchMembership, StateWrite
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.row_digest import Unchanged
 from nightscreen.results.tracked_state import (
     LISTINGS,
     READ,
@@ -77,7 +76,6 @@ _PIECE_SCHEMA = pa.schema(
         pa.field("customer", pa.binary(16)),
         pa.field("sealed", pa.binary()),
         pa.field("differs", pa.bool_()),
-        pa.field("mark", pa.binary()),
     ]
 )
 _GONE_SCHEMA = pa.schema([pa.field("customer", pa.binary(16))])
@@ -263,9 +261,8 @@ class _Comparison:
         self._at = at
         commit = customers.commit_of(run_id)
         self._before = None if commit is None else commit.first_at
-        self._marks = customers.marks(batch, run_id)
-        self._unchanged = Unchanged.of(self._marks, pseudonyms, unreached, reviewed)
-        self._here = np.zeros(len(self._marks.customers), bool)
+        self._members = customers.members(batch, run_id)
+        self._here = np.zeros(len(self._members.customers), bool)
         self._rows: list[NDArray[np.int8]] = []
         self.result = ChangeSet()
 
@@ -283,41 +280,36 @@ class _Comparison:
 
     def _block(self, rows: pa.Table) -> pa.Table:
         subjects = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
-        place = self._marks.places(subjects)
+        place = self._members.places(subjects)
         self._here[place[place >= 0]] = True
-        looked = self._unchanged.look(subjects, rows)
         noted = np.full((3, rows.num_rows), _NONE, np.int8)
-        noted[_PREVIOUS], noted[_QUIET] = looked.previous, 0
+        noted[_QUIET] = 0
         self._rows.append(noted)
-        same = looked.same if self._before is None else np.zeros(rows.num_rows, bool)
-        different = np.flatnonzero(~same)
-        texts = state_texts(rows.take(pa.array(different)), run_id=self._run_id, at=self._at)
+        texts = state_texts(rows, run_id=self._run_id, at=self._at)
         new = self._are_new(rows, subjects, place)
         noted[_CHANGE, new], begun = _KINDS.index(ChangeKind.NEW), int(new.sum())
         self.result.counts.update({ChangeKind.NEW.value: begun, "customers": begun})
         changes: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
-        for start in range(0, len(different), _COMPARED_ROWS):
-            numbers: list[int] = different[start : start + _COMPARED_ROWS].tolist()
+        for start in range(0, rows.num_rows, _COMPARED_ROWS):
+            states = texts.slice(start, _COMPARED_ROWS).to_pylist()
+            numbers = range(start, start + len(states))
             some = [subjects[16 * number : 16 * number + 16] for number in numbers]
             old = [each for each, number in zip(some, numbers, strict=True) if not new[number]]
             known = base = self._customers.known(old)
             if self._before is not None:
                 base = self._customers.known_before(old, self._before)
-            states = texts.slice(start, len(numbers)).to_pylist()
             for subject, text, number in zip(some, states, numbers, strict=True):
-                said = looked.texts[number]
                 if new[number]:
                     changes.append((subject, _NEW))
-                    mark = self._unchanged.mark(said, looked.decided[number])
                     sealed = self._customers.seal_text(subject, text)
-                    writes.append(StateWrite(subject, sealed, differs=False, mark=mark))
+                    writes.append(StateWrite(subject, sealed, differs=False))
                     continue
                 then, now, state = base.get(subject), known.get(subject), read_state(text)
                 told = self._told(then, state)
                 changes += [(subject, each) for each in told]
                 merge = merged({} if now is None else now.state, state, unreached=self._unreached)
-                writes += self._write(subject, now, state, merge, said)
+                writes += self._write(subject, now, merge)
                 reviewed = self._reviewed.get(subject)
                 quiet = reviewed is not None and reviewed == evidence_digest(merge)
                 noted[:, number] = (*self._note(then, told), int(quiet))
@@ -329,9 +321,12 @@ class _Comparison:
     ) -> NDArray[np.bool_]:
         """Return the rows of customers who are new and whose state is what the row says, as it is.
 
-        A blacklist that not all were asked by is put in order first, so that its rows are compared.
+        Whose evidence was reviewed is compared with it; a blacklist that not all were asked by is
+        put in order first, so that its rows are compared.
         """
-        new: NDArray[np.bool_] = (place < 0) & ~self._unchanged.are_compared(subjects)
+        new: NDArray[np.bool_] = place < 0
+        for number in np.flatnonzero(new).tolist() if self._reviewed else ():
+            new[number] = subjects[16 * number : 16 * number + 16] not in self._reviewed
         if _KARMA in self._unreached:
             listed = pc.equal(rows["karma_status"].cast(pa.string()), "listed")
             new &= ~pc.fill_null(listed, fill_value=False).to_numpy().astype(bool)
@@ -348,30 +343,14 @@ class _Comparison:
             *found,
         ]
 
-    def _write(
-        self, subject: bytes, known: KnownCustomer | None, state: State, new: State, text: bytes
-    ) -> list[StateWrite]:
-        """Return the write that brings a customer's state or mark up to date, if one is needed."""
+    def _write(self, subject: bytes, known: KnownCustomer | None, new: State) -> list[StateWrite]:
+        """Return the write that brings a customer's state up to date, if one is needed."""
         old: State = {} if known is None else known.state
         back = known is not None and known.gone_run_id is not None
-        mark = self._mark(state, new, text)
         if new == old and not back:
-            return [] if mark is None else [StateWrite(subject, None, differs=False, mark=mark)]
+            return []
         differs = known is not None and (back or not _same(old, new))
-        return [StateWrite(subject, self._customers.seal(subject, new), differs, mark)]
-
-    def _mark(self, state: State, new: State, text: bytes) -> bytes | None:
-        """Return the mark of a row that would change nothing if it came again, else None."""
-        again = merged(new, state, unreached=self._unreached)
-        settled = (
-            again == new
-            and new[LISTED_PART].values == state[LISTED_PART].values
-            and not differences(new, state, unreached=self._unreached)
-        )
-        if not settled:
-            return None
-        decided = new.get(DECISION_PART)
-        return self._unchanged.mark(text, "" if decided is None else decided.values["decision"])
+        return [StateWrite(subject, self._customers.seal(subject, new), differs)]
 
     def _note(self, base: KnownCustomer | None, told: Sequence[FieldChange]) -> tuple[int, int]:
         """Enter the counts; return what the decision list says of a row."""
@@ -395,8 +374,8 @@ class _Comparison:
 
     def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
         """Tell who was in the batch and is not in this run; lay their pseudonyms aside."""
-        missing = ~self._here & (self._marks.standing != BatchMembership.GONE.value)
-        gone = [self._marks.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
+        missing = ~self._here & (self._members.standing != BatchMembership.GONE.value)
+        gone = [self._members.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
         for block in self._customers.present(gone):
             yield changes_table(
                 [

@@ -13,7 +13,7 @@ from nightscreen.journal.customers import (
     SCAN_BLOCK,
     BatchMembership,
     Customers,
-    Marks,
+    Members,
     StateWrite,
 )
 from nightscreen.journal.reviews import Reviews
@@ -87,7 +87,7 @@ def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> N
     customers = Customers.of(journal)
     keep(customers, "run-1", "clear", A, B)
     customers.mark_gone("run-2", [B])
-    standing = {run: customers.marks(BATCH, run).standing.tolist() for run in ("run-2", "run-3")}
+    standing = {run: customers.members(BATCH, run).standing.tolist() for run in ("run-2", "run-3")}
     assert standing == {
         "run-2": [BatchMembership.PRESENT, BatchMembership.GONE_NOW],
         "run-3": [BatchMembership.PRESENT, BatchMembership.GONE],
@@ -104,29 +104,11 @@ def test_many_customers_are_found_in_blocks(journal: Journal) -> None:
     many = [number.to_bytes(16, "big") for number in range(1, SCAN_BLOCK + 1002)]
     keep(customers, "run-1", "clear", *many)
     assert len(customers.known(many)) == len(many)
-    marks = customers.marks(BATCH, "run-2")
-    assert [marks.customer(place) for place in range(len(many))] == many
+    members = customers.members(BATCH, "run-2")
+    assert [members.customer(place) for place in range(len(many))] == many
     asked = [many[5], bytes(16), many[-1], b"z" * 16]
-    assert marks.places(b"".join(asked)).tolist() == [5, -1, len(many) - 1, -1]
+    assert members.places(b"".join(asked)).tolist() == [5, -1, len(many) - 1, -1]
     assert [each.customer for block in customers.present(many) for each in block] == many
-
-
-def test_a_mark_stands_beside_a_state_until_the_state_is_replaced(journal: Journal) -> None:
-    """It can be renewed alone; a state that is written without one has none."""
-    customers = Customers.of(journal)
-    keep(customers, "run-1", "clear", A, B)
-    assert not customers.marks(BATCH, "run-2").has_mark.any()
-    at = customers.begin("run-2", BATCH)
-    ended_with_zero = b"m" * 15 + b"\0"
-    alone = StateWrite(B, None, differs=False, mark=ended_with_zero)
-    customers.replace("run-2", BATCH, at, [alone])
-    marks = customers.marks(BATCH, "run-2")
-    assert marks.has_mark.tolist() == [False, True]
-    assert marks.mark(1) == ended_with_zero
-    assert marks.marked(marks.places(A + B + b"c" * 16)).tolist() == [False, True, False]
-    assert customers.known([B])[B].run_id == "run-1"
-    keep(customers, "run-3", "listed", B)
-    assert not customers.marks(BATCH, "run-2").has_mark.any()
 
 
 def test_a_state_does_not_open_as_another_customers(journal: Journal) -> None:
@@ -209,9 +191,6 @@ def test_customers_are_found_whose_pseudonyms_begin_alike() -> None:
     """First halves are looked for; where several have the same one, the whole decides."""
     known = [b"a" * 16, b"b" * 8 + b"c" * 8, b"b" * 8 + b"d" * 8, b"b" * 15 + b"\xff"]
     known.sort()
-    size = len(known)
-    marks = Marks(
-        np.array(known, "S16"), np.zeros(size, np.int8), np.ones(size, bool), b"m" * 16 * size
-    )
+    members = Members(np.array(known, "S16"), np.zeros(len(known), np.int8))
     asked = [*reversed(known), b"b" * 8 + b"e" * 8, b"\0" * 15 + b"a", b"z" * 16]
-    assert marks.places(b"".join(asked)).tolist() == [3, 2, 1, 0, -1, -1, -1]
+    assert members.places(b"".join(asked)).tolist() == [3, 2, 1, 0, -1, -1, -1]

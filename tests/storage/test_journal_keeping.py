@@ -80,10 +80,10 @@ def test_runs_go_on_while_the_key_is_rotated(place: Place) -> None:
     run, other = place.open(), place.open()
     begin(run)
     fill(run, 0, 5)
-    pending = reserve(run, 5)
+    pending = reserve(run, 6)
     done = rotate_key(other)
     assert (done.finished, done.waiting_for) == (False, ("run-1",))
-    run.calls.settle("run-1", [ended(pending[0], body=subject(5))])
+    run.calls.settle("run-1", [ended(pending[0], body=subject(6))])
     assert bodies(run, 6) == list(range(6))
     assert len(seal_ids(run)) == 1
     finish(run)
