@@ -12,7 +12,6 @@ import numpy as np
 from sqlalchemy import bindparam, case, func, select
 
 from nightscreen.journal.calls import NO_ANSWER, OUTAGE, open_answer
-from nightscreen.journal.customer_tables import erasures
 from nightscreen.journal.engine import outlasting, reading, reading_settled
 from nightscreen.journal.statements import marks
 from nightscreen.journal.tables import answers, calls
@@ -47,7 +46,6 @@ _NUMBERS = _Numbers({outcome.value: number for number, outcome in enumerate(OUTC
 SIXTEEN = "S16"
 """numpy's type of a pseudonym."""
 _DENSE = 8  # answers for each lookup up to which reading whole ranges is quicker
-_ERASURE = "erasure"
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
 _RECENT = 20_000  # answers among which those in a row are looked for
 
@@ -202,14 +200,6 @@ class Answers:
                 found += bool(cost_micro)
         return found
 
-    @outlasting
-    def stamp(self) -> str:
-        """Return a text that stays the same while no answer comes or goes."""
-        query = select(func.max(answers.c.answer_id), _ERASED.scalar_subquery())
-        with reading_settled(self._engine) as connection:
-            newest, erased = connection.execute(query).one()
-        return f"{newest or 0}.{erased or 0}"
-
     def of_calls(
         self, check: str, calls: Mapping[int, bytes]
     ) -> Iterator[tuple[int, StoredAnswer]]:
@@ -296,9 +286,6 @@ def _is_dense(connection: Connection, block: NDArray[np.bytes_]) -> bool:
         return bool(cursor.execute(some, limits).fetchone()[0] <= most)
     finally:
         cursor.close()
-
-
-_ERASED = select(func.max(erasures.c.erasure_id))
 
 
 class _StoredRows(NamedTuple):

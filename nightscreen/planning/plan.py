@@ -44,9 +44,6 @@ class AnswerBook(Protocol):
     def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
         """Return the latest answer to each of some lookups."""
 
-    def stamp(self) -> str:
-        """Return a text that stays the same while no answer comes or goes."""
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -102,7 +99,7 @@ class Planner:
 
     def settle(self) -> None:
         """Find the distinct lookups and which of them have a fresh answer."""
-        frame, stamp = self._frame, self._answers.stamp()
+        frame = self._frame
         first = self._wanted.purpose is Purpose.ORIGINATION
         frame.run("begin_plan")
         frame.make("limits", self._limits())
@@ -121,7 +118,7 @@ class Planner:
             if self._is_whole:
                 sizes = np.diff(self._starts).tolist()
                 for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
-                    put_row_plan(self._space, slot, chunk, found, stamp)
+                    put_row_plan(self._space, slot, chunk, found)
             frame.run("need", number=number)
             if has_answers and self._wanted.stop_at_first and slot.check is Check.KARMA:
                 self._listed[frame.table("listings", **names)["row"].to_numpy()] = True

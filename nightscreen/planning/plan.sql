@@ -88,18 +88,12 @@ FROM (
 );
 
 -- name: row_plan
--- What the end of the run needs of each row: why it is not asked, or by which pseudonym, whether
--- the call is made in its name, and the latest answer. -1 stands for no answer and no cost.
+-- What the end of the run needs of each row: why it is not asked, or by which pseudonym, and whether
+-- the call is made in its name.
 SELECT
     "{slot}" AS why,
     CASE WHEN "{slot}" = 0 THEN "{subject}" END AS subject,
-    coalesce(owner = row, false) AS own,
-    coalesce(outcome, -1)::TINYINT AS outcome,
-    coalesce(answered_at, 0) AS answered_at,
-    coalesce(call_id, 0) AS call_id,
-    coalesce(own_run, false) AS own_run,
-    coalesce(cost_micro, -1) AS cost_micro,
-    coalesce("current", false) AS "current"
+    coalesce(owner = row, false) AS own
 FROM customers LEFT JOIN judged ON subject = "{subject}" AND "{slot}" = 0
 ORDER BY row;
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.planning.eligibility import flat, slots_of
-from nightscreen.planning.row_plan import ANSWERS_STAMP
 from nightscreen.results.cached_bvn_details import nothing_held
 from nightscreen.results.cash_flow_at_hand import no_cash_flow
 from nightscreen.results.evidence import ACCOUNT, HISTORY, evidence_of, typed_column
@@ -90,8 +89,6 @@ class Assembly:
             `in_doubt`, `failed` or `pending`.
         freshness: how old an answer may be, judged at the plan's instant.
         columns: the input's columns.
-        stamp: of the journal's answers (`Answers.stamp`): those that a plan of the same stamp
-            found are still the latest.
         test_mode: the service was in test mode: nothing it said counts.
         match_at: similarity from which a selfie matches.
         no_match_below: similarity under which it does not.
@@ -104,7 +101,6 @@ class Assembly:
     unanswered: Mapping[tuple[str, bytes], str]
     freshness: Freshness
     columns: Sequence[SourceColumn]
-    stamp: str = ""
     test_mode: bool = False
     match_at: float = 90.0
     no_match_below: float = 70.0
@@ -163,8 +159,6 @@ class Chunk:
         self._cost: NDArray[np.int64] = np.zeros(self._size, dtype=np.int64)
         self.shared_micro: Counter[Check] = Counter()
         wanted = assembly.wanted
-        stamp = (row_plan.schema.metadata or {}).get(ANSWERS_STAMP, b"").decode()
-        self._planned = bool(stamp) and stamp == assembly.stamp
         slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._views = {slot: self._view(slot, row_plan) for slot in slots}
 
@@ -174,8 +168,6 @@ class Chunk:
         texts = _sixteens(subjects)
         if self._assembly.test_mode:
             latest = Latest.nothing(self._size)
-        elif self._planned:
-            latest = _planned_answers(slot, row_plan)
         else:
             latest = self._look_up(slot, texts, there)
         why, own = (row_plan[f"{slot.column}.{name}"].to_numpy() for name in ("why", "own"))
@@ -431,12 +423,6 @@ _FILLERS = {
     Check.ECOSYSTEM: Chunk.ecosystem,
     Check.SELFIE: Chunk.selfie,
 }
-
-
-def _planned_answers(slot: CheckIdentity, row_plan: pa.Table) -> Latest:
-    """Return the answers that the plan found."""
-    found = [row_plan[f"{slot.column}.{name}"].to_numpy() for name in Latest.names()]
-    return Latest(*found)
 
 
 def _sixteens(column: pa.Array) -> NDArray[np.bytes_]:

@@ -84,7 +84,6 @@ def write_rows(run: ScreeningRun) -> RowTally:
     assembly = Assembly(
         wanted=run.wanted,
         answers=run.journal.answers,
-        stamp=run.journal.answers.stamp(),
         unanswered=without_answer(run),
         freshness=run.freshness,
         columns=run.columns,

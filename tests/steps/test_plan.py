@@ -325,26 +325,13 @@ def plan(night: Night, folder: Path) -> Made:
     return Made(planner, needed, row_plans, chains, listed)
 
 
-def row_plan_of(slot: CheckIdentity, number: int, why: SkipReason, lookup: Lookup | None) -> Any:  # noqa: ANN401 - a row of several types
+def row_plan_of(number: int, why: SkipReason, lookup: Lookup | None) -> dict[str, Any]:
     """Return what the end of the run needs of a row."""
-    found: dict[str, Any] = {
+    return {
         "why": why.value,
-        "subject": None,
-        "own": False,
-        "outcome": NONE,
-        "answered_at": 0,
-        "call_id": 0,
-        "own_run": False,
-        "cost_micro": NONE,
-        "current": False,
+        "subject": None if lookup is None else lookup.subject,
+        "own": lookup is not None and lookup.owner == number,
     }
-    if lookup is not None:
-        found |= {"subject": lookup.subject, "own": lookup.owner == number}
-        if stored := lookup.stored:
-            names = ("answered_at", "call_id", "own_run", "cost_micro", "current")
-            found |= {name: getattr(stored, name) for name in names}
-            found["outcome"] = OUTCOMES.index(stored.outcome)
-    return {f"{slot.column}.{name}": value for name, value in found.items()}
 
 
 def needed_of(night: Night, lookups: Sequence[Lookup]) -> list[dict[str, Any]]:
@@ -399,8 +386,9 @@ def test_a_plan_is_what_the_plain_rule_says(night: Night) -> None:
         assert made.planner.slots[slot] == counts_of(night, slot, of_slot)
         asked = {number: lookup for lookup in of_slot for number in lookup.rows}
         for number, each in enumerate(night.rows):
-            expected = row_plan_of(slot, number, why(each, slot), asked.get(number))
-            assert {name: made.row_plans[name][number] for name in expected} == expected
+            expected = row_plan_of(number, why(each, slot), asked.get(number))
+            found = {name: made.row_plans[f"{slot.column}.{name}"][number] for name in expected}
+            assert found == expected
     if made.chains is not None:
         assert chains_of(night, lookups, needed) == (made.chains, made.listed)
 
