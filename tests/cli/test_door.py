@@ -236,6 +236,7 @@ def test_the_simulator_gets_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
         assert b"made-up" not in Path(f"/proc/{sandbox.pid}/environ").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.engine
 def test_with_the_login_work_is_taken_and_done(running: Running) -> None:
     """A deployment that is started by its login runs to its end; the doctor finds nothing amiss."""
@@ -397,6 +398,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.long
 @pytest.mark.engine
 def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
     tmp_path: Path, strange: tuple[str, list[str]]
