@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from nightscreen.checks import CHECKS
 from nightscreen.journal.opening import journal_of
 from nightscreen.journal.verify import verify_journal
-from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import to_micro
 from tests.recomputed import Folder, differences
@@ -139,9 +140,9 @@ def broken_laws(folder: Folder) -> list[str]:
 
 
 def _about_statuses(folder: Folder) -> Iterator[str]:
-    for check in Check:
-        known = {str(word) for word in (*ANSWERED[check], *NoAnswer)}
-        strange = {row[f"{check}_status"] for row in folder.rows} - known
+    for check, declared in CHECKS.items():
+        known = {str(word) for word in (*declared.answered, *NoAnswer)}
+        strange = {row[declared.status] for row in folder.rows} - known
         if strange:
             yield f"{check} has statuses that nobody knows: {strange}"
 

@@ -7,28 +7,18 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from nightscreen.client.identities import is_of_another_person
-from nightscreen.desk.pages import TITLES
-from nightscreen.planning.eligibility import ASKED_BY, FLAWS
-from nightscreen.planning.price import (
-    DECISIVE_FIRST,
-    FIRST_NIGHT_HIT,
-    FIRST_NIGHT_SECONDS,
-)
+from nightscreen.planning.eligibility import FLAWS
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.reading.headings import is_output_name
-from nightscreen.report import format as report_format
 from nightscreen.results import assemble
-from nightscreen.results.tracked_state import TRACKED
 from nightscreen.schemas.answers import (
     BankAccountAnswer,
     EcosystemRecord,
     KarmaListing,
 )
-from nightscreen.schemas.checks import ANSWERED, Check, IdentityKind, Operation, Purpose
-from nightscreen.schemas.enriched import CHECK_FIELDS
+from nightscreen.schemas.checks import Check, IdentityKind, Operation, Purpose
 from nightscreen.schemas.parameters import CheckName
 from nightscreen.schemas.settings import FreshnessOverrides, MaxInFlight, TimeoutsS, max_ages
-from nightscreen.tasks.checks import BY_CHECK
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -57,15 +47,8 @@ ROW = {
 @pytest.mark.parametrize(
     "known",
     [
-        pytest.param(ANSWERED, id="schemas/checks.py: words of a status"),
         pytest.param(get_args(CheckName), id="schemas/parameters.py: names a user may give"),
-        pytest.param({*ASKED_BY, Check.KARMA}, id="planning/eligibility.py: identities"),
-        pytest.param(DECISIVE_FIRST, id="planning/price.py: order"),
-        pytest.param(FIRST_NIGHT_HIT, id="planning/price.py: hits of a first night"),
-        pytest.param(FIRST_NIGHT_SECONDS, id="planning/price.py: seconds of a first night"),
-        pytest.param(BY_CHECK, id="tasks/checks.py"),
         pytest.param(assemble._FILLERS, id="results/assemble.py: columns"),
-        pytest.param(TITLES, id="desk/pages.py: titles"),
         pytest.param(OTHERS, id="client/identities.py: somebody else's record"),
     ],
 )
@@ -82,10 +65,7 @@ def test_every_check_has_settings_columns_and_titles(check: Check) -> None:
         assert check.value in group.model_fields, group.__name__
     for purpose in Purpose:
         assert any(of is check for of, _ in max_ages(purpose, FreshnessOverrides()))
-    assert f"{check.value}_status" in dict(CHECK_FIELDS[check])
-    assert check.value in TRACKED, "what has changed since the last night"
     assert is_output_name(f"{check.value}_status"), "an input column of this name is renamed"
-    assert check.value in report_format.CHECKS
 
 
 @pytest.mark.parametrize("check", [check for check, other in OTHERS.items() if other])

@@ -19,6 +19,7 @@ from nightscreen.calling.control import WITNESSES_LATER, StopReason
 from nightscreen.calling.funding import Funding
 from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.shards import LEAST_ROWS, ShardLayout, chains_of
+from nightscreen.checks import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.unreadable import Doubts
 from nightscreen.planning.lookup_table import check_number, check_of
@@ -27,7 +28,7 @@ from nightscreen.planning.short_circuit import ShortCircuit, Spares
 from nightscreen.runs.run import money_left
 from nightscreen.runs.screening_run import closed_lookups, count_doubts
 from nightscreen.schemas.calls import UNREAD_TROUBLES
-from nightscreen.schemas.checks import BALANCE_ON_EVERY_ANSWER, Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
 from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
@@ -239,8 +240,8 @@ def _openers(run: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
         check: funded[run.ranked.check[funded] == check_number(check.value)]
         for check in run.wanted.checks
     }
-    sure = [check for check in BALANCE_ON_EVERY_ANSWER if check in by_check]
-    rest = [check for check in by_check if check not in BALANCE_ON_EVERY_ANSWER]
+    sure = [check for check in CHECKS if CHECKS[check].bears_balance and check in by_check]
+    rest = [check for check in by_check if not CHECKS[check].bears_balance]
     return [(check, by_check[check]) for check in (*sure, *rest) if len(by_check[check])]
 
 
@@ -380,7 +381,7 @@ def _keeping_back(rounds: FundingRounds) -> Caps:
 
 def _closer(run: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
     """Choose the last funded lookup that is sure to bear a balance, for the closing one."""
-    sure = [check_number(check.value) for check in BALANCE_ON_EVERY_ANSWER]
+    sure = [check_number(check.value) for check in CHECKS if CHECKS[check].bears_balance]
     bearing = funded[np.isin(run.ranked.check[funded], sure)]
     return int(bearing[-1]) if len(bearing) else None
 

@@ -12,6 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from nightscreen.checks import CHECKS
+from nightscreen.checks.karma import LISTINGS
 from nightscreen.client.aggregator import Scope
 from nightscreen.desk.audit import AuditQuery
 from nightscreen.desk.cases import WAITS_FOR
@@ -35,9 +37,9 @@ from nightscreen.results.notices import notice_of, record_told, rewrite_reviewed
 from nightscreen.results.one_row import find_row
 from nightscreen.results.reviews import Judge, Judged, take_in
 from nightscreen.results.second_person import confirm_override
-from nightscreen.results.tracked_state import LISTINGS, TRACKED
+from nightscreen.results.tracked_state import TRACKED
 from nightscreen.runs.quoting import quote_batch
-from nightscreen.schemas.checks import CONSENT_GATED, Check, NoAnswer
+from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
@@ -64,12 +66,6 @@ REASONS: Final = (
     "Other, see the note",
 )
 """What a reviewer chooses from; it goes before the note."""
-PLAIN: Final = {
-    "karma clear": "No lender has listed this customer.",
-    "bank_account not_found": "The bank knows no such account.",
-    "ecosystem not_found": "No lender has reported a loan of this customer.",
-}
-"""What a card says of an answer that holds no fields."""
 SAID: Final = {
     "saved": "The review is saved.",
     "proposed": "The override waits for a second person, who confirms it.",
@@ -170,7 +166,7 @@ def _page(
         )
     shown = None if row is None else dict(in_words(seat, [row], run.purpose if run else None)[0])
     allowed = row is not None and _consents(row, seat.clock())
-    gated = {check.value for check in CONSENT_GATED}
+    gated = {check.value for check, each in CHECKS.items() if each.needs_consent}
     place: tuple[str | None, int, int] = (None, 0, 0)
     rows = visit.rows_of(run) if run is not None else None
     if rows is not None:
@@ -498,21 +494,22 @@ def _cards(
             costs.setdefault(lookup["check"], []).append(Decimal(lookup["cost"]))
     cards = []
     for check in map(Check, TITLES):
-        status = row.get(f"{check.value}_status") or "off"
+        declared = CHECKS[check]
+        status = row.get(declared.status) or "off"
         card: dict[str, Any] = {
             "check": check.value,
-            "title": TITLES[check.value],
+            "title": declared.title,
             "status": status,
             "fields": [],
             "closed": "",
-            "plain": PLAIN.get(f"{check.value} {status}", ""),
+            "plain": declared.says.get(status, ""),
             "evidence": ages.get(check.value),
             "cost": sum(costs.get(check.value, []), Decimal(0)),
-            "reference": row.get("consent_reference") if check in CONSENT_GATED else None,
+            "reference": row.get("consent_reference") if declared.needs_consent else None,
         }
         if status == "off":
             continue
-        if check in CONSENT_GATED and not allowed:
+        if declared.needs_consent and not allowed:
             word = "unreadable consent" if row.get(CONSENT_UNREADABLE) else "no consent"
             card |= {"status": word, "closed": _why_closed(row), "evidence": None}
             card["cost"] = Decimal(0)
@@ -609,6 +606,6 @@ def _notice(
 
 def _consent_holds_for_all(row: Mapping[str, Any], now: int) -> bool:
     """Tell whether nothing a decision may rest on is closed since its consent has ended."""
-    asked = (row.get(f"{check.value}_status") for check in CONSENT_GATED)
+    asked = (row.get(each.status) for each in CHECKS.values() if each.needs_consent)
     closed = {None, NoAnswer.OFF, NoAnswer.REFUSED, NoAnswer.INELIGIBLE, NoAnswer.INVALID}
     return _consents(row, now) or all(status in closed for status in asked)

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.checks import CHECKS
 from nightscreen.files.frame import PSEUDONYM, pseudonym_column, read_queries
 from nightscreen.planning.consent import consent_column, consent_ends
 from nightscreen.planning.eligibility import FLAWS, flat, identities, why_not
-from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind
+from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import row_schema
 
@@ -119,7 +120,7 @@ def _asked(
     (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
     allowed = consent_column(batch, at=at).to_numpy(zero_copy_only=False).astype(bool)
     columns = {"exposure": pa.array(_exposure_kobo(rows))}
-    if any(slot.check in CONSENT_GATED for slot in slots):
+    if any(CHECKS[slot.check].needs_consent for slot in slots):
         columns["consent_until"] = pa.array(consent_ends(batch))
     for slot in slots:
         why = why_not(rows, slot, allowed)

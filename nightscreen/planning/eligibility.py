@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind
+from nightscreen.checks import CHECKS
+from nightscreen.schemas.checks import Check, IdentityKind
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
 from nightscreen.schemas.rows import Flaw
 
@@ -32,20 +33,15 @@ FLAWS: dict[IdentityKind, Flaw] = {
 """What keeps an identifier of each kind from being asked about; it has no pseudonym then."""
 
 
-ASKED_BY = {
-    Check.BANK_ACCOUNT: IdentityKind.NUBAN,
-    Check.ECOSYSTEM: IdentityKind.BVN,
-    Check.SELFIE: IdentityKind.BVN,
-}
-"""The identity of each check that has only one; karma is asked by those the run names."""
-
-
 def slots_of(
     checks: Sequence[Check], karma_kinds: Sequence[IdentityKind]
 ) -> tuple[CheckIdentity, ...]:
     """Return every check with the identities it is asked by."""
-    kinds = {check: (kind,) for check, kind in ASKED_BY.items()} | {Check.KARMA: karma_kinds}
-    return tuple(CheckIdentity(check, kind) for check in checks for kind in kinds[check])
+    return tuple(
+        CheckIdentity(check, kind)
+        for check in checks
+        for kind in CHECKS[check].asked_by or karma_kinds
+    )
 
 
 def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -73,7 +69,7 @@ def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> 
         absent = absent | pc.is_null(flat(rows["image_url"])).to_numpy(zero_copy_only=False)
     if slot.kind is IdentityKind.NUBAN:
         absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)  # ours to mend, not the row's
-    refused = ~consent if slot.check in CONSENT_GATED else np.zeros(len(flaws), dtype=bool)
+    refused = ~consent if CHECKS[slot.check].needs_consent else np.zeros(len(flaws), dtype=bool)
     return np.select(
         [absent, (flaws & mask) != 0, refused],
         [SkipReason.INELIGIBLE.value, SkipReason.INVALID.value, SkipReason.REFUSED.value],

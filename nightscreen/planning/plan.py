@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.checks import CHECKS
 from nightscreen.files.frame import joined_bytes, plain
 from nightscreen.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
 from nightscreen.planning.consent import consent_ends
@@ -23,7 +24,7 @@ from nightscreen.planning.eligibility import flat, identities, slots_of
 from nightscreen.planning.row_plan import put_row_plan
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
-from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.checks import Check, IdentityKind, Outcome, Purpose
 from nightscreen.schemas.plan import NEEDED, AgeEffect, CheckCounts, Plan, SkipReason
 from nightscreen.values.references import references
 
@@ -107,7 +108,7 @@ class Planner:
             names = _names(slot)
             if slot.kind in PLACEHOLDERS:
                 frame.run("placeholder", most=MOST_CUSTOMERS, **names)
-            until = "consent_until" if slot.check in CONSENT_GATED else "0"
+            until = "consent_until" if CHECKS[slot.check].needs_consent else "0"
             frame.run("lookups", until=until, **names)
             has_answers, has_any = self._put_answers(slot)
             frame.run("judge", number=number)
@@ -203,7 +204,7 @@ class Planner:
         size = found.num_rows
         row = found["row"].to_numpy().astype(np.int64)
         owners = rows.take(pa.array(row - start))
-        gated = slot.check in CONSENT_GATED
+        gated = CHECKS[slot.check].needs_consent
         nothing = pa.nulls(size, pa.string())
         return pa.table(
             {

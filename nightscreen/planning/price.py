@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nightscreen.checks import CHECKS
 from nightscreen.schemas.checks import HITS, Check
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.quote import CheckQuote, First, Quote
@@ -25,23 +26,6 @@ if TYPE_CHECKING:
     from nightscreen.planning.short_circuit import Chains
     from nightscreen.schemas.settings import MaxInFlight
 
-DECISIVE_FIRST = (Check.KARMA, Check.BANK_ACCOUNT, Check.ECOSYSTEM, Check.SELFIE)
-"""Order among checks of one price: what can decide a row alone comes first."""
-
-FIRST_NIGHT_HIT = {
-    Check.KARMA.value: 0.05,
-    Check.BANK_ACCOUNT.value: 0.95,
-    Check.ECOSYSTEM.value: 0.6,
-    Check.SELFIE.value: 0.95,
-}
-"""Share of calls charged that a first night expects; what is seen later replaces it."""
-
-FIRST_NIGHT_SECONDS = {
-    Check.KARMA.value: 1.0,
-    Check.BANK_ACCOUNT.value: 5.0,
-    Check.ECOSYSTEM.value: 1.5,
-    Check.SELFIE.value: 10.0,
-}
 CAP_STEPS = 200
 """Steps of what lower caps would leave unanswered; up to so many rows they are exact."""
 
@@ -88,7 +72,9 @@ def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.i
     known = exposure[exposure >= 0]
     middle = int(np.median(known)) if len(known) else 0
     falling = np.where(exposure < 0, -middle, -exposure)
-    cheap = sorted(DECISIVE_FIRST, key=lambda check: prices_micro.get(check.value, 0))
+    cheap = sorted(
+        CHECKS, key=lambda check: (prices_micro.get(check.value, 0), CHECKS[check].order)
+    )
     priority = np.zeros(len(needed), dtype=np.int8)
     for number, check in enumerate(cheap):
         priority[needed.is_of(check.value)] = number
@@ -191,7 +177,7 @@ def _lines(
     """Return a line of the quote for each check and identity with lookups."""
     counts = {slot: int(needed.is_of(*slot).sum()) for slot in needed.slots()}
     rates = {
-        slot: _rates(calls, seen.get(slot, SeenCharges()), FIRST_NIGHT_HIT.get(slot[0], 1.0))
+        slot: _rates(calls, seen.get(slot, SeenCharges()), CHECKS[Check(slot[0])].first_night_hits)
         for slot, calls in counts.items()
     }
     lines = []
@@ -199,7 +185,7 @@ def _lines(
         check, kind = slot
         low, rate, high = rates[slot]
         price = prices_micro[check]
-        call_s = seconds.get(check, FIRST_NIGHT_SECONDS.get(check, 1.0))
+        call_s = seconds.get(check, CHECKS[Check(check)].first_night_seconds)
         lines.append(
             CheckQuote(
                 check=check,

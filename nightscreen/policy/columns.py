@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.checks import CHECKS
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.cashflow import TX_FIELDS
-from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Purpose, Source
-from nightscreen.schemas.enriched import BVN_FIELDS, CHECK_FIELDS, COST, DECISION_FIELDS, SIGNALS
+from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
+from nightscreen.schemas.enriched import BVN_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, REQUESTED, row_schema
+from nightscreen.values.names import GRADES
 from nightscreen.values.validators import is_absent
 
 if TYPE_CHECKING:
@@ -80,7 +82,6 @@ SILENT = (*NO_ANSWER, Outcome.NOT_FOUND.value, Outcome.CLEAR.value)
 _NO_STATUS = "spared"
 """No row has this status: only a listing spares a karma lookup, and its rows are `listed`. A policy
 may name it all the same, for it stood among the statuses."""
-_GRADES = ("strong", "likely", "weak", "none", "business")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -105,8 +106,8 @@ def known_columns() -> dict[str, pa.DataType]:
     """Return every column a condition may name, with the type it sees."""
     rows = row_schema()
     found = {name: _plain(rows.field(name).type) for name in KNOWN_COLUMNS}
-    for check in Check:
-        found |= {name: _plain(kind) for name, kind in CHECK_FIELDS[check]}
+    for check in CHECKS.values():
+        found |= {name: _plain(kind) for name, kind in check.fields}
     found |= _bvn_columns()
     found |= {name: _plain(kind) for name, kind in TX_FIELDS}
     found |= dict.fromkeys(SIGNALS, pa.int64())
@@ -116,17 +117,17 @@ def known_columns() -> dict[str, pa.DataType]:
 @cache
 def check_columns() -> dict[str, Check]:
     """Return which check each of the checks' columns belongs to."""
-    return {name: check for check in Check for name, _ in CHECK_FIELDS[check]}
+    return {name: check for check in CHECKS for name, _ in CHECKS[check].fields}
 
 
 @cache
 def words() -> dict[str, tuple[str, ...]]:
     """Return the words of each column that has only certain words."""
     found: dict[str, tuple[str, ...]] = {}
-    for check in Check:
-        found[f"{check.value}_status"] = (*ANSWERED[check], *NO_ANSWER, _NO_STATUS)
-        found[f"{check.value}_source"] = tuple(source.value for source in Source)
-    found["name_match"] = found["ecosystem_name_match"] = _GRADES
+    for check in CHECKS.values():
+        found[check.status] = (*check.answered, *NO_ANSWER, _NO_STATUS)
+        found[check.source] = tuple(source.value for source in Source)
+    found["name_match"] = found["ecosystem_name_match"] = GRADES
     found["bvn_account_status"] = ACCOUNT_STATUSES
     found[PURPOSE] = tuple(purpose.value for purpose in Purpose)
     return found

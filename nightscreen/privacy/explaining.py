@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.checks.declaration import Compare
+from nightscreen.checks.karma import LISTINGS
 from nightscreen.journal.subject_data import Held
 from nightscreen.privacy.lookup_subject import (
     changes_of,
@@ -18,7 +20,7 @@ from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
 from nightscreen.results.decision_list import missing_checks
 from nightscreen.results.one_row import row_table
-from nightscreen.results.tracked_state import LISTINGS, TRACKED, Compare
+from nightscreen.results.tracked_state import TRACKED
 from nightscreen.schemas.checks import Check
 from nightscreen.schemas.clock import MICROS, instant_text, to_micros
 from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.checks import CHECKS
+from nightscreen.checks.ecosystem import OF_THE_BORROWER
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
@@ -31,7 +33,7 @@ from nightscreen.privacy.lookup_subject import (
 )
 from nightscreen.privacy.record_views import kept_until, shown_records
 from nightscreen.report.page import templates
-from nightscreen.results.judge import CONTRADICTS, dob_agrees, history_name, judge_account
+from nightscreen.results.judge import dob_agrees, history_name, judge_account
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.answers import (
     BankAccountAnswer,
@@ -45,6 +47,7 @@ from nightscreen.schemas.checks import HITS, Operation
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations
+from nightscreen.values.names import CONTRADICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,13 +62,6 @@ if TYPE_CHECKING:
 
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
-_ACCOUNT = ("bank_account_name", "name_explained")
-_PERSONAL = (
-    *("first_name", "last_name", "date_of_birth", "age", "gender"),
-    *("phone_number", "bvn_phone_number", "email", "extra"),
-)
-"""Fields of a history that say who the borrower is."""
-_HISTORY = tuple(f"ecosystem_{name}" for name in ("bvn", *_PERSONAL))
 _OF_CUSTOMERS = tuple(model for model in KINDS if model is not Review)
 """Kinds that are shown beside the batch names; reviews stand under theirs."""
 _JUDGED = ("first_name", "middle_name", "last_name", "full_name", "date_of_birth")
@@ -183,23 +179,12 @@ def _of_run(run: RunRecord, days: int) -> dict[str, Any]:
 
 def own_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row's filled columns, those about other people withheld."""
-    strange = set(_strange_columns(row))
+    strange = {name for check in CHECKS.values() for name in check.withheld(row)}
     return {
         name: WITHHELD if name in strange or _is_others(name, value) else _own_cell(name, value)
         for name, value in row.items()
         if value not in (None, "", [])
     }
-
-
-def _strange_columns(row: Mapping[str, Any]) -> list[str]:
-    """Return the columns of what contradicts the customer or was never confirmed."""
-    found: list[str] = []
-    if row.get("bank_account_status") != "verified":
-        found += _ACCOUNT
-    contradicted = row.get("ecosystem_name_match") in CONTRADICTS
-    if contradicted or row.get("ecosystem_dob_match") is False:
-        found += _HISTORY
-    return found
 
 
 def _is_others(name: str, value: object) -> bool:
@@ -269,7 +254,7 @@ def _strange_fields(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[
             return () if verified else ("account_name", "bvn", "extra")
         case EcosystemRecord():
             agrees = any(_history_agrees(row, record) for row in judged)
-            return () if agrees else _PERSONAL
+            return () if agrees else OF_THE_BORROWER
         case BvnDetails():
             return () if is_theirs(record, rows) else PERSONAL
         case KarmaListing():

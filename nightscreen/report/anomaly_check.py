@@ -13,9 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.checks import CHECKS
 from nightscreen.files.outputs import MANIFEST, REPORT, RunFolder
 from nightscreen.report.page import report_page
-from nightscreen.schemas.checks import ANSWERED, Check
+from nightscreen.schemas.checks import Check
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
 
@@ -74,7 +75,7 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
 
 
 def _counts(answers: Mapping[str, int], check: Check) -> dict[str, int]:
-    return {word: answers.get(word, 0) for word in ANSWERED[check]}
+    return {word: answers.get(word, 0) for word in CHECKS[Check(check)].answered}
 
 
 def _rates(report: Mapping[str, Any], check: Check) -> dict[str, float] | None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.report.components import Section, Table, Tile
 from nightscreen.report.format import (
-    CHECKS,
     NEXT,
+    TITLES,
     ZONE,
     count,
     from_to,
@@ -228,7 +228,7 @@ def _came_to(report: Mapping[str, Any]) -> Section:
 def _money(report: Mapping[str, Any]) -> Section:
     """Return what was paid for which operation, and how the balance adds up."""
     rows = [
-        [CHECKS[name], count(part["paid"]), count(part["free"]), naira(part["cost"])]
+        [TITLES[name], count(part["paid"]), count(part["free"]), naira(part["cost"])]
         for name, part in report["checks"].items()
     ]
     heads = ("Operation", "Charged", "Free", "Spent")

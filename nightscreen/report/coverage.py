@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer
+from nightscreen.checks import CHECKS
+from nightscreen.schemas.checks import Check, NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def _standing(
     """
     cause = np.full(rows, len(CAUSES), dtype=np.int8)
     due, open_, lacks = (np.zeros(rows, bool) for _ in range(3))
-    answered = {word for words in ANSWERED.values() for word in words}
+    answered = {word for check in CHECKS.values() for word in check.answered}
     for status in statuses:
         words = status.dictionary.to_pylist()
         codes = status.indices.to_numpy(zero_copy_only=False)

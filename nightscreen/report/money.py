@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.report.charts import Bars, Curve, Ranges, Series
 from nightscreen.report.components import Picture, Section, Table, spoken
 from nightscreen.report.format import (
-    CHECKS,
+    TITLES,
     TROUBLES,
     clock_time,
     count,
@@ -108,7 +108,7 @@ def money(report: Mapping[str, Any]) -> Section:
         "Reuse saved",
         "Sharing saved",
     )
-    rows = [[CHECKS[name], *_check_cells(part)] for name, part in checks.items()]
+    rows = [[TITLES[name], *_check_cells(part)] for name, part in checks.items()]
     cost = report["cost"]
     sums = [_sum(checks, (name,)) for name in _COUNTS] + [_sum(checks, _OPEN)]
     total = [
@@ -131,7 +131,7 @@ def _disputed_table(cost: Mapping[str, Any]) -> list[Table]:
     rows = [
         [
             str(each["call_id"]),
-            CHECKS.get(each["check"], each["check"]),
+            TITLES.get(each["check"], each["check"]),
             moment(each["at"], seconds=True),
             *(naira(each[name]) for name in ("named", "counted", "invoice")),
             _KNOWN[each["state"]],
@@ -181,7 +181,7 @@ def _money_picture(report: Mapping[str, Any]) -> Picture | None:
     titles = ("spent", "in doubt", "saved by reuse", "saved by sharing")
     looks = (("plain", ""), ("warn", "///"), ("good", "|"), ("other", "xx"))
     chart = Bars(
-        [CHECKS[name] for name in parts],
+        [TITLES[name] for name in parts],
         [_spent_and_saved(part) for part in parts.values()],
         [
             Series(title, tone, [_number(part.get(name)) for part in parts.values()], pattern)
@@ -189,7 +189,7 @@ def _money_picture(report: Mapping[str, Any]) -> Picture | None:
         ],
     )
     text = " ".join(
-        f"{CHECKS[check]}: "
+        f"{TITLES[check]}: "
         + ", ".join(
             f"{title} {naira(part.get(name))}" for name, title in zip(names, titles, strict=True)
         )
@@ -323,12 +323,12 @@ def service(report: Mapping[str, Any]) -> Section:
             for part in timed.values()
         ]
         chart = Ranges(
-            [CHECKS[name] for name in timed],
+            [TITLES[name] for name in timed],
             [" · ".join(milliseconds(latency) for latency in three) for three in values],
             [(p50, p95, p99) for p50, p95, p99 in values],
         )
         text = " ".join(
-            f"{CHECKS[name]}: half within {milliseconds(three[0])}, 95 percent within "
+            f"{TITLES[name]}: half within {milliseconds(three[0])}, 95 percent within "
             f"{milliseconds(three[1])}, 99 percent within {milliseconds(three[2])}."
             for name, three in zip(timed, values, strict=True)
         )
@@ -343,7 +343,7 @@ def service(report: Mapping[str, Any]) -> Section:
         )
     rows = [
         [
-            CHECKS[name],
+            TITLES[name],
             count(part["attempts"]),
             count(part["retries"]) if "retries" in part else "not kept",
             *(milliseconds(part["latency_ms"][percentile]) for percentile in ("p50", "p95", "p99")),
@@ -353,7 +353,7 @@ def service(report: Mapping[str, Any]) -> Section:
     heads = ("Check", "Calls", "Of which repeats", "Half within", "95 % within", "99 % within")
     tables = [Table("Calls and the time answers took", heads, rows)]
     troubles = [
-        [CHECKS[name], trouble(word), count(number)]
+        [TITLES[name], trouble(word), count(number)]
         for name, part in checks.items()
         for word, number in sorted(
             part.get("troubles", {}).items(), key=lambda trouble: -trouble[1]
@@ -383,7 +383,7 @@ def provenance(report: Mapping[str, Any]) -> Section:
     ]
     rows.append(["Begun", moment(report["started_at"], seconds=True)])
     rows.append(["Ended", moment(report["finished_at"], seconds=True)])
-    rows.append(["Checks", ", ".join(CHECKS[name] for name in report["checks"])])
+    rows.append(["Checks", ", ".join(TITLES[name] for name in report["checks"])])
     if known:
         rows += [
             ["Karma asked by", ", ".join(known["karma_identities"])],

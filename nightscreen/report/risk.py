@@ -8,12 +8,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.checks import CHECKS
+from nightscreen.checks.declaration import Tone
 from nightscreen.report.charts import Bars, Series
 from nightscreen.report.components import Picture, Section, Table, spoken
 from nightscreen.report.format import (
     CAUSES,
-    CHECKS,
     STATUSES,
+    TITLES,
     count,
     days_old,
     decision_titles,
@@ -27,15 +29,13 @@ from nightscreen.report.format import (
     some,
     untight,
 )
-from nightscreen.schemas.checks import ANSWERED, Check
+from nightscreen.schemas.checks import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _AGES = {1: "Under a day", 7: "1 to 7 days", 30: "8 to 30 days", 90: "31 to 90 days"}
 _OLDER, _WITHOUT = "Over 90 days", "No answer at all"
-_GOOD = frozenset({"verified", "clear", "found", "match"})
-_BAD = frozenset({"mismatch", "listed", "no_match"})
 _CHANGES = {
     "customers": "Customers with any change",
     "new_listing": "Newly listed",
@@ -256,17 +256,26 @@ def status(word: str) -> str:
 
 def _by_size(answers: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return statuses, answers before their absence, most frequent first."""
-    given = {word for words in ANSWERED.values() for word in words}
+    given = {word for check in CHECKS.values() for word in check.answered}
     return sorted(
         answers.items(), key=lambda answer: (answer[0] not in given, -answer[1], answer[0])
     )
 
 
+_TONES = {
+    Tone.GOOD: ("good", ""),
+    Tone.BAD: ("bad", "xx"),
+    Tone.DOUBTFUL: ("warn", "///"),
+    None: ("other", "|"),
+}
+"""Colour and pattern of a status; None is one without an answer."""
+
+
 def _answer_picture(name: str, answers: Mapping[str, int]) -> Picture:
     total = sum(answers.values())
     words = _by_size(answers)
-    given = set(ANSWERED[Check(name)])
-    tones = [_tone(word, given) for word, _ in words]
+    statuses = CHECKS[Check(name)].statuses
+    tones = [_TONES[statuses.get(word)] for word, _ in words]
     series = [
         Series(
             title, tone, [float(n) if index == at else 0.0 for index in range(len(words))], pattern
@@ -277,15 +286,7 @@ def _answer_picture(name: str, answers: Mapping[str, int]) -> Picture:
     chart = Bars(
         [status(word) for word, _ in words], figures, series, whole=float(total), legend=False
     )
-    return Picture(chart, name=f"answers-{name}", title=CHECKS[name], text=spoken(chart))
-
-
-def _tone(word: str, given: set[str]) -> tuple[str, str]:
-    if word in _GOOD:
-        return "good", ""
-    if word in _BAD:
-        return "bad", "xx"
-    return ("warn", "///") if word in given else ("other", "|")
+    return Picture(chart, name=f"answers-{name}", title=TITLES[name], text=spoken(chart))
 
 
 def findings(report: Mapping[str, Any]) -> Section | None:

@@ -11,10 +11,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from nightscreen.report.format import (
-    CHECKS,
     DECISIONS,
     PURPOSES,
     STATUSES,
+    TITLES,
     count,
     from_to,
     naira,
@@ -222,7 +222,7 @@ def check_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return what was asked of each check and what it cost, as rows of a table."""
     return [
         {
-            "Check": CHECKS.get(name, sentence(name)),
+            "Check": TITLES.get(name, sentence(name)),
             "Lookups": count(check["distinct"]),
             "Answered": count(check["paid"] + check["free"]),
             "Fresh already": count(check["reused"]),
@@ -239,7 +239,7 @@ def answer_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return what was found out of how many customers, as rows of a table."""
     return [
         {
-            "Check": CHECKS.get(name, sentence(name)),
+            "Check": TITLES.get(name, sentence(name)),
             "Answer": sentence(STATUSES.get(word, word)),
             "Customers": count(number),
         }
@@ -283,7 +283,7 @@ def quote_tables(quote: Mapping[str, Any]) -> str:
     ]
     lines = [
         {
-            "Check": CHECKS.get(line["check"], line["check"]),
+            "Check": TITLES.get(line["check"], line["check"]),
             "By": _IDENTITIES.get(line["identity"], plain(line["identity"])),
             "Calls": count(line["calls"]),
             "Expected": naira(line["expected"]),

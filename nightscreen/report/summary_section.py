@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.checks import CHECKS
 from nightscreen.report.components import Tile
 from nightscreen.report.decided import WITH_HISTORY
 from nightscreen.report.format import (
     BASES,
     CAUSES,
-    CHECKS,
     NEXT,
     PURPOSES,
+    TITLES,
     ZONE,
     count,
     days_old,
@@ -30,7 +31,6 @@ from nightscreen.report.format import (
     share,
     some,
 )
-from nightscreen.schemas.checks import CONSENT_GATED
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.stops import WHY
 
@@ -89,7 +89,7 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
 
 def unread_consents(report: Mapping[str, Any]) -> int:
     """Return how many consent dates could not be read, if a check of the run needs consent."""
-    if not any(check.value in report["checks"] for check in CONSENT_GATED):
+    if not any(each.needs_consent and check in report["checks"] for check, each in CHECKS.items()):
         return 0
     found = (report.get("findings") or {}).get("values", [])
     return sum(each["count"] for each in found if each["code"] == CONSENT_UNREADABLE)
@@ -232,7 +232,7 @@ def attention(report: Mapping[str, Any]) -> list[str]:
 
 def _capital(notice: str) -> str:
     text = notice[:1].upper() + notice[1:]
-    for name, title in CHECKS.items():
+    for name, title in TITLES.items():
         text = text.replace(name, title.lower()) if "_" in name else text
     return text if text.endswith(".") else f"{text}."
 

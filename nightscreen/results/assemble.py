@@ -15,22 +15,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.checks import CHECKS
 from nightscreen.client.response_parser import listings_of, parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.planning.eligibility import flat, slots_of
 from nightscreen.results.cached_bvn_details import nothing_held
 from nightscreen.results.cash_flow_at_hand import no_cash_flow
+from nightscreen.results.enriched import enriched_schema, input_columns
 from nightscreen.results.evidence import ACCOUNT, HISTORY, evidence_of, typed_column
 from nightscreen.results.judge import judge_selfie
 from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
-from nightscreen.schemas.checks import ANSWERED, Check, NoAnswer, Outcome, Source
+from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Source
 from nightscreen.schemas.enriched import (
-    CHECK_FIELDS,
     CONSENT_UNREADABLE,
     SIGNALS,
     WORD,
-    enriched_schema,
-    input_columns,
     naira_of_micro,
 )
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
@@ -55,7 +54,7 @@ _SOURCES = tuple(Source)
 _ASKED, _SHARED, _REUSED = (_SOURCES.index(each) for each in Source)
 _STATUSES = (
     *(each.value for each in NoAnswer),
-    *dict.fromkeys(word for words in ANSWERED.values() for word in words),
+    *dict.fromkeys(word for check in CHECKS.values() for word in check.answered),
 )
 """Every word of a status; what a row has is kept as its number here."""
 _UNREAD = OUTCOMES.index(Outcome.UNREADABLE)
@@ -242,7 +241,7 @@ class Chunk:
             f"{check.value}_checked_at": instants.cast(INSTANT),
             f"{check.value}_source": _words(cells.source, _SOURCES),
         }
-        for name, kind in CHECK_FIELDS[check]:
+        for name, kind in CHECKS[check].fields:
             if name not in columns:
                 column = cells.rest.get(name)
                 columns[name] = pa.nulls(self._size, kind) if column is None else column
@@ -319,7 +318,7 @@ class Chunk:
         line = np.full(self._size, NONE, np.int64)
         line[places] = np.arange(len(places))
         at = pa.array(line, mask=~shown | (line < 0))
-        kinds = dict(CHECK_FIELDS[check])
+        kinds = dict(CHECKS[check].fields)
         found = {}
         for name in names:
             column = flat(lines[name]).take(at)
@@ -475,7 +474,7 @@ def _listing_columns(
 
     An identity may have several listings; it stands once among those that list the row.
     """
-    kinds = dict(CHECK_FIELDS[Check.KARMA])
+    kinds = dict(CHECKS[Check.KARMA].fields)
     highest: list[Decimal | None] = [None] * len(answered)
     for row, listing in listings:
         amount = listing["amount_in_contention"]

@@ -19,14 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nightscreen.checks.declaration import Column, Compare
+from nightscreen.checks.karma import LISTINGS
 from nightscreen.journal.customers import BatchMembership, StateWrite
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.tracked_state import (
-    LISTINGS,
     READ,
     TRACKED,
-    Compare,
-    Tracked,
     evidence_digest,
     read_state,
     state_texts,
@@ -122,7 +121,7 @@ def keep_unreached(then: CheckState, now: CheckState) -> CheckState:
 
 
 def _field_changes(
-    check: str, fields: Sequence[Tracked], then: CheckState, now: CheckState
+    check: str, fields: Sequence[Column], then: CheckState, now: CheckState
 ) -> Iterator[FieldChange]:
     status = f"{check}_status"
     turned = then.values.get(status) != now.values.get(status)
@@ -141,7 +140,7 @@ def _turned_kind(now: CheckState) -> ChangeKind:
     return ChangeKind.NEW_LISTING if listed else ChangeKind.CLEARED
 
 
-def field_kind(tracked: Tracked, old: str | None, new: str | None) -> ChangeKind:
+def field_kind(tracked: Column, old: str | None, new: str | None) -> ChangeKind:
     """Return whether a field that differs is worse, better, a new listing, or only changed."""
     match tracked.compare:
         case Compare.LISTING:
@@ -170,7 +169,7 @@ def _words(text: str | None) -> list[str]:
     return text.split(", ") if text else []
 
 
-def _shown(tracked: Tracked, old: str | None, new: str | None) -> tuple[str | None, str | None]:
+def _shown(tracked: Column, old: str | None, new: str | None) -> tuple[str | None, str | None]:
     """Return old and new as they may be shown."""
     if tracked.compare is Compare.IDENTIFYING:
         return None, DIFFERS

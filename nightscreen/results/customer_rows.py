@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.enriched import COST, input_columns
+from nightscreen.results.enriched import input_columns
+from nightscreen.schemas.enriched import COST
 from nightscreen.schemas.rows import CUSTOMER, CUSTOMER_EXPOSURE, CUSTOMER_ROW
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.checks import CHECKS
+from nightscreen.checks.ecosystem import FIELDS
 from nightscreen.results.judge import NAME_FIELDS, dob_agrees, history_name, judge_account
 from nightscreen.schemas.checks import Check
-from nightscreen.schemas.enriched import CHECK_FIELDS, ECOSYSTEM_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +35,12 @@ ACCOUNT = pa.schema(
         pa.field("name_explained", pa.string()),
     ]
 )
-_HISTORY_TYPES = dict(CHECK_FIELDS[Check.ECOSYSTEM])
+_HISTORY_TYPES = dict(CHECKS[Check.ECOSYSTEM].fields)
 _HISTORY_NAMES = (
-    *(f"ecosystem_{name}" for name in ECOSYSTEM_FIELDS),
+    *(f"ecosystem_{name}" for name in FIELDS),
     *("ecosystem_extra", "ecosystem_name_match", "ecosystem_dob_match"),
 )
-_ecosystem_values = itemgetter(*ECOSYSTEM_FIELDS)
+_ecosystem_values = itemgetter(*FIELDS)
 HISTORY = pa.schema(
     [
         pa.field(name, kind if not pa.types.is_dictionary(kind) else pa.string())

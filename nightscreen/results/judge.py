@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.schemas.rows import Flaw
-from nightscreen.values.names import NameMatch, match_names
+from nightscreen.values.names import AGREES, CONTRADICTS, NameMatch, match_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +24,6 @@ BVN_DIGITS = 11
 _SHOWN_FIRST = 2
 _SHOWN_LAST = 2
 _MASKED = "0" * (BVN_DIGITS - _SHOWN_FIRST - _SHOWN_LAST)
-AGREES = frozenset({"strong"})
-"""Grades that verify an account by themselves; with its BVN agreeing, `likely` does no harm."""
-CONTRADICTS = frozenset({"weak", "none"})
 NAME_FIELDS = ("first_name", "middle_name", "last_name", "full_name")
 _names = itemgetter(*NAME_FIELDS)
 _BAD_BVN = int(Flaw.BVN)

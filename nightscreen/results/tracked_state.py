@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import ANSWERED, Check
+from nightscreen.checks import CHECKS
+from nightscreen.checks.declaration import Column, Compare
+from nightscreen.checks.karma import LISTINGS
+from nightscreen.schemas.checks import Check
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, CheckState, State
+from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -24,77 +27,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LISTINGS = "karma_listings"
 _EVIDENCE_BYTES = 8
 _DIGEST_BYTES = 6
 
 
-class Compare(Enum):
-    """How a field's old and new value are compared."""
-
-    PLAIN = "plain"
-    RANK = "rank"
-    MORE_IS_WORSE = "more is worse"
-    LISTING = "listing"
-    IDENTIFYING = "identifying"
-
-
-class Tracked(NamedTuple):
-    """A field that is compared; `ranks` are its words from best to worst."""
-
-    name: str
-    compare: Compare = Compare.PLAIN
-    ranks: tuple[str, ...] = ()
-
-
-_NAMES = ("strong", "likely", "business", "weak", "none")
-_AGREES = ("true", "false")
-
-TRACKED: dict[str, tuple[Tracked, ...]] = {
-    Check.BANK_ACCOUNT.value: (
-        Tracked(
-            "bank_account_status",
-            Compare.RANK,
-            ("verified", "unconfirmed", "not_found", "mismatch"),
-        ),
-        Tracked("bank_account_bvn_match", Compare.RANK, _AGREES),
-        Tracked("name_match", Compare.RANK, _NAMES),
-        Tracked("bank_account_name", Compare.IDENTIFYING),
-    ),
-    Check.KARMA.value: (
-        Tracked("karma_status", Compare.RANK, ("clear", "listed")),
-        Tracked("karma_listed_by", Compare.LISTING),
-        Tracked("karma_amount_in_contention", Compare.MORE_IS_WORSE),
-        Tracked(LISTINGS, Compare.LISTING),
-    ),
-    Check.ECOSYSTEM.value: (
-        Tracked("ecosystem_status"),
-        Tracked("ecosystem_first_name", Compare.IDENTIFYING),
-        Tracked("ecosystem_last_name", Compare.IDENTIFYING),
-        Tracked("ecosystem_date_of_birth", Compare.IDENTIFYING),
-        Tracked("ecosystem_lenders"),
-        Tracked("ecosystem_loans"),
-        Tracked("ecosystem_loan_amount_minimum"),
-        Tracked("ecosystem_loan_amount_maximum"),
-        Tracked("ecosystem_loan_amount_average"),
-        Tracked("ecosystem_settled_loans"),
-        Tracked("ecosystem_running_loans"),
-        Tracked("ecosystem_past_due_loans", Compare.MORE_IS_WORSE),
-        Tracked("ecosystem_delayed_paid_loans", Compare.MORE_IS_WORSE),
-        Tracked("ecosystem_past_due_loan_amount_due", Compare.MORE_IS_WORSE),
-        Tracked("ecosystem_credit_delinquency"),
-        Tracked("ecosystem_name_match", Compare.RANK, _NAMES),
-        Tracked("ecosystem_dob_match", Compare.RANK, _AGREES),
-    ),
-    Check.SELFIE.value: (
-        Tracked("selfie_status", Compare.RANK, ("match", "unsure", "no_match")),
-        Tracked("selfie_similarity"),
-    ),
-    DECISION_PART: (
-        Tracked("decision", Compare.RANK, ("approve", "review", "decline")),
-        Tracked("reasons"),
-    ),
+_DECISION = (
+    Column("decision", WORD, Compare.RANK, ("approve", "review", "decline")),
+    Column("reasons", pa.list_(pa.string()), Compare.PLAIN),
+)
+TRACKED: dict[str, tuple[Column, ...]] = {
+    **{check.value: declared.tracked for check, declared in CHECKS.items()},
+    DECISION_PART: _DECISION,
 }
+"""The columns that nights are compared by, by check; and those of the decision."""
 
 READ = [
     "customer_id",
@@ -124,7 +69,7 @@ def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
     parts: list[pa.Array] = []
     for check in Check:
         status = _texts(rows[f"{check.value}_status"])
-        answered = pc.is_in(status, value_set=pa.array(ANSWERED[check]))
+        answered = pc.is_in(status, value_set=pa.array(CHECKS[check].answered))
         if pc.any(answered).as_py():
             fields = TRACKED[check.value]
             values = {each.name: _field_texts(rows[each.name], each) for each in fields}
@@ -168,14 +113,14 @@ def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
     missing = np.zeros(rows.num_rows, bool)
     for check in Check:
         status = _texts(rows[f"{check.value}_status"])
-        settled = pc.is_in(status, value_set=pa.array([*ANSWERED[check], "off"]))
+        settled = pc.is_in(status, value_set=pa.array([*CHECKS[check].answered, "off"]))
         missing |= ~settled.to_numpy(zero_copy_only=False)
     decided = pc.not_equal(_texts(rows["decision"]), Decision.UNDECIDED.value)
     found: NDArray[np.bool_] = decided.to_numpy(zero_copy_only=False).astype(bool) | ~missing
     return found
 
 
-def _field_texts(column: pa.ChunkedArray, field: Tracked) -> pa.Array:
+def _field_texts(column: pa.ChunkedArray, field: Column) -> pa.Array:
     """Return a column as the text it is compared by, as it may stand between quotes."""
     if field.name == LISTINGS:
         return pa.array([_listings(each) for each in column.to_pylist()], pa.string())

@@ -50,6 +50,7 @@ from nightscreen.results.cached_bvn_details import BvnsAtHand
 from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
+from nightscreen.results.enriched import enriched_schema
 from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
@@ -59,7 +60,6 @@ from nightscreen.results.replay import PURPOSE_KEY
 from nightscreen.results.shadow import exposure_of, with_shadow, write_shadow
 from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
 from nightscreen.schemas.checks import Check, NoAnswer
-from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.plan import CheckCounts
 
 if TYPE_CHECKING:

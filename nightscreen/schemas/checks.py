@@ -22,21 +22,6 @@ class Check(StrEnum):
     SELFIE = "selfie"
 
 
-ANSWERED: Mapping[Check, tuple[str, ...]] = {
-    Check.BANK_ACCOUNT: ("verified", "mismatch", "unconfirmed", "not_found"),
-    Check.KARMA: ("listed", "clear"),
-    Check.ECOSYSTEM: ("found", "not_found"),
-    Check.SELFIE: ("match", "no_match", "unsure"),
-}
-"""What a row's status says where it rests on an answer; `NoAnswer` has the words where none is."""
-
-CONSENT_GATED = frozenset({Check.ECOSYSTEM, Check.SELFIE})
-"""Checks that are lawful only with the customer's consent (specification, area B, rule 3)."""
-
-BALANCE_ON_EVERY_ANSWER = (Check.BANK_ACCOUNT, Check.ECOSYSTEM)
-"""Checks whose hits and misses both report a balance, so that one call gives the opening one."""
-
-
 class Operation(StrEnum):
     """One operation of the service (specification, endpoints); those of area B are priced.
 

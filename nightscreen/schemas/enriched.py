@@ -1,31 +1,21 @@
-"""The enriched table: its columns and their types, in the order of the output.
+"""Columns of the enriched table that no check fills, and their types.
 
-`results/assemble.py` fills them.
+Those of the checks are declared in `checks`; `results/assemble.py` fills them all.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
-from nightscreen.schemas.cashflow import TX_FIELDS
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.rows import (
-    CUSTOMER_EXPOSURE,
-    CUSTOMER_ROW,
-    EXTRA_PREFIX,
     INSTANT,
-    NAIRA,
-    SourceColumn,
-    row_schema,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 SAME_IDENTIFIER = {
@@ -44,71 +34,9 @@ SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS, *RING_COLUMNS)
 """The identifiers that other rows of the batch share with a row, in the order of the columns."""
 
 WORD = pa.dictionary(pa.int32(), pa.string())
-AMOUNT = pa.decimal128(24, 6)
+"""A column of a few words."""
 COST = pa.decimal128(20, 6)
 
-LISTING = pa.struct(
-    [
-        pa.field("identity_kind", pa.string()),
-        pa.field("karma_type", pa.string()),
-        pa.field("identity_type", pa.string()),
-        pa.field("amount_in_contention", NAIRA),
-        pa.field("default_date", pa.date32()),
-        pa.field("reason", pa.string()),
-        pa.field("reporting_entity_name", pa.string()),
-        pa.field("reporting_entity_email", pa.string()),
-    ]
-)
-
-_ARROW_TYPES: dict[object, pa.DataType] = {
-    Text: pa.string(),
-    Count: pa.int64(),
-    Number: AMOUNT,
-    Instant: INSTANT,
-    Day: pa.date32(),
-}
-ECOSYSTEM_FIELDS = tuple(EcosystemRecord.model_fields)[1:]  # all but `extra`
-_READ_AS = get_type_hints(EcosystemRecord, include_extras=True)
-
-
-def _check_fields(check: Check) -> list[tuple[str, pa.DataType]]:
-    base = [
-        (f"{check.value}_status", WORD),
-        (f"{check.value}_checked_at", INSTANT),
-        (f"{check.value}_source", WORD),
-    ]
-    match check:
-        case Check.BANK_ACCOUNT:
-            return [
-                *base,
-                ("bank_account_name", pa.string()),
-                ("bank_account_bvn_match", pa.bool_()),
-                ("name_match", WORD),
-                ("name_explained", pa.string()),
-            ]
-        case Check.KARMA:
-            return [
-                *base,
-                ("karma_listings", pa.list_(LISTING)),
-                ("karma_listed_by", pa.list_(pa.string())),
-                ("karma_amount_in_contention", NAIRA),
-            ]
-        case Check.ECOSYSTEM:
-            fields = [
-                (f"ecosystem_{name}", _ARROW_TYPES[_READ_AS[name]]) for name in ECOSYSTEM_FIELDS
-            ]
-            return [
-                *base,
-                *fields,
-                ("ecosystem_extra", pa.string()),
-                ("ecosystem_name_match", WORD),
-                ("ecosystem_dob_match", pa.bool_()),
-            ]
-        case Check.SELFIE:
-            return [*base, ("selfie_similarity", pa.float64())]
-
-
-CHECK_FIELDS = {check: _check_fields(check) for check in Check}
 BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_watchlisted", pa.int64()),
     ("bvn_account_status", pa.string()),
@@ -131,56 +59,6 @@ SHADOW_FIELDS: list[tuple[str, pa.DataType]] = [
     ("shadow_reasons", pa.list_(pa.string())),
 ]
 """The decision of a shadow policy, if there is one."""
-
-
-def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:
-    """Return output name and row column of each input column, in input order, each once.
-
-    If a file has bank names and no codes, this column has the code of each name, with which the
-    lookup was made.
-    """
-    found: dict[str, str] = {}
-    known = {column.known for column in columns}
-    for column in columns:
-        source = column.known or f"{EXTRA_PREFIX}{column.output}"
-        found.setdefault(column.known or column.output, source)
-        if column.known == "bank_name" and "bank_code" not in known:
-            found.setdefault("bank_code", "bank_code")
-    return list(found.items())
-
-
-def extra_names(columns: Sequence[SourceColumn]) -> list[str]:
-    """Return the output names of the columns that are only carried through."""
-    return [column.output for column in columns if column.known is None]
-
-
-def enriched_schema(
-    columns: Sequence[SourceColumn], *, merged: bool = False, shadow: bool = False
-) -> pa.Schema:
-    """Return the schema of `enriched/part-*.parquet` for an input of these columns.
-
-    Args:
-        columns: the input's.
-        merged: the rows of one customer id are one customer: `customer_row` numbers them, and
-            `customer_exposure` is the sum of its open loans, where the input has exposures.
-        shadow: a shadow policy was used.
-    """
-    rows = row_schema(extra_names(columns))
-    fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
-    for check in Check:
-        fields += [pa.field(name, kind) for name, kind in CHECK_FIELDS[check]]
-    fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
-    fields += [pa.field(name, kind) for name, kind in TX_FIELDS]
-    fields += [pa.field(name, pa.int64()) for name in SIGNALS]
-    fields.append(pa.field(CONSENT_UNREADABLE, pa.bool_()))
-    fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
-    if shadow:
-        fields += [pa.field(name, kind) for name, kind in SHADOW_FIELDS]
-    if merged:
-        fields.append(pa.field(CUSTOMER_ROW, pa.int64()))
-        if any(name == "exposure" for name, _ in input_columns(columns)):
-            fields.append(pa.field(CUSTOMER_EXPOSURE, NAIRA))
-    return pa.schema(fields)
 
 
 def naira_of_micro(micro: NDArray[np.int64]) -> pa.Array:

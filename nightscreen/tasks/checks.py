@@ -13,17 +13,16 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from nightscreen.calling import funding_rounds
-from nightscreen.schemas.checks import Check
+from nightscreen.checks import CHECKS
 from nightscreen.schemas.errors import UnexpectedFault
 from nightscreen.tasks.error_boundary import guard_task
+from nightscreen.tasks.run_in_engine import OpenScreening
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from prefect import Task
     from prefect.client.schemas.objects import State, TaskRun
 
-    from nightscreen.tasks.run_in_engine import OpenScreening
+    from nightscreen.checks.declaration import Declaration
 
 RE_ENTRIES = 2
 RE_ENTRY_DELAYS_S = [1.0, 10.0]
@@ -38,10 +37,11 @@ async def is_unforeseen(_task: Task[..., Any], _task_run: TaskRun, state: State[
     return isinstance(fault, UnexpectedFault)
 
 
-def _check(name: str) -> Callable[..., Task[[OpenScreening, str], Any]]:
-    """Make a task of a check's body."""
-    return task(
-        name=name,
+def _task_of(declared: Declaration) -> Task[[OpenScreening, str], Any]:
+    """Make the task that asks one shard of a check's lookups."""
+
+    @task(
+        name=declared.task,
         task_run_name="{shard}",
         cache_policy=NO_CACHE,
         persist_result=False,
@@ -49,43 +49,11 @@ def _check(name: str) -> Callable[..., Task[[OpenScreening, str], Any]]:
         retry_delay_seconds=RE_ENTRY_DELAYS_S,
         retry_condition_fn=is_unforeseen,
     )
+    @guard_task
+    async def ask(run: OpenScreening, shard: str) -> dict[str, int]:
+        return dict(await funding_rounds.ask_shard(run.funded, shard))
+
+    return ask
 
 
-async def _ask(run: OpenScreening, shard: str) -> dict[str, int]:
-    return dict(await funding_rounds.ask_shard(run.funded, shard))
-
-
-@_check("check bank accounts")
-@guard_task
-async def check_bank_accounts(run: OpenScreening, shard: str) -> dict[str, int]:
-    """Ask whether accounts exist and whose they are."""
-    return await _ask(run, shard)
-
-
-@_check("check karma")
-@guard_task
-async def check_karma(run: OpenScreening, shard: str) -> dict[str, int]:
-    """Ask whether identities are on the blacklist."""
-    return await _ask(run, shard)
-
-
-@_check("check ecosystem")
-@guard_task
-async def check_ecosystem(run: OpenScreening, shard: str) -> dict[str, int]:
-    """Ask for histories with other lenders, of those who consented."""
-    return await _ask(run, shard)
-
-
-@_check("check selfies")
-@guard_task
-async def check_selfies(run: OpenScreening, shard: str) -> dict[str, int]:
-    """Ask whether photographs match, of those who consented."""
-    return await _ask(run, shard)
-
-
-BY_CHECK = {
-    Check.BANK_ACCOUNT: check_bank_accounts,
-    Check.KARMA: check_karma,
-    Check.ECOSYSTEM: check_ecosystem,
-    Check.SELFIE: check_selfies,
-}
+BY_CHECK = {check: _task_of(declared) for check, declared in CHECKS.items()}

@@ -24,6 +24,11 @@ from nightscreen.values.name_normalize import (
 )
 
 Grade = Literal["strong", "likely", "weak", "none", "business"]
+GRADES = ("strong", "likely", "business", "weak", "none")
+"""Grades from best to worst."""
+AGREES = frozenset({"strong"})
+"""Grades that verify an account by themselves; with its BVN agreeing, `likely` does no harm."""
+CONTRADICTS = frozenset({"weak", "none"})
 
 _ENOUGH_NAMES = 2
 _EXPLAINED_WORDS = 6

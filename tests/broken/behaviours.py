@@ -757,7 +757,7 @@ _CONSENT = (
         (
             Edit(
                 "nightscreen/planning/eligibility.py",
-                "refused = ~consent if slot.check in CONSENT_GATED else",
+                "refused = ~consent if CHECKS[slot.check].needs_consent else",
                 "refused = ~consent if slot.check is Check.SELFIE else",
             ),
         ),

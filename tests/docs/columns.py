@@ -13,12 +13,12 @@ from nightscreen.operations.transactions.record_fields import load_fields
 from nightscreen.planning.rings import RINGS_SCHEMA
 from nightscreen.report.call_log import CALLS
 from nightscreen.results.decision_list import list_schema
+from nightscreen.results.enriched import enriched_schema
 from nightscreen.results.notice_file import NOTICE_COLUMNS
 from nightscreen.results.shadow import SHADOW_COLUMNS
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
-from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
 from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, cash_flow_age, max_ages

@@ -17,7 +17,7 @@ import pytest
 from nightscreen.policy.loading import load_policy
 from nightscreen.results.decide import decide
 from nightscreen.results.replay import past_run, rows_of
-from nightscreen.schemas.checks import CONSENT_GATED
+from tests.laws import GATED
 from tests.nights.spent import WORLDS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_each_call_names_the_consent_it_rests_on(standard_night: StandardNight, 
     night = standard_night(name).night
     given = {row["consent_reference"] for row in night.rows} - {None}
     for call in pq.read_table(night.folder / "calls.parquet").to_pylist():
-        gated = call["check"] in CONSENT_GATED
+        gated = call["check"] in GATED
         assert call["consent_reference"] in (given if gated else {None})
 
 

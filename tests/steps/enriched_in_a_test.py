@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nightscreen.results.enriched import enriched_schema
 from nightscreen.schemas.checks import Check
-from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.rows import SourceColumn
 
 if TYPE_CHECKING:

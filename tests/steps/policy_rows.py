@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from nightscreen.results.enriched import enriched_schema
 from nightscreen.schemas.checks import Check
-from nightscreen.schemas.enriched import enriched_schema
 from nightscreen.schemas.rows import SourceColumn
 
 if TYPE_CHECKING:

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.checks.declaration import Column, Compare
 from nightscreen.results.changes import differences, field_kind, merged, unreached_checks
-from nightscreen.results.tracked_state import Compare, Tracked, read_state, state_texts
+from nightscreen.results.tracked_state import read_state, state_texts
 from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
+from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.policy import Decision
 from tests.how_many import examples
 from tests.steps.enriched_in_a_test import (
@@ -308,7 +310,7 @@ def test_kinds_of_change(
     compare: Compare, old: str | None, new: str | None, kind: ChangeKind
 ) -> None:
     """Each way of comparing tells worse from better as it should."""
-    assert field_kind(Tracked("field", compare, ("good", "bad")), old, new) is kind
+    assert field_kind(Column("field", WORD, compare, ("good", "bad")), old, new) is kind
 
 
 def test_amounts_compare_whatever_their_scale() -> None:

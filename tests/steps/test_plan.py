@@ -15,6 +15,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.checks import CHECKS
 from nightscreen.files.frame import Frame
 from nightscreen.files.sealing import Pseudonyms, Sealer, pieces_of
 from nightscreen.files.workspace import Workspace
@@ -25,7 +26,7 @@ from nightscreen.planning.freshness import Freshness
 from nightscreen.planning.plan import Planner, Wanted
 from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.planning.shared_identifiers import count_shared
-from nightscreen.schemas.checks import CONSENT_GATED, Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.checks import Check, IdentityKind, Outcome, Purpose
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.plan import CheckCounts, SkipReason
 from nightscreen.schemas.rows import Flaw, row_schema
@@ -201,7 +202,9 @@ def why(row: Mapping[str, Any], slot: CheckIdentity) -> SkipReason:
     if row["flaws"] & int(flaws.get(slot.kind, 0)):
         return SkipReason.INVALID
     consents = row["consent_reference"] and not row["flaws"] & Flaw.CONSENT and ends(row) > AT
-    return SkipReason.REFUSED if slot.check in CONSENT_GATED and not consents else SkipReason.ASK
+    return (
+        SkipReason.REFUSED if CHECKS[slot.check].needs_consent and not consents else SkipReason.ASK
+    )
 
 
 def limit_of(found: Stored, check: Check) -> int:
@@ -229,7 +232,7 @@ def lookups_of(night: Night) -> dict[CheckIdentity, list[Lookup]]:
         for subject, rows in sorted(groups.items()):
             of_rows = [night.rows[number] for number in rows]
             owner = rows[0]
-            if slot.check in CONSENT_GATED:
+            if CHECKS[slot.check].needs_consent:
                 owner = max(rows, key=lambda number: (ends(night.rows[number]), -number))
             kobo = [-1 if (at := each["exposure"]) is None else int(100 * at) for each in of_rows]
             stored = night.stored.get((slot.check.value, subject))

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.checks.ecosystem import AMOUNT, FIELDS
 from nightscreen.sandbox.people import bvn_accounts, ecosystem_of
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, EcosystemRecord
-from nightscreen.schemas.enriched import AMOUNT, ECOSYSTEM_FIELDS
 from nightscreen.schemas.rows import INSTANT
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 from tests.steps.test_policy import one, told
@@ -42,9 +42,9 @@ def test_every_field_of_a_history_is_a_typed_column(world: BvnWorld) -> None:
     """The 22 specified and the 29 recorded ones, and nothing of them is left in `extra`."""
     rows = [asked(number) for number in range(1, 12)]
     night = world.screen(rows, checks=["ecosystem"])
-    assert len(ECOSYSTEM_FIELDS) == SPECIFIED + RECORDED
+    assert len(FIELDS) == SPECIFIED + RECORDED
     schema = pq.read_schema(next((night.folder / "enriched").glob("part-*.parquet")))
-    columns = {f"ecosystem_{name}" for name in ECOSYSTEM_FIELDS}
+    columns = {f"ecosystem_{name}" for name in FIELDS}
     assert columns <= set(schema.names)
     assert {name: schema.field(name).type for name in TYPES} == TYPES
     found = [row for row in night.rows if row["ecosystem_status"] == "found"]
@@ -52,7 +52,7 @@ def test_every_field_of_a_history_is_a_typed_column(world: BvnWorld) -> None:
     for row in found:
         record = ecosystem_of(row["bvn"])
         assert record is not None
-        assert set(record) == set(ECOSYSTEM_FIELDS)
+        assert set(record) == set(FIELDS)
         assert row["ecosystem_loan_amount"] == record["loan_amount"]
         assert row["ecosystem_unique_device_ids"] == record["unique_device_ids"]
         assert row["ecosystem_gender"] == record["gender"]
@@ -60,7 +60,7 @@ def test_every_field_of_a_history_is_a_typed_column(world: BvnWorld) -> None:
         assert row["ecosystem_extra"] is None
 
 
-@pytest.mark.parametrize("name", sorted(set(ECOSYSTEM_FIELDS) - {"gender"}))
+@pytest.mark.parametrize("name", sorted(set(FIELDS) - {"gender"}))
 def test_policies_may_name_each_field(name: str) -> None:
     """A rule on any of them passes the check; gender must be wanted."""
     assert told(one(f"ecosystem_{name} is not null")) == []

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.compare import compare
-from nightscreen.results.judge import CONTRADICTS
 from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.bvn import HeldCustomer
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
+from nightscreen.values.names import CONTRADICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,0 +1,83 @@
+"""What is the history with other lenders? (specification, area B, ecosystem)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import pyarrow as pa
+
+from nightscreen.checks.declaration import Column, Compare, Declaration, Tone
+from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
+from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.enriched import WORD
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.values.names import CONTRADICTS, GRADES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AMOUNT = pa.decimal128(24, 6)
+_TYPES: dict[object, pa.DataType] = {
+    Text: pa.string(),
+    Count: pa.int64(),
+    Number: AMOUNT,
+    Instant: INSTANT,
+    Day: pa.date32(),
+}
+FIELDS = tuple(EcosystemRecord.model_fields)[1:]
+"""The fields of a record, all but what the specification does not name (`extra`)."""
+_READ_AS = get_type_hints(EcosystemRecord, include_extras=True)
+_COMPARED = {
+    **dict.fromkeys(("first_name", "last_name", "date_of_birth"), Compare.IDENTIFYING),
+    **dict.fromkeys(
+        ("past_due_loans", "delayed_paid_loans", "past_due_loan_amount_due"),
+        Compare.MORE_IS_WORSE,
+    ),
+    **dict.fromkeys(
+        (
+            *("lenders", "loans", "settled_loans", "running_loans", "credit_delinquency"),
+            *(f"loan_amount_{each}" for each in ("minimum", "maximum", "average")),
+        ),
+        Compare.PLAIN,
+    ),
+}
+"""Logins, age and when the record was processed change with every lookup, and are left out."""
+OF_THE_BORROWER = (
+    *("first_name", "last_name", "date_of_birth", "age", "gender"),
+    *("phone_number", "bvn_phone_number", "email", "extra"),
+)
+"""Fields that say who the borrower is."""
+
+
+def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return who the borrower is, where the record contradicts the customer."""
+    contradicted = row.get("ecosystem_name_match") in CONTRADICTS
+    if contradicted or row.get("ecosystem_dob_match") is False:
+        return tuple(f"ecosystem_{name}" for name in ("bvn", *OF_THE_BORROWER))
+    return ()
+
+
+ECOSYSTEM = Declaration(
+    check=Check.ECOSYSTEM,
+    title="Credit history",
+    task="check ecosystem",
+    asked_by=(IdentityKind.BVN,),
+    needs_consent=True,
+    bears_balance=True,
+    order=3,
+    first_night_hits=0.6,
+    first_night_seconds=1.5,
+    statuses={"found": Tone.GOOD, "not_found": Tone.DOUBTFUL},
+    ranks=(),
+    columns=(
+        *(
+            Column(f"ecosystem_{name}", _TYPES[_READ_AS[name]], _COMPARED.get(name))
+            for name in FIELDS
+        ),
+        Column("ecosystem_extra", pa.string()),
+        Column("ecosystem_name_match", WORD, Compare.RANK, GRADES),
+        Column("ecosystem_dob_match", pa.bool_(), Compare.RANK, ("true", "false")),
+    ),
+    says={"not_found": "No lender has reported a loan of this customer."},
+    withheld=_withheld,
+)
