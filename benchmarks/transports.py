@@ -28,9 +28,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.measured import run_words
+from nightscreen.checks.ecosystem import ecosystem
 from nightscreen.client.api import Client
 from nightscreen.client.transport import PooledTransport
-from nightscreen.client.wire import ecosystem
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

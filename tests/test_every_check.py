@@ -72,7 +72,7 @@ def test_every_check_has_settings_columns_and_titles(check: Check) -> None:
 def test_somebody_elses_record_is_seen(check: Check) -> None:
     """A paid answer about another person is refused, not shown."""
     asked, record = OTHERS[check] or ("", None)
-    assert is_of_another_person(asked, record)
+    assert is_of_another_person(Operation(check.value), asked, record)
 
 
 @pytest.mark.parametrize("kind", IdentityKind)

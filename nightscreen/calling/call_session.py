@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import Question
     from nightscreen.client.classify import CallOutcome
     from nightscreen.client.transport import Transport
-    from nightscreen.client.wire import Request
     from nightscreen.planning.short_circuit import Spares
     from nightscreen.runs.run import Run
     from nightscreen.schemas.checks import Asked, SubjectKind
+    from nightscreen.schemas.requests import Request
 
 ASKED_AGAIN = frozenset({LookupStatus.WAITING, LookupStatus.FAILED})
 """Ends of a call that surely did nothing: a run that goes on after an outage makes it again."""

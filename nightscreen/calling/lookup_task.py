@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Hashable
 
-    from nightscreen.client.wire import Request
     from nightscreen.schemas.checks import Outcome
+    from nightscreen.schemas.requests import Request
 
 RELEASED = "released"
 """Trouble of an intent that was given back unsent: the run stopped, or the price rose."""

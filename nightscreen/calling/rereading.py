@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.client.classify import ChargeStatus, Classifier, Exchange
-from nightscreen.client.wire import Request, lookup_request
+from nightscreen.client.wire import lookup_request
 from nightscreen.journal.unreadable import settle_read, unread_answers
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
+from nightscreen.schemas.requests import Request
 
 if TYPE_CHECKING:
     from nightscreen.client.response_rules import ResponseRules

@@ -7,12 +7,40 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.checks.declaration import Column, Compare, Declaration, Tone
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.answers import BankAccountAnswer
+from nightscreen.schemas.checks import Check, IdentityKind, Operation
 from nightscreen.schemas.enriched import WORD
+from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require
 from nightscreen.values.names import GRADES
+from nightscreen.values.whose import same_account
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from nightscreen.schemas.checks import Lookup
+
+
+def bank_account(account_number: str, bank_code: str) -> Request:
+    """Build a bank account verification (specification, area B: `/bankaccount/bvn`)."""
+    require(account_number, "a bank account lookup needs an account number (058-0123456789)")
+    require(bank_code, "a bank account lookup needs a bank code (058-0123456789)")
+    return Request(
+        Operation.BANK_ACCOUNT,
+        "POST",
+        f"{VERIFICATION}/bankaccount/bvn",
+        json_body(account_number=account_number, bank_code=bank_code),
+        asked=f"{bank_code}-{account_number}",
+    )
+
+
+def _request(lookup: Lookup) -> Request:
+    bank_code, _, account_number = lookup.identity.partition("-")
+    return bank_account(account_number, bank_code)
+
+
+def _is_another(asked: str, record: BankAccountAnswer) -> bool:
+    """Compare the account; its BVN, which the service masks with zeros, is compared by row."""
+    return not same_account(asked, record.bank_code, record.account_number)
 
 
 def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -27,6 +55,10 @@ BANK_ACCOUNT = Declaration(
     task="check bank accounts",
     asked_by=(IdentityKind.NUBAN,),
     needs_consent=False,
+    request=_request,
+    read=BankAccountAnswer.found_in,
+    is_another=_is_another,
+    names_somebody=True,
     bears_balance=True,
     order=2,
     first_night_hits=0.95,

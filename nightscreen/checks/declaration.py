@@ -1,4 +1,4 @@
-"""What a check declares: whom it is asked about, what its answers may say, and how that is shown.
+"""What a check declares: how it is asked and read, what its answers say, and how that is shown.
 
 A declaration that lacks something fails when it is loaded, in one line that names what lacks.
 """
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from nightscreen.schemas.checks import Check, IdentityKind
+    from nightscreen.schemas.answers import Answer
+    from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+    from nightscreen.schemas.requests import Request
 
 
 class Tone(Enum):
@@ -59,7 +61,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """All that is to be known of a check, but for how it is asked and read.
+    """All that is to be known of a check.
 
     Attributes:
         check: which one.
@@ -68,6 +70,11 @@ class Declaration:
         asked_by: the identifiers it is asked by; empty where each run names them.
         needs_consent: it is lawful only with the customer's consent (specification, area B, rule
             3).
+        request: builds the call that answers a lookup.
+        read: returns the typed record in the `data` of an answer; None where there is none.
+        is_another: whether a record is about another identifier than the one asked about, which is
+            not empty.
+        names_somebody: whether a record says whose it is.
         bears_balance: its hits and misses both report the balance, so that one call opens the
             books.
         order: its place among checks of one price; what can decide a row alone comes first.
@@ -86,6 +93,10 @@ class Declaration:
     task: str
     asked_by: tuple[IdentityKind, ...]
     needs_consent: bool
+    request: Callable[[Lookup], Request]
+    read: Callable[[object], Answer | None]
+    is_another: Callable[[str, Any], bool]
+    names_somebody: bool
     bears_balance: bool
     order: int
     first_night_hits: float

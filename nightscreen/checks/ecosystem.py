@@ -8,13 +8,17 @@ import pyarrow as pa
 
 from nightscreen.checks.declaration import Column, Compare, Declaration, Tone
 from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.checks import Check, IdentityKind, Operation
 from nightscreen.schemas.enriched import WORD
+from nightscreen.schemas.requests import VERIFICATION, Request, segment
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.names import CONTRADICTS, GRADES
+from nightscreen.values.whose import names_the_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from nightscreen.schemas.checks import Lookup
 
 AMOUNT = pa.decimal128(24, 6)
 _TYPES: dict[object, pa.DataType] = {
@@ -49,6 +53,20 @@ OF_THE_BORROWER = (
 """Fields that say who the borrower is."""
 
 
+def ecosystem(bvn: str) -> Request:
+    """Build a borrower history lookup (specification, area B: `/ecosystem/:bvn`)."""
+    path = f"{VERIFICATION}/ecosystem/{segment(bvn)}"
+    return Request(Operation.ECOSYSTEM, "GET", path, None, asked=bvn)
+
+
+def _request(lookup: Lookup) -> Request:
+    return ecosystem(lookup.identity)
+
+
+def _is_another(asked: str, record: EcosystemRecord) -> bool:
+    return not names_the_same(IdentityKind.BVN, asked, record.bvn)
+
+
 def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return who the borrower is, where the record contradicts the customer."""
     contradicted = row.get("ecosystem_name_match") in CONTRADICTS
@@ -63,6 +81,10 @@ ECOSYSTEM = Declaration(
     task="check ecosystem",
     asked_by=(IdentityKind.BVN,),
     needs_consent=True,
+    request=_request,
+    read=EcosystemRecord.found_in,
+    is_another=_is_another,
+    names_somebody=True,
     bears_balance=True,
     order=3,
     first_night_hits=0.6,

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING, Any
+
 import pyarrow as pa
 
 from nightscreen.checks.declaration import Column, Compare, Declaration, Tone, nothing_withheld
-from nightscreen.schemas.checks import Check
+from nightscreen.schemas.answers import KarmaListing, KarmaListings
+from nightscreen.schemas.checks import Check, IdentityKind, Operation
+from nightscreen.schemas.errors import UnsupportedIdentityError
+from nightscreen.schemas.requests import VERIFICATION, Request, segment
 from nightscreen.schemas.rows import NAIRA
+from nightscreen.values.whose import names_the_same
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.checks import Lookup
 
 LISTINGS = "karma_listings"
 LISTING = pa.struct(
@@ -22,12 +32,104 @@ LISTING = pa.struct(
     ]
 )
 
+_OWN_FORMS = (
+    (IdentityKind.EMAIL, re.compile(r".*@.*")),
+    (IdentityKind.PHONE, re.compile(r"\+.*")),
+    (IdentityKind.BVN, re.compile(r"[0-9]{11}")),
+    (IdentityKind.NUBAN, re.compile(r"[0-9]{3}-[0-9]{10}")),
+)
+"""The forms in which we ask (specification, identifier kinds); anything else is a domain."""
+
+_KIND_WORDS = {
+    "bvn": IdentityKind.BVN,
+    "bank verification": IdentityKind.BVN,
+    "phone": IdentityKind.PHONE,
+    "mobile": IdentityKind.PHONE,
+    "mail": IdentityKind.EMAIL,
+    "domain": IdentityKind.DOMAIN,
+    "nuban": IdentityKind.NUBAN,
+    "account": IdentityKind.NUBAN,
+    "image": IdentityKind.IMAGE,
+}
+"""What `identity_type` calls each kind: BVN, Phone, Email, Domain and NUBAN were recorded. A word
+that holds none of these is not compared."""
+
+
+def karma(kind: IdentityKind, identity: str) -> Request:
+    """Build a blacklist lookup (specification, area B: `/karma/:identity`).
+
+    Raises:
+        UnsupportedIdentityError: the identity is an image; the specification does not show how
+            one is carried in the path (area B, rule 5).
+    """
+    if kind is IdentityKind.IMAGE:
+        raise UnsupportedIdentityError(
+            "karma cannot be asked by image: the service does not say how one is sent; "
+            "use bvn, phone, email, domain or nuban"
+        )
+    path = f"{VERIFICATION}/karma/{segment(identity)}"
+    return Request(Operation.KARMA, "GET", path, None, asked=identity)
+
+
+def _request(lookup: Lookup) -> Request:
+    return karma(lookup.kind, lookup.identity)
+
+
+def _read(data: object) -> KarmaListing | KarmaListings | None:
+    """Return one record, or several where the answer lists them; the specification shows one."""
+    if isinstance(data, list):
+        listings = (KarmaListing.read(_flat(item)) for item in data if isinstance(item, dict))
+        found = tuple(listing for listing in listings if not listing.is_nameless())
+        return KarmaListings(found) if found else None
+    return KarmaListing.found_in(_flat(data) if isinstance(data, dict) else None)
+
+
+def _flat(data: dict[str, Any]) -> dict[str, Any]:
+    """Flatten the nested objects of a record (specification, karma record)."""
+    flat = dict(data)
+    for outer, inner, name in (
+        ("karma_type", "karma", "karma_type"),
+        ("karma_identity_type", "identity_type", "identity_type"),
+    ):
+        held = flat.pop(outer, None)
+        flat[name] = held.get(inner) if isinstance(held, dict) else held
+    entity = flat.pop("reporting_entity", None)
+    if isinstance(entity, dict):
+        flat["reporting_entity_name"] = entity.get("name")
+        flat["reporting_entity_email"] = entity.get("email")
+    else:
+        flat["reporting_entity_name"] = entity
+    return flat
+
+
+def listings_of(answer: object) -> tuple[KarmaListing, ...]:
+    """Return the listings of an answer: one, several, or none where it holds no record."""
+    if isinstance(answer, KarmaListings):
+        return answer.listings
+    return (answer,) if isinstance(answer, KarmaListing) else ()
+
+
+def _is_another(asked: str, record: KarmaListing | KarmaListings) -> bool:
+    """Compare identifiers and their kinds; of several listings none may be somebody else's."""
+    kind = next((kind for kind, form in _OWN_FORMS if form.fullmatch(asked)), IdentityKind.DOMAIN)
+    for listing in listings_of(record):
+        word = (listing.identity_type or "").casefold()
+        named = next((found for part, found in _KIND_WORDS.items() if part in word), kind)
+        if named is not kind or not names_the_same(kind, asked, listing.karma_identity):
+            return True
+    return False
+
+
 KARMA = Declaration(
     check=Check.KARMA,
     title="Karma blacklist",
     task="check karma",
     asked_by=(),
     needs_consent=False,
+    request=_request,
+    read=_read,
+    is_another=_is_another,
+    names_somebody=True,
     bears_balance=False,
     order=1,
     first_night_hits=0.05,

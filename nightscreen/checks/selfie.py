@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from nightscreen.checks.declaration import Column, Compare, Declaration, Tone, nothing_withheld
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.answers import SelfieAnswer
+from nightscreen.schemas.checks import Check, IdentityKind, Operation
+from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require, segment
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.checks import Lookup
+
+
+def selfie(bvn: str, image_url: str) -> Request:
+    """Build an image match (specification, area B: `/bvn/:bvn/selfies`)."""
+    require(image_url, "an image match needs the address of an image")
+    path = f"{VERIFICATION}/bvn/{segment(bvn)}/selfies"
+    return Request(Operation.SELFIE, "POST", path, json_body(image=image_url), asked=bvn)
+
+
+def _request(lookup: Lookup) -> Request:
+    return selfie(lookup.identity, lookup.image_url or "")
+
+
+def _is_another(_asked: str, _record: SelfieAnswer) -> bool:
+    """Return no: a score names nobody."""
+    return False
+
 
 SELFIE = Declaration(
     check=Check.SELFIE,
@@ -13,6 +37,10 @@ SELFIE = Declaration(
     task="check selfies",
     asked_by=(IdentityKind.BVN,),
     needs_consent=True,
+    request=_request,
+    read=SelfieAnswer.found_in,
+    is_another=_is_another,
+    names_somebody=False,
     bears_balance=False,
     order=4,
     first_night_hits=0.95,

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
-from nightscreen.client.wire import Request, json_body, require, segment
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.requests import Request, json_body, require, segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from nightscreen.client.response_rules import ResponseRules
-    from nightscreen.client.wire import Request
+    from nightscreen.schemas.requests import Request
 
 CONNECT_TIMEOUT_S = 10.0
 BODY_BYTES = 1024 * 1024

@@ -15,12 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from nightscreen.client.http_exchange import Break, Exchange
-from nightscreen.client.identities import (
-    bank_codes,
-    bvn_named,
-    is_of_another_person,
-    names_somebody,
-)
+from nightscreen.client.identities import is_of_another_person, names_somebody
 from nightscreen.client.response_parser import find_meta, parse_document, read_record, shown_contact
 from nightscreen.client.response_rules import (
     BodyShape,
@@ -37,11 +32,12 @@ from nightscreen.schemas.calls import UNREAD_TROUBLES
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.prices import MOST_COST_MICRO
+from nightscreen.values.whose import bank_codes, bvn_named
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from nightscreen.client.wire import Request
+    from nightscreen.schemas.requests import Request
 
 __all__ = [
     "Break",
@@ -284,9 +280,9 @@ def _shapes(
         nothing = document.get("data") in (None, "", [], {})
         shapes = {BodyShape.NO_RECORD, *([BodyShape.NO_DATA] if nothing else [])}
         return frozenset(shapes), is_own is True
-    if is_of_another_person(request.asked, record):
+    if is_of_another_person(request.operation, request.asked, record):
         return frozenset({BodyShape.OTHER_PERSON}), False
-    return frozenset({BodyShape.RECORD}), names_somebody(record)
+    return frozenset({BodyShape.RECORD}), names_somebody(request.operation, record)
 
 
 def _fault(exchange: Exchange, look: _Look) -> str:

@@ -1,186 +1,39 @@
-"""Whose record an answer is: identifiers are normalised and compared with the one asked about.
+"""Whose record an answer is, for whatever operation.
 
-The specification says that a record names the identifier looked up. One that names another, in
-value or in kind, is somebody else's, however well it reads. What a matching record means for a row
-is decided in `results/`.
+A check says it of its own records; a BVN record may hold accounts alone and name nobody, which
+contradicts nothing.
 """
 
 from __future__ import annotations
 
-import csv
-import re
-from functools import cache
-from typing import TYPE_CHECKING
+from nightscreen.checks import CHECKS
+from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.checks import IdentityKind, Operation
+from nightscreen.values.whose import names_the_same
 
-from nightscreen.schemas.answers import (
-    BankAccountAnswer,
-    BvnDetails,
-    EcosystemRecord,
-    KarmaListing,
-    KarmaListings,
-)
-from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.shipped import DATA
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-BANKS = DATA / "banks.csv"
-
-_OWN_FORMS = (
-    (IdentityKind.EMAIL, re.compile(r".*@.*")),
-    (IdentityKind.PHONE, re.compile(r"\+.*")),
-    (IdentityKind.BVN, re.compile(r"[0-9]{11}")),
-    (IdentityKind.NUBAN, re.compile(r"[0-9]{3}-[0-9]{10}")),
-)
-"""The forms in which we ask (specification, identifier kinds); anything else is a domain."""
-
-_KIND_WORDS = {
-    "bvn": IdentityKind.BVN,
-    "bank verification": IdentityKind.BVN,
-    "phone": IdentityKind.PHONE,
-    "mobile": IdentityKind.PHONE,
-    "mail": IdentityKind.EMAIL,
-    "domain": IdentityKind.DOMAIN,
-    "nuban": IdentityKind.NUBAN,
-    "account": IdentityKind.NUBAN,
-    "image": IdentityKind.IMAGE,
-}
-"""What `identity_type` calls each kind: BVN, Phone, Email, Domain and NUBAN were recorded. A word
-that holds none of these is not compared."""
-
-_BVN_IN_TEXT = re.compile(r"(?<![0-9*])(?:22[0-9*]{9}|[0-9*]{11}(?= not found))(?![0-9*])")
-"""Every BVN begins so; what is said to be not found is one whatever it begins with."""
-
-_GAPS = str.maketrans("", "", " -().\u00a0")
-_COUNTRY = re.compile(r"(?:\+|00)?234(?=[0-9*]{10,11}$)")
-_NUBAN = re.compile(r"(?:([0-9]{3}|[0-9]{5,6})[ /:-]*)?([0-9*]{10})")
-_DOMAIN = re.compile(r"(?:https?://)?(?:www\.)?([^/:]+)(?::[0-9]+)?\.?/?")
+_CHECKS = {Operation(check.value): declared for check, declared in CHECKS.items()}
 
 
-def is_of_another_person(asked: str, record: object) -> bool:
+def is_of_another_person(operation: Operation, asked: str, record: object) -> bool:
     """Return whether a record is about another identifier than the one asked about.
 
-    A BVN record may hold accounts alone and name nobody, which contradicts nothing; elsewhere a
-    record without its identity is none (`client/response_parser.py`). A digit or letter covered by
-    an asterisk agrees with anything; a zero is a zero. (The one field the service masks with zeros,
-    the BVN of a bank account, is never what a question is asked by; `results/judge` compares
-    it.)
-
     Args:
+        operation: what was asked.
         asked: the identifier as it was asked by; for an account `bank_code-account_number`, or
             the number alone.
-        record: a typed record of any operation.
+        record: the typed record in the answer.
     """
     if not asked:
         return False
-    match record:
-        case KarmaListing():
-            return _is_another_listing(asked, record)
-        case KarmaListings():  # of several not one may be somebody else's
-            return any(_is_another_listing(asked, listing) for listing in record.listings)
-        case EcosystemRecord() | BvnDetails():
-            return not _agree(IdentityKind.BVN, asked, record.bvn)
-        case BankAccountAnswer():
-            return not same_account(asked, record.bank_code, record.account_number)
-        case _:
-            return False
+    if (declared := _CHECKS.get(operation)) is not None:
+        return declared.is_another(asked, record)
+    if isinstance(record, BvnDetails):
+        return not names_the_same(IdentityKind.BVN, asked, record.bvn)
+    return False
 
 
-def names_somebody(record: object) -> bool:
+def names_somebody(operation: Operation, record: object) -> bool:
     """Return whether a record says whose it is: a score, a token or an offer does not."""
-    match record:
-        case KarmaListing() | KarmaListings() | EcosystemRecord() | BankAccountAnswer():
-            return True
-        case BvnDetails():
-            return record.bvn is not None
-        case _:
-            return False
-
-
-def bvn_named(asked: str, message: str) -> bool | None:
-    """Return whether a message names the BVN asked about; None where it names none.
-
-    A miss has no record, but the one of the ecosystem begins with the BVN (recorded). Where another
-    identifier than a BVN was asked about, a BVN in the message is another's unless both are there.
-    """
-    named = _BVN_IN_TEXT.findall(message)
-    if not asked or not named:
-        return None
-    return asked.casefold() in message.casefold() or any(_covers(each, asked) for each in named)
-
-
-def _is_another_listing(asked: str, listing: KarmaListing) -> bool:
-    kind = next((kind for kind, form in _OWN_FORMS if form.fullmatch(asked)), IdentityKind.DOMAIN)
-    word = (listing.identity_type or "").casefold()
-    named = next((found for part, found in _KIND_WORDS.items() if part in word), kind)
-    return named is not kind or not _agree(kind, asked, listing.karma_identity)
-
-
-def _agree(kind: IdentityKind, asked: str, named: str | None) -> bool:
-    if not named:
-        return True
-    if kind is IdentityKind.NUBAN and (account := _NUBAN.fullmatch(named.strip())):
-        return same_account(asked, account[1], account[2])
-    return _covers(_plain(kind, named), _plain(kind, asked))
-
-
-def _plain(kind: IdentityKind, identity: str) -> str:
-    """Return an identifier without what people write around it."""
-    text = identity.strip().casefold()
-    match kind:
-        case IdentityKind.BVN:
-            return text.translate(_GAPS)
-        case IdentityKind.PHONE:
-            return _COUNTRY.sub("", text.translate(_GAPS)).removeprefix("0")
-        case IdentityKind.DOMAIN:
-            bare = _DOMAIN.fullmatch(text)
-            return bare[1].rstrip(".") if bare else text
-        case _:
-            return text
-
-
-def _covers(named: str, asked: str) -> bool:
-    """Return whether what is shown of a masked text is what was asked."""
-    if "*" not in named:
-        return named == asked
-    parts = (re.escape(part) for part in re.split(r"\*+", named))
-    return re.fullmatch(".*".join(parts), asked) is not None
-
-
-def same_account(asked: str, bank_code: str | None, number: str | None) -> bool:
-    """Return whether an account is the one asked about, by its number and by the bank if known.
-
-    Args:
-        asked: as in `058-0123456789`; the bank may be missing.
-        bank_code: a code of any scheme in `data/banks.csv`; an unknown one is not compared.
-        number: the account's number.
-    """
-    our_code, _, our_number = asked.rpartition("-")
-    if number and not _covers(number.translate(_GAPS), our_number):
-        return False
-    codes = bank_codes()
-    our_bank, their_bank = codes.get(our_code), codes.get((bank_code or "").strip())
-    return our_bank is None or their_bank is None or our_bank == their_bank
-
-
-@cache
-def bank_codes() -> Mapping[str, str]:
-    """Return the name of the bank under each of its codes, of any scheme, as `data/banks.csv` has.
-
-    Raises:
-        SettingsError: the file cannot be read.
-    """
-    try:
-        with BANKS.open(encoding="utf-8-sig", newline="") as file:
-            lines = [line for line in file if line.strip() and not line.startswith("#")]
-    except OSError as error:
-        raise SettingsError(
-            f"The list of banks {BANKS.name} cannot be read; restore data/banks.csv."
-        ) from error
-    found: dict[str, str] = {}
-    for row in csv.DictReader(lines):
-        codes = (row.get("code") or "", *(row.get("other_codes") or "").split("|"))
-        found |= {code.strip(): row["name"] for code in codes if code.strip()}
-    return found
+    if (declared := _CHECKS.get(operation)) is not None:
+        return declared.names_somebody
+    return isinstance(record, BvnDetails) and record.bvn is not None

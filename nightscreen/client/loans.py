@@ -6,8 +6,8 @@ belong here: which customers get an offer (`operations/`).
 
 from __future__ import annotations
 
-from nightscreen.client.wire import Request, json_body, require, segment
 from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.requests import Request, json_body, require, segment
 
 LOANS = "/v2/loans"
 

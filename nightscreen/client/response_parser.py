@@ -11,6 +11,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, overload
 
+from nightscreen.checks import CHECKS
 from nightscreen.schemas.answers import (
     Answer,
     BankAccountAnswer,
@@ -186,11 +187,7 @@ def _read_validation(operation: Operation, data: object) -> Answer | None:
         return started if started and not started.is_blank() else None
     if operation is Operation.BVN_FINISH:
         return _read_bvn(data)
-    if operation is Operation.KARMA and isinstance(data, list):
-        listings = (KarmaListing.read(_flat_karma(item)) for item in data if isinstance(item, dict))
-        found = tuple(listing for listing in listings if not listing.is_nameless())
-        return KarmaListings(found) if found else None
-    return _read_object(operation, data) if isinstance(data, dict) else None
+    return CHECKS[Check(operation.value)].read(data)
 
 
 def _read_bvn(data: object) -> BvnDetails | None:
@@ -235,48 +232,6 @@ def _is_masked_contact(token: str) -> bool:
     masks = sum(char in _MASKS or char in "xX" for char in token)
     digits = sum(char.isdigit() for char in token)
     return masks >= _LEAST_COVERED and digits >= _LEAST_SHOWN and not token.startswith(_BVN_BEGINS)
-
-
-def listings_of(answer: object) -> tuple[KarmaListing, ...]:
-    """Return the listings of a karma answer: one, several, or none where it holds no record."""
-    if isinstance(answer, KarmaListings):
-        return answer.listings
-    return (answer,) if isinstance(answer, KarmaListing) else ()
-
-
-def _read_object(operation: Operation, data: dict[str, Any]) -> Answer | None:
-    """Return the record an object holds; None if it is blank or does not say whose it is."""
-    record: BankAccountAnswer | KarmaListing | EcosystemRecord | SelfieAnswer
-    match operation:
-        case Operation.BANK_ACCOUNT:
-            record = BankAccountAnswer.read(data)
-        case Operation.KARMA:
-            record = KarmaListing.read(_flat_karma(data))
-        case Operation.ECOSYSTEM:
-            record = EcosystemRecord.read(data)
-        case Operation.SELFIE:
-            record = SelfieAnswer.read(data)
-        case _:
-            return None
-    return None if record.is_blank() or record.is_nameless() else record
-
-
-def _flat_karma(data: dict[str, Any]) -> dict[str, Any]:
-    """Flatten the nested objects of a karma record (specification, karma record)."""
-    flat = dict(data)
-    for outer, inner, name in (
-        ("karma_type", "karma", "karma_type"),
-        ("karma_identity_type", "identity_type", "identity_type"),
-    ):
-        held = flat.pop(outer, None)
-        flat[name] = held.get(inner) if isinstance(held, dict) else held
-    entity = flat.pop("reporting_entity", None)
-    if isinstance(entity, dict):
-        flat["reporting_entity_name"] = entity.get("name")
-        flat["reporting_entity_email"] = entity.get("email")
-    else:
-        flat["reporting_entity_name"] = entity
-    return flat
 
 
 def _exact(text: str) -> Decimal | None:

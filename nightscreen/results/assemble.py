@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.checks import CHECKS
-from nightscreen.client.response_parser import listings_of, parse_answer
+from nightscreen.checks.karma import listings_of
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.planning.eligibility import flat, slots_of
 from nightscreen.results.cached_bvn_details import nothing_held

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.client.identities import same_account
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.planning.consent import consent_column
 from nightscreen.schemas.answers import BvnDetails
@@ -19,6 +18,7 @@ from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import BVN_FIELDS
 from nightscreen.schemas.rows import INSTANT, Flaw
+from nightscreen.values.whose import same_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -235,6 +235,12 @@ class Record(BaseModel):
         )
         return record
 
+    @classmethod
+    def found_in(cls, data: object) -> Self | None:
+        """Return the record in an object; None of what is no object, blank, or says not whose."""
+        record = cls.read(data) if isinstance(data, dict) else None
+        return None if record is None or record.is_blank() or record.is_nameless() else record
+
     def __repr__(self) -> str:
         """Name the record without the person."""
         return f"{type(self).__name__}(***)"

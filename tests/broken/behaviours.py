@@ -60,7 +60,6 @@ _ERASURE = "nightscreen/journal/erasure.py"
 _FILES = "nightscreen/files/private_files.py"
 _FORGET = "nightscreen/privacy/erasure.py"
 _FRESHNESS = "nightscreen/planning/freshness.py"
-_IDENTITIES = "nightscreen/client/identities.py"
 _INTAKE = "nightscreen/runs/intake.py"
 _MANNERS = "nightscreen/data/manners.toml"
 _MONEY = "nightscreen/journal/money.py"
@@ -703,15 +702,14 @@ _READING = (
         "A customer is judged by another person's record.",
         (
             Edit(
-                _IDENTITIES,
-                "            return not _agree(IdentityKind.BVN, asked, record.bvn)\n"
-                "        case BankAccountAnswer():",
-                "            return False\n        case BankAccountAnswer():",
+                "nightscreen/checks/ecosystem.py",
+                "return not names_the_same(IdentityKind.BVN, asked, record.bvn)",
+                "return False",
             ),
             Edit(
-                _IDENTITIES,
-                "    return named is not kind or not _agree(kind, asked, listing.karma_identity)",
-                "    return named is not kind",
+                "nightscreen/checks/karma.py",
+                "if named is not kind or not names_the_same(kind, asked, listing.karma_identity):",
+                "if named is not kind:",
             ),
         ),
         (

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.client import aggregator, wire
+from nightscreen.checks.bank_account import bank_account
+from nightscreen.checks.ecosystem import ecosystem
+from nightscreen.checks.karma import karma
+from nightscreen.client import aggregator
 from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
@@ -37,7 +40,7 @@ LISTED = {
 }
 GOOD = json.dumps(LISTED).encode()
 MISTAKEN = json.dumps({**LISTED, "data": {"karma_identity": "22200000000"}}).encode()
-ASK = wire.karma(IdentityKind.BVN, BVN)
+ASK = karma(IdentityKind.BVN, BVN)
 TIMES = TimeoutsS(karma=0.4)
 PATIENCE = TimeoutsS(karma=60.0)
 """Where no timeout is wanted, however busy the machine is."""
@@ -360,7 +363,7 @@ async def test_surplus_is_never_the_next_customers_answer(
     async with raw_service(behave) as service, Client(service.base, KEY) as client:
         for number in range(4):
             listed = await client.send(ASK)
-            clear = await client.send(wire.karma(IdentityKind.BVN, f"2233333333{number}"))
+            clear = await client.send(karma(IdentityKind.BVN, f"2233333333{number}"))
             assert (listed.outcome, clear.outcome) == ("listed", "clear")
             assert clear.cost_micro == 0
         assert len(service.heads) == 8
@@ -503,7 +506,7 @@ async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
         transport = PooledTransport(connections=1)
         times = TimeoutsS(karma=0.1, ecosystem=60.0)
         async with Client(service.base, KEY, timeouts_s=times, transport=transport) as client:
-            holding = asyncio.create_task(client.send(wire.ecosystem(BVN)))
+            holding = asyncio.create_task(client.send(ecosystem(BVN)))
             await arrived.wait()
             readings = await asyncio.gather(*(client.send(ASK) for _ in range(2)))
             holding.cancel()
@@ -556,7 +559,7 @@ async def test_what_is_written_on_the_wire() -> None:
         await wire_.answer(b'{"status":"success","data":{"account_name":"A"}}')
 
     async with raw_service(note) as service, Client(f"{service.base}/pre/", KEY) as client:
-        await client.send(wire.bank_account("0123456789", "058"))
+        await client.send(bank_account("0123456789", "058"))
     head = service.heads[0].decode()
     assert head.startswith("POST /pre/v2/verification/bankaccount/bvn HTTP/1.1\r\n")
     for line in (
@@ -637,7 +640,7 @@ async def test_another_transport_gets_the_whole_address() -> None:
     """A transport that does not know our extensions still sees the URL."""
     fake = FakeTransport(Canned(404, {"status": "success"}))
     async with Client("https://api.example/pre", KEY, transport=fake) as client:
-        await client.send(wire.karma(IdentityKind.EMAIL, "a+b/c@x.ng"))
+        await client.send(karma(IdentityKind.EMAIL, "a+b/c@x.ng"))
     assert str(fake.requests[0].url) == (
         "https://api.example/pre/v2/verification/karma/a%2Bb%2Fc%40x.ng"
     )

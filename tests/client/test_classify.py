@@ -8,6 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.checks.bank_account import bank_account
+from nightscreen.checks.ecosystem import ecosystem
+from nightscreen.checks.karma import karma
+from nightscreen.checks.selfie import selfie
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier
 from nightscreen.client.http_exchange import Break, Exchange
@@ -17,10 +21,10 @@ from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
 BVN = "22212345678"
 ACCOUNT = "0123456789"
 REQUESTS = {
-    Operation.BANK_ACCOUNT: wire.bank_account(ACCOUNT, "058"),
-    Operation.KARMA: wire.karma(IdentityKind.BVN, BVN),
-    Operation.ECOSYSTEM: wire.ecosystem(BVN),
-    Operation.SELFIE: wire.selfie(BVN, "https://img.example/a.jpg"),
+    Operation.BANK_ACCOUNT: bank_account(ACCOUNT, "058"),
+    Operation.KARMA: karma(IdentityKind.BVN, BVN),
+    Operation.ECOSYSTEM: ecosystem(BVN),
+    Operation.SELFIE: selfie(BVN, "https://img.example/a.jpg"),
     Operation.BVN_START: wire.bvn_start(BVN, "08012345678"),
     Operation.BVN_FINISH: wire.bvn_finish(BVN, "123456"),
     Operation.AGGREGATOR_EXCHANGE: aggregator.exchange("code", "https://lender.example/cb"),

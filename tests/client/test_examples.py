@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from nightscreen.checks.bank_account import bank_account
+from nightscreen.checks.ecosystem import ecosystem
+from nightscreen.checks.karma import karma
+from nightscreen.checks.selfie import selfie
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
@@ -28,17 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.client.classify import CallOutcome
-    from nightscreen.client.wire import Request
+    from nightscreen.schemas.requests import Request
 
 EXAMPLES = load()
 OURS = [one for one in EXAMPLES if one.ours]
 HIT = [one for one in EXAMPLES if one.answer is not None]
 
 BUILDERS: dict[Operation, Callable[..., Request]] = {
-    Operation.BANK_ACCOUNT: wire.bank_account,
-    Operation.KARMA: lambda kind, identity: wire.karma(IdentityKind(kind), identity),
-    Operation.ECOSYSTEM: wire.ecosystem,
-    Operation.SELFIE: wire.selfie,
+    Operation.BANK_ACCOUNT: bank_account,
+    Operation.KARMA: lambda kind, identity: karma(IdentityKind(kind), identity),
+    Operation.ECOSYSTEM: ecosystem,
+    Operation.SELFIE: selfie,
     Operation.BVN_START: wire.bvn_start,
     Operation.BVN_FINISH: wire.bvn_finish,
     Operation.AGGREGATOR_EXCHANGE: aggregator.exchange,
@@ -206,7 +210,7 @@ def test_what_is_not_ours_cannot_be_built() -> None:
     with pytest.raises(SettingsError):
         Client("https://service.example", " ")
     with pytest.raises(UsageError):
-        wire.bank_account("9990000004", "")
+        bank_account("9990000004", "")
 
 
 def test_examples_say_where_they_come_from() -> None:

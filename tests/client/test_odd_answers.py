@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.client import wire
+from nightscreen.checks.bank_account import bank_account
+from nightscreen.checks.karma import karma, listings_of
 from nightscreen.client.api import BODY_BYTES, LONGEST_RETRY_AFTER_S, Client
 from nightscreen.client.classify import Break, CallOutcome, ChargeStatus, Classifier, Exchange
-from nightscreen.client.response_parser import listings_of, parse_answer
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.checks import Check, IdentityKind, Outcome
 from tests.client.fakes import Canned, FakeTransport
 
 BVN = "22212345678"
-KARMA = wire.karma(IdentityKind.BVN, BVN)
-ACCOUNT = wire.bank_account("0123456789", "058")
+KARMA = karma(IdentityKind.BVN, BVN)
+ACCOUNT = bank_account("0123456789", "058")
 META = '"meta":{"cost":10,"balance":990}'
 CLASSIFIER = Classifier()
 

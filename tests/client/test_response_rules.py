@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.client import wire
+from nightscreen.checks.bank_account import bank_account
 from nightscreen.client.classify import Classifier
 from nightscreen.client.http_exchange import Exchange
 from nightscreen.client.prices import PRICES, load_prices
@@ -37,7 +37,7 @@ def test_a_line_added_to_the_table_is_followed(tmp_path: Path) -> None:
     path = written(tmp_path, rule + MANNERS.read_text("utf-8"))
     body = b'{"status":"error","message":"There is NO SUCH ACCOUNT"}'
     reading = Classifier(load_response_rules(path)).read(
-        wire.bank_account("0123456789", "058"), Exchange(404, body)
+        bank_account("0123456789", "058"), Exchange(404, body)
     )
     assert (reading.outcome, reading.rule) == (Outcome.NOT_FOUND, "bank says no")
 

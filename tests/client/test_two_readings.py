@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.checks.bank_account import bank_account
+from nightscreen.checks.ecosystem import ecosystem
+from nightscreen.checks.karma import karma
+from nightscreen.checks.selfie import selfie
 from nightscreen.client import wire
 from nightscreen.client.api import Client
 from nightscreen.client.response_rules import ChargeStatus
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nightscreen.client.classify import CallOutcome
-    from nightscreen.client.wire import Request
+    from nightscreen.schemas.requests import Request
 
 FAULTS = {
     "http-429": "not_charged refused",
@@ -70,10 +74,10 @@ def requests(word: str) -> tuple[Request, ...]:
     """Return the four lookups about a magic person."""
     person = by_word(word)
     return (
-        wire.karma(IdentityKind.BVN, person.bvn),
-        wire.bank_account(person.account_number, "058"),
-        wire.ecosystem(person.bvn),
-        wire.selfie(person.bvn, "https://img.example/a.jpg"),
+        karma(IdentityKind.BVN, person.bvn),
+        bank_account(person.account_number, "058"),
+        ecosystem(person.bvn),
+        selfie(person.bvn, "https://img.example/a.jpg"),
     )
 
 
@@ -115,7 +119,7 @@ async def test_every_kind_of_identity_arrives(sandbox: SandboxProcess, kind: Ide
     person = by_word("listed")
     identity = {"phone": person.phone, "email": person.email, "domain": person.domain}[kind]
     async with Client(sandbox.url, sandbox.api_key) as client:
-        reading = await client.send(wire.karma(kind, identity))
+        reading = await client.send(karma(kind, identity))
     assert reading.outcome == "listed"
 
 

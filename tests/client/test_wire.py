@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.checks.karma import karma
 from nightscreen.client import wire
 from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
 from nightscreen.schemas.errors import UnsupportedIdentityError, UsageError
@@ -79,7 +80,7 @@ def test_image_identity_is_refused_in_one_clear_line() -> None:
 def test_identity_that_is_none_is_refused(identity: str) -> None:
     """A path without its identifier would be another address."""
     with pytest.raises(UsageError) as caught:
-        wire.karma(IdentityKind.BVN, identity)
+        karma(IdentityKind.BVN, identity)
     assert caught.value.__cause__ is None
 
 
@@ -94,7 +95,7 @@ def test_account_without_bank_or_number_is_refused(identity: str) -> None:
 def test_any_identifier_survives_the_path(identity: str) -> None:
     """Percent-encoding is one segment of ASCII and comes back as it was."""
     try:
-        path = wire.karma(IdentityKind.EMAIL, identity).path
+        path = karma(IdentityKind.EMAIL, identity).path
     except UsageError:
         assert not identity.isascii()
         return

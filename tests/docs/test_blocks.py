@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from nightscreen.checks.karma import karma
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import load_response_rules
-from nightscreen.client.wire import karma
 from nightscreen.policy.check import check_policy
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.reading.mapping import read_mapping

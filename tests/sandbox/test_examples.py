@@ -12,7 +12,6 @@ import pytest
 
 from nightscreen.client.api import Client
 from nightscreen.client.classify import Classifier, Exchange
-from nightscreen.client.wire import Request
 from nightscreen.sandbox import validation
 from nightscreen.sandbox.aggregator import AUTH_ROUTES, DATA_ROUTES
 from nightscreen.sandbox.app import application
@@ -22,6 +21,7 @@ from nightscreen.sandbox.people import contacts_of
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.requests import Request
 from nightscreen.schemas.settings import TimeoutsS
 from tests.examples import KEY, Example, alike, differences, load
 

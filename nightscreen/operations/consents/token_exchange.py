@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from nightscreen.client.transport import Transport
-    from nightscreen.client.wire import Request
     from nightscreen.journal import Journal
     from nightscreen.journal.vault import Grant
     from nightscreen.schemas.consented import TokenAnswer
+    from nightscreen.schemas.requests import Request
     from nightscreen.schemas.settings import Settings
 
 PURPOSE = "consent"

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.call_session import CallSession
     from nightscreen.calling.lookup_task import LookupTask
-    from nightscreen.client.wire import Request
     from nightscreen.journal.vault import Grant, Tokens
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.requests import Request
     from nightscreen.schemas.settings import Settings
 
 BESIDE: Final = {

@@ -1,0 +1,68 @@
+"""One call to the service, ready to be written, and how its parts are written safely.
+
+Identifiers appear percent-encoded in paths, never in a repr. Which call an operation makes is for
+`checks/` and `client/`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.checks import Operation
+
+VERIFICATION = "/v2/verification"
+"""Path of area B, validation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call to the service, ready to be written.
+
+    Attributes:
+        operation: the priced operation it belongs to.
+        method: HTTP method.
+        path: path below the base address, percent-encoded; it may hold an identifier.
+        body: JSON text, None where the operation has no body.
+        asked: the identifier asked about, so that an answer for somebody else is noticed; of an
+            account with its bank, as in `058-0123456789`.
+        access_token: the customer's token, sent in place of the key (specification, area A,
+            authentication 3); empty where the key is sent.
+    """
+
+    operation: Operation
+    method: str
+    path: str
+    body: bytes | None
+    asked: str = field(default="", repr=False)
+    access_token: str = field(default="", repr=False)
+
+    def __repr__(self) -> str:
+        """Name the operation without the person."""
+        return f"Request({self.operation}, {self.method} ***)"
+
+
+def segment(identity: str) -> str:
+    """Return an identifier as one path segment; nothing in it is left to be read as a path."""
+    if not identity.strip(". \t\r\n"):
+        raise UsageError("a lookup needs an identifier; leave the row out where it has none")
+    try:
+        return quote(identity, safe="")
+    except UnicodeEncodeError:
+        raise UsageError("an identifier holds broken characters; correct the input file") from None
+
+
+def json_body(**fields: object) -> bytes:
+    """Return a compact JSON body."""
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def require(value: str, message: str) -> None:
+    """Refuse an empty field: the service answers one with 504 after a minute."""
+    if not value.strip():
+        raise UsageError(message)
