@@ -125,13 +125,14 @@ def _field_texts(column: pa.ChunkedArray, field: Column) -> pa.Array:
     if field.name == LISTINGS:
         return pa.array([_listings(each) for each in column.to_pylist()], pa.string())
     if pa.types.is_list(column.type):
-        found = [", ".join(sorted(each)) or None if each else None for each in column.to_pylist()]
-        return _quotable(pa.array(found, pa.string()))
-    texts = _texts(column)
-    if field.compare is not Compare.IDENTIFYING:
-        return texts
-    found = [None if text is None else digest(text) for text in texts.to_pylist()]
-    return pa.array(found, pa.string())
+        found = [", ".join(sorted(each)) if each else None for each in column.to_pylist()]
+        texts = pa.array(found, pa.string())
+    else:
+        texts = _texts(column)
+    if field.compare is Compare.IDENTIFYING:
+        found = [None if text is None else digest(text) for text in texts.to_pylist()]
+        return pa.array(found, pa.string())
+    return _quotable(texts) if pa.types.is_list(column.type) else texts
 
 
 def _quotable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:

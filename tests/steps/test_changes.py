@@ -6,13 +6,14 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.declaration import Column, Compare
 from nightscreen.results.changes import differences, field_kind, merged, unreached_checks
-from nightscreen.results.tracked_state import read_state, state_texts
+from nightscreen.results.tracked_state import _field_texts, read_state, state_texts
 from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.policy import Decision
@@ -346,3 +347,13 @@ def test_a_check_with_open_lookups_is_unreached() -> None:
     """Only checks that left nothing open count as asked in full."""
     done = {"pending": 0, "failed": 0, "in_doubt": 0, "spared": 0, "unreadable": 0}
     assert unreached_checks({"karma": {**done, "failed": 1}, "ecosystem": done}) == {"karma"}
+
+
+def test_a_list_that_identifies_somebody_is_kept_as_a_digest() -> None:
+    """Whatever the type of an identifying column, no value of it stands in a state."""
+    field = Column("contacts", pa.list_(pa.string()), Compare.IDENTIFYING)
+    column = pa.chunked_array([[["ada@example.ng", "0803"], ["0803", "ada@example.ng"], [], None]])
+    one, other, empty, absent = _field_texts(column, field).to_pylist()
+    assert one == other, "the order of a list says nothing"
+    assert "ada" not in one
+    assert empty is absent is None
