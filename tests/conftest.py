@@ -16,6 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from nightscreen.calling import journal_writer
 from tests import how_many
+from tests.laws import require_laws_below
 from tests.nights.standard import StandardNights
 from tests.screening import World
 from tests.services import (
@@ -60,6 +61,8 @@ FIRST = {
     "tests/steps/test_line.py": "standard nights",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""
+SCREENED_BY_OTHERS = {"browser", "cli", "demo", "flows", "ops", "privacy"}
+"""Folders of tests whose nights are screened by commands or in an engine."""
 _SESSION = pytest.StashKey[Session]()
 
 
@@ -113,6 +116,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def no_cpu_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test depend on how busy its machine is."""
     monkeypatch.setattr(journal_writer, "_CPU_WAIT", Path("nowhere"))
+
+
+@pytest.fixture(autouse=True)
+def lawful_nights(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold the laws after nights that a command or an engine screened in a test."""
+    yield
+    folder = request.node.funcargs.get("tmp_path")
+    if folder is not None and request.path.parent.name in SCREENED_BY_OTHERS:
+        require_laws_below(folder)
 
 
 @pytest.fixture
