@@ -125,7 +125,7 @@ class ConsentScreen:
             request.scopes,
             client_id=sandbox.client.client_id,
             redirect_uri=request.redirect_uri,
-            ends_at=sandbox.now() + sandbox.manners.code_lifetime_s,
+            now=sandbox.now(),
         )
         return _back(request, _SEE_OTHER, {"code": code}, screen)
 

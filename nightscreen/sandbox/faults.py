@@ -79,7 +79,7 @@ class FaultPlan:
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
     # faults at given calls, counted for each operation (or all) since the last reset
     script: list[Scripted] = field(default_factory=list)
-    retry_after_s: float | None = None  # wait named by 429 answers; None leaves it to the manners
+    retry_after_s: float = 1.0  # wait named by 429 answers
 
     def choose(
         self, operation: str, identity: str, attempt: int, numbers: tuple[int, int]

@@ -111,7 +111,7 @@ def documentation() -> str:
 def home_page(sandbox: Sandbox, url: str) -> bytes:
     """Write the page as it is at this moment, for who reached the sandbox at this address."""
     wallet = sandbox.wallet_json()
-    otps = sandbox.otps.as_json(sandbox.otp_terms())[-LAST_CALLS:]
+    otps = sandbox.otps.as_json(sandbox.now())[-LAST_CALLS:]
     consent = {
         "response_type": "code",
         "client_id": sandbox.client.client_id,

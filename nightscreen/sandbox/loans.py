@@ -63,7 +63,7 @@ def _products() -> Answer:
 def _read_start(_path: dict[str, str], body: dict[str, object]) -> Subject:
     """Take product and customer from the body; `meta` and its parts may be left out."""
     product_id, meta = body.get("product_id"), body.get("meta")
-    missing = "product_id" if product_id is None or product_id == "" else ""
+    missing = product_id is None or product_id == ""
     refusal = "" if missing or isinstance(product_id, str) else "product_id must be a string"
     if meta is not None and not isinstance(meta, dict):
         refusal = refusal or "meta must be an object"

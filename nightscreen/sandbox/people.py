@@ -488,7 +488,6 @@ def ecosystem_of(
     bvn: str,
     *,
     day: int = 0,
-    extras: bool = True,
     person: Person | None = None,
     known: bool | None = None,
 ) -> dict[str, object] | None:
@@ -497,7 +496,6 @@ def ecosystem_of(
     Args:
         bvn: eleven digits.
         day: of the simulated world.
-        extras: with the fields that were recorded beside the specified ones.
         person: its holder, if not the made-up one.
         known: whether lenders have reported the person; None: the person's life decides.
 
@@ -522,9 +520,7 @@ def ecosystem_of(
     person = person or person_of_bvn(bvn)
     loans = _loans(draw, bad=special.history == "bad" if special else None)
     record = _specified(draw, person, loans, day)
-    if extras:
-        record.update(_recorded(SeededRandom("ecosystem extras", bvn), person, loans, record))
-    return record
+    return record | _recorded(SeededRandom("ecosystem extras", bvn), person, loans, record)
 
 
 def _loans(draw: SeededRandom, *, bad: bool | None) -> Loans:

@@ -66,16 +66,14 @@ class Planted:
         known = people.identity_kind(identity) is not None
         return people.karma_of(identity, day=day) if known else None
 
-    def history(self, bvn: str, day: int, *, extras: bool) -> Record | None:
+    def history(self, bvn: str, day: int) -> Record | None:
         """Return what the borrower history holds on a BVN."""
         if bvn not in self.histories:
-            return people.ecosystem_of(bvn, day=day, extras=extras, person=self.person(bvn))
+            return people.ecosystem_of(bvn, day=day, person=self.person(bvn))
         fields = self.histories[bvn]
         if fields is None:
             return None
-        whole = people.ecosystem_of(
-            bvn, day=day, extras=extras, person=self.person(bvn), known=True
-        )
+        whole = people.ecosystem_of(bvn, day=day, person=self.person(bvn), known=True)
         return {**(whole or {}), **fields}
 
     def account(self, code: str, number: str, day: int, *, masked: bool) -> Record | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +11,7 @@ from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, 
 from nightscreen.sandbox.grants import Client, Grants
 from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
-from nightscreen.sandbox.otp import OtpOutbox, OtpTerms
+from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
 from nightscreen.sandbox.transactions import LinkedAccounts
 
@@ -105,7 +103,6 @@ class Sandbox:
         self.opening = opening
         self.authorization = f"Bearer {opening.api_key}".encode()
         self.in_flight: dict[str, int] = {ALL: 0}
-        self._moved = asyncio.Event()
         self.reset()
 
     def reset(self, scenario_name: str | None = None) -> None:
@@ -140,21 +137,8 @@ class Sandbox:
         return time.monotonic() + self.ahead_s
 
     def advance(self, seconds: float) -> None:
-        """Move the sandbox's own time ahead; who waits for it wakes."""
+        """Move the sandbox's own time ahead."""
         self.ahead_s += seconds
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def pass_time(self, seconds: float) -> None:
-        """Wait in the sandbox's own time, which a test may move ahead."""
-        end = self.now() + seconds
-        while (left := end - self.now()) > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._moved.wait(), left)
-
-    def otp_terms(self) -> OtpTerms:
-        """Return the rules for one-time passwords at this moment."""
-        return OtpTerms(self.now(), self.manners.otp_lifetime_s, self.manners.otp_late_s)
 
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""

@@ -101,7 +101,7 @@ _OUTCOMES = (
 )
 _CONSENTS = (
     MagicPerson(40, "otp-never", "the one-time password of BVN consent never arrives", otp="never"),
-    MagicPerson(41, "otp-late", "it arrives when it has expired, unless times are set", otp="late"),
+    MagicPerson(41, "otp-late", "it arrives when it has expired", otp="late"),
     MagicPerson(
         42, "unreachable", "BVN consent cannot be started: 400, contact lost", otp="unreachable"
     ),

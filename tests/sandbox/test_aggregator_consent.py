@@ -130,7 +130,7 @@ async def test_a_parameter_given_twice_is_refused(journey: Journey) -> None:
 async def test_registered_addresses_must_be_exact(journey: Journey) -> None:
     """Once addresses are registered no other is taken, not even one on loopback."""
     registered = "https://lender.example/back?from=bank"
-    await journey.control("client", client_id="acme", name="Acme <b>", redirect_uris=[registered])
+    journey.sandbox.client = Client("acme", "Acme <b>", (registered,))
     assert (await journey.screen(client_id="acme")).status_code == 400
     shown = await journey.screen(client_id="acme", redirect_uri=registered)
     assert "Acme &lt;b&gt;" in shown.text

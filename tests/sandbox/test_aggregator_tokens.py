@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.sandbox.grants import TOKEN_LENGTH
+from nightscreen.sandbox.grants import TOKEN_LENGTH, Client
 from tests.sandbox.consented import CALLBACK, KEY, Journey
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ async def test_a_replayed_code_takes_its_tokens_back(journey: Journey) -> None:
 async def test_a_code_of_another_client_is_unknown(journey: Journey) -> None:
     """A code issued under another client id is not this key's to exchange."""
     code = await journey.consent("ada")
-    await journey.control("client", client_id="other")
+    journey.sandbox.client = Client("other")
     assert (await journey.exchange(code)).status_code == 400
 
 
@@ -145,31 +145,6 @@ async def test_missing_unknown_and_expired_tokens_are_told_alike(journey: Journe
         assert answer.json() == {"status": "error", "message": UNAUTHORISED}
     outcomes = [one.outcome for one in list(journey.sandbox.ledger.entries)[-3:]]
     assert outcomes == ["no_token", "unknown_token", "expired_token"]
-
-
-async def test_lifetimes_are_switches(journey: Journey) -> None:
-    """Codes and access tokens live as long as the manners say."""
-    await journey.control("manners", code_lifetime_s=0, access_token_lifetime_s=2)
-    assert (await journey.exchange(await journey.consent("ada"))).status_code == 400
-    await journey.control("manners", code_lifetime_s=10)
-    tokens = await journey.tokens("ada")
-    await journey.control("clock", advance_s=1.5)
-    assert (await journey.data(tokens["access_token"])).status_code == 200
-    await journey.control("clock", advance_s=0.5)
-    assert (await journey.data(tokens["access_token"])).status_code == 403
-
-
-async def test_refused_tokens_can_be_401(journey: Journey) -> None:
-    """The status of a refused token is a switch, and so is asking for the key too."""
-    tokens = await journey.tokens("ada")
-    await journey.control("manners", bad_token="401", token_needs_key=True)
-    assert (await journey.data(tokens["access_token"])).status_code == 401
-    headers = {**KEY, "x-access-token": tokens["access_token"]}
-    answer = await journey.http.get("/v2/aggregator/transactions", headers=headers)
-    assert answer.status_code == 200
-    headers["x-access-token"] = "x"
-    answer = await journey.http.get("/v2/aggregator/transactions", headers=headers)
-    assert answer.status_code == 401
 
 
 async def test_all_access_tokens_can_expire_at_once(journey: Journey) -> None:
@@ -231,9 +206,6 @@ async def test_grants_can_be_made_without_a_browser(journey: Journey) -> None:
         ("grants", {"customer": "ada", "scope": "profile:view"}),
         ("tokens", {"action": "burn"}),
         ("tokens", {}),
-        ("client", {"client_id": ""}),
-        ("client", {"redirect_uris": "http://127.0.0.1/"}),
-        ("client", {"redirect_uris": ["/callback"]}),
         ("clock", {"advance_s": -1}),
     ],
 )
@@ -269,7 +241,7 @@ async def test_views_show_counts_but_no_secret_and_secrets_show_all(journey: Jou
 async def test_reset_forgets_grants_client_and_clock(journey: Journey) -> None:
     """After a reset no token opens anything and the first client is registered again."""
     tokens = await journey.tokens("ada")
-    await journey.control("client", client_id="other")
+    journey.sandbox.client = Client("other")
     await journey.control("reset")
     assert (await journey.data(tokens["access_token"])).status_code == 403
     assert (await journey.refresh(tokens["refresh_token"])).status_code == 400

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from nightscreen.sandbox.loan_book import (
@@ -18,32 +17,19 @@ from nightscreen.sandbox.loan_book import (
     standing_of,
 )
 from nightscreen.sandbox.loans import VIEW
-from nightscreen.sandbox.openapi import document
 from nightscreen.sandbox.people import contact_key, contacts_of, otp_of
 from nightscreen.sandbox.test_identifiers import TABLE
 from tests.sandbox.in_process import ORIGIN, here
 
 if TYPE_CHECKING:
-    import httpx
-
     from tests.sandbox.conftest import Caller
-
-DOCUMENT: dict[str, Any] = document()
-
-
-def conforms(answer: httpx.Response, schema: str) -> dict[str, Any]:
-    """Hold an answer against the OpenAPI document; returns its body."""
-    body: dict[str, Any] = answer.json()
-    described = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
-    jsonschema.validate(body, described)
-    return body
 
 
 async def test_products_are_listed_without_meta() -> None:
     """Active products only, always the same, in an envelope without cost or balance."""
     async with here() as one:
         answer = await one.client.get("/v2/loans/products")
-        body = conforms(answer, "LoanProducts")
+        body = answer.json()
         assert set(body) == {"status", "message", "data"}
         shown = [product["product_id"] for product in body["data"]]
         assert shown == [product.product_id for product in active_products()]
@@ -59,7 +45,7 @@ async def test_start_answers_reference_and_link() -> None:
             "meta": {"email": "ada@mail.example", "phone_number": "+2348031234567"},
         }
         answer = await one.client.post("/v2/loans/initialize", json=body)
-        data = conforms(answer, "LoanLink")["data"]
+        data = answer.json()["data"]
         assert set(data) == {"reference", "url"}
         assert data["url"].startswith(f"{ORIGIN}/l/")
         assert len(data["url"]) < 60
@@ -134,7 +120,7 @@ async def test_key_of_no_distributor(by: str) -> None:
         ]
         for answer in answers:
             assert answer.status_code == 400
-            assert conforms(answer, "Error")["message"].startswith("This offer is not available")
+            assert answer.json()["message"].startswith("This offer is not available")
 
 
 @pytest.mark.parametrize(("key", "status"), [(None, 401), ("Bearer other", 403)])
@@ -209,7 +195,7 @@ async def test_loan_before_the_form_is_filled_in() -> None:
     """PENDING, to be requested, nothing lent, the customer as far as meta told."""
     async with here() as one:
         reference = (await one.offer(email="clear@magic.example"))["reference"]
-        body = conforms(await one.client.get(f"/v2/loans/{reference}"), "Loan")
+        body = (await one.client.get(f"/v2/loans/{reference}")).json()
         assert "meta" not in body
         loan = body["data"]
         assert loan["status"] == {"status": "PENDING", "can_request": True, "can_cancel": False}
@@ -224,7 +210,7 @@ async def test_loan_moves_with_the_days() -> None:
         words, before = [], Decimal(-1)
         for day in range(0, 120, 3):
             await one.control("world", {"day": day})
-            loan = conforms(await one.client.get(f"/v2/loans/{reference}"), "Loan")["data"]
+            loan = (await one.client.get(f"/v2/loans/{reference}")).json()["data"]
             words.append(loan["status"]["status"])
             paid = Decimal(str(loan["paid"]))
             assert paid >= before
@@ -316,7 +302,7 @@ async def test_control_surface_moves_a_loan(word: str) -> None:
         reference = (await one.offer(email="loan-never@magic.example"))["reference"]
         shown = await one.control(f"loans/{reference}", {"status": word})
         assert shown["status"] == word
-        loan = conforms(await one.client.get(f"/v2/loans/{reference}"), "Loan")["data"]
+        loan = (await one.client.get(f"/v2/loans/{reference}")).json()["data"]
         assert loan["status"]["status"] == word
         assert (loan["amount_disbursed"] > 0) is (word in ("RUNNING", "SETTLED"))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import time
-from concurrent.futures import ThreadPoolExecutor
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox import aggregator, loans, test_identifiers, validation
 from nightscreen.sandbox.people import (
     account_of,
     bvn_details,
@@ -22,8 +24,12 @@ from nightscreen.sandbox.people import (
     person_of_bvn,
     selfie_of,
 )
+from tests.how_many import examples
+from tests.sandbox.in_process import here
 
 if TYPE_CHECKING:
+    import httpx
+
     from nightscreen.sandbox.process import SandboxProcess
     from tests.sandbox.conftest import Caller
 
@@ -72,12 +78,10 @@ def test_karma_identity_arrives_as_it_was_meant(caller: Caller, identity: str) -
     "identity", ["00000000000", "058-123", "2348031234567", "nonsense", "a b", "058-00000000000"]
 )
 def test_karma_takes_anything(caller: Caller, identity: str) -> None:
-    """What is no identity at all is answered like any that is not listed; a switch refuses it."""
+    """What is no identity at all is answered like any that is not listed."""
     answer = caller.karma(quote(identity))
     assert (answer.status, answer.json["status"]) == (404, "success")
     assert answer.json["message"] == "Identity not found in karma ecosystem"
-    caller.sandbox.post("/_sandbox/manners", {"karma_malformed": "400"})
-    assert caller.karma("nonsense").status == 400
 
 
 def test_one_digit_eleven_times_is_nobodys_bvn(caller: Caller) -> None:
@@ -104,21 +108,6 @@ def test_image_that_is_no_address_ends_at_the_gateway(caller: Caller, image: str
     answer = caller.selfie(CLEAR.bvn, image)
     assert (answer.status, answer.body) == (504, b"upstream request timeout")
     assert caller.sandbox.totals()["totals"]["charged"] == "0"
-    caller.sandbox.post("/_sandbox/manners", {"missing_field": "400"})
-    assert caller.selfie(CLEAR.bvn, image).json["message"] == "Enter a valid image url."
-
-
-def test_the_gateways_minute_passes_with_the_sandboxes_clock(caller: Caller) -> None:
-    """A wait of a minute ends as soon as the sandbox's time is moved past it."""
-    caller.sandbox.post("/_sandbox/manners", {"missing_field_delay_s": 86_400})
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(caller.selfie, CLEAR.bvn, "me.jpg")
-        while not caller.sandbox.totals()["in_flight"]["all"]:
-            time.sleep(0.01)
-        caller.sandbox.post("/_sandbox/clock", {"advance_s": 80_000})
-        assert not waiting.done()
-        caller.sandbox.post("/_sandbox/clock", {"advance_s": 80_000})
-        assert waiting.result(20).status == 504
 
 
 def test_ecosystem_hit_has_the_record_with_exact_numbers(caller: Caller) -> None:
@@ -261,3 +250,37 @@ def test_unknown_route_or_method_is_404(caller: Caller, method: str, path: str) 
             "message": f"The requested URL - {path} and method - {method} is not found. "
             "Please check the endpoint and try again",
         }
+
+
+TEXT = st.text(max_size=20)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.dictionaries(TEXT, inner)
+)
+FIELDS = ("bank_code", "account_number", "contact", "otp", "image", "product_id", "meta", "code")
+BODIES = st.dictionaries(st.sampled_from(FIELDS), ANYTHING) | ANYTHING
+ROUTED = [
+    (path, method)
+    for table in (validation.ROUTES, loans.ROUTES, aggregator.AUTH_ROUTES)
+    for path, operations in table.items()
+    for method in operations
+]
+
+
+@given(routed=st.sampled_from(ROUTED), part=st.text(min_size=1, max_size=20), body=BODIES)
+@settings(max_examples=examples(150), deadline=None)
+def test_whatever_is_sent_is_answered(routed: tuple[str, str], part: str, body: object) -> None:
+    """Nothing breaks the sandbox: a 5xx is one of the two that are meant; refusals are free."""
+    path, method = routed
+
+    async def ask() -> httpx.Response:
+        async with here() as one:
+            address = re.sub(r"\{[^}]*\}", quote(part, safe=""), path)
+            answer = await one.client.request(method, address, json=body)
+            charged = (await one.control("ledger?totals=1"))["totals"]["charged"]
+            assert charged == "0" or answer.status_code == 200
+            return answer
+
+    answer = asyncio.run(ask())
+    assert answer.status_code in {200, 400, 404, 500, 504}
+    if answer.status_code == 500:
+        assert answer.json()["message"] == "Invalid account number"
