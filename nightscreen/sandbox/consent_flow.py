@@ -137,7 +137,7 @@ class ConsentScreen:
 
 def _headers(redirect_uri: str) -> tuple[tuple[bytes, bytes], ...]:
     parts = urlsplit(redirect_uri)
-    return secure_headers("consent.css", f"{parts.scheme}://{parts.netloc}" if parts.netloc else "")
+    return secure_headers("page.css", f"{parts.scheme}://{parts.netloc}" if parts.netloc else "")
 
 
 def _back(request: ConsentRequest, status: int, carried: dict[str, str], habit: str = "") -> Reply:

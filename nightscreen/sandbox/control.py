@@ -378,7 +378,7 @@ def set_loan_state(sandbox: Sandbox, body: LoanBody) -> dict[str, object]:
         raise ValueError("no loan has this reference; GET /_sandbox/loans lists them")
     if body.reject_reason is not None and body.status != CANCELLED:
         raise ValueError(f"reject_reason is a text that goes with {CANCELLED}")
-    sandbox.loans.steer(loan, Steering(sandbox.day, body.status, body.reject_reason))
+    loan.steer(Steering(sandbox.day, body.status, body.reject_reason))
     return loan.shown(loan.place(sandbox.day))
 
 

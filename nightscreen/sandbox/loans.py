@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from nightscreen.sandbox import loan_book
 from nightscreen.sandbox.auth import KeyAuth, header
-from nightscreen.sandbox.loan_book import (
-    SHORT_LINK,
-    LoanBook,
-    active_products,
-    magic_row,
-    product_of,
-)
+from nightscreen.sandbox.loan_book import SHORT_LINK, LoanBook, magic_row, product_of
 from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
 
 if TYPE_CHECKING:
@@ -57,7 +52,7 @@ def _started(reference: str, url: str) -> Answer:
 
 
 def _products() -> Answer:
-    return Answer("listed", "Successful", [product.as_json() for product in active_products()])
+    return Answer("listed", "Successful", [product.as_json() for product in loan_book.PRODUCTS])
 
 
 def _read_start(_path: dict[str, str], body: dict[str, object]) -> Subject:
@@ -103,7 +98,7 @@ def _view(sandbox: Sandbox, subject: Subject) -> Answer:
 
 
 def _sample_loan() -> Answer:
-    loan = LoanBook().offer(active_products()[0], "clear@magic.example", "", 0)
+    loan = LoanBook().offer(loan_book.PRODUCTS[0], "clear@magic.example", "", 0)
     return Answer("pending", "Successful", loan.as_json(loan.place(0)))
 
 

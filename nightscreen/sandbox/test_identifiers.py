@@ -131,7 +131,6 @@ _LOANS = tuple(
             ("never", "never fills in the loan form"),
             ("cancelled", "applies for a loan, then cancels it"),
             ("stuck", "applies for a loan that is never decided"),
-            ("existing", "has a login from an earlier loan, and applies"),
         )
     )
 )
