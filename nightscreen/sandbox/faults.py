@@ -117,11 +117,9 @@ class FaultPlan:
         }
 
 
-def of_magic(row: MagicPerson | None, operation: str, attempt: int) -> Fault | None:
-    """Return which fault a magic identifier asks for at this attempt of an operation."""
-    if row is None or not row.fault or (row.once and attempt > 1):
-        return None
-    if row.only not in ("", operation):
+def of_magic(row: MagicPerson | None, operation: str) -> Fault | None:
+    """Return which fault a magic identifier asks for, at every attempt of an operation."""
+    if row is None or not row.fault or row.only not in ("", operation):
         return None
     return FAULTS[row.fault]
 

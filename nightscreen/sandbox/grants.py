@@ -108,13 +108,10 @@ class Access:
 
     token: str  # the secret
     ends_at: float  # when it expires
-    calls: int = 0  # data calls it was good for
-    most_calls: int | None = None  # after so many it is expired; None sets no limit
 
     def is_live(self, now: float) -> bool:
         """Return whether the token still opens anything."""
-        spent = self.most_calls is not None and self.calls >= self.most_calls
-        return now < self.ends_at and not spent
+        return now < self.ends_at
 
 
 @dataclass(slots=True)
@@ -257,13 +254,8 @@ class Grants:
 
     def _issue(self, grant: Grant, now: float) -> Access:
         row = by_customer(grant.customer)
-        habit = row.token if row else ""
-        dead = habit == "dead" or (habit == "dead_at_first" and not grant.accesses)
-        access = Access(
-            secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH],
-            now if dead else now + ACCESS_TOKEN_LIFETIME_S,
-            most_calls=1 if habit == "one_call" else None,
-        )
+        lifetime_s = 0 if row and row.dead else ACCESS_TOKEN_LIFETIME_S
+        access = Access(secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH], now + lifetime_s)
         grant.accesses.append(access)
         self._by_access[access.token] = grant, access
         return access

@@ -386,10 +386,7 @@ FORMS: Final = {
     "email": r"[^@\x00-\x20\x7f]{1,64}@[^@\x00-\x20\x7f]{1,253}",
     "domain": rf"(?:{_LABEL}\.)+{_LABEL}",
 }
-"""The form of each kind of identity, in the order in which they are tried.
-
-Written so that every reader of regular expressions takes them alike: the OpenAPI document has them.
-"""
+"""The form of each kind of identity, in the order in which they are tried."""
 
 _COMPILED: Final = {kind: re.compile(form) for kind, form in FORMS.items()}
 _REPORTERS: Final = (
@@ -629,7 +626,7 @@ MATCH_FROM: Final = 80
 _RANGES: Final = {"match": (86, 100), "unsure": (60, 80), "no_match": (2, 45)}
 
 
-def selfie_of(bvn: str, image_url: str, *, day: int = 0) -> dict[str, object] | None:
+def selfie_of(bvn: str, image_url: str) -> dict[str, object] | None:
     """Return what an image match answers (service.md, "BVN image match result").
 
     Returns:
@@ -638,7 +635,6 @@ def selfie_of(bvn: str, image_url: str, *, day: int = 0) -> dict[str, object] | 
     Raises:
         ValueError: the BVN is not 11 digits.
     """
-    del day
     person_of_bvn(bvn)
     draw = SeededRandom("likeness", bvn, image_url)
     special = test_identifiers.by_bvn(bvn)

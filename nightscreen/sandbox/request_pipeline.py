@@ -170,7 +170,7 @@ class RequestPipeline:
             call.fault = faults.FAULTS[full.refusal]
             return Outcome("refused", self._failing(call, call.fault))
         call.fault = (
-            faults.of_magic(subject.special, operation.name, call.attempt)
+            faults.of_magic(subject.special, operation.name)
             or faults.of_trouble(subject.trouble, call.attempt)
             or sandbox.faults.choose(operation.name, subject.identity, call.attempt, numbers)
         )

@@ -114,7 +114,7 @@ def _read_selfie(path: dict[str, str], body: dict[str, object]) -> Subject:
 
 def _selfie(sandbox: Sandbox, subject: Subject) -> Answer:
     """Compare a photograph with the BVN record."""
-    record = people.selfie_of(subject.identity, subject.fields["image"], day=sandbox.day)
+    record = people.selfie_of(subject.identity, subject.fields["image"])
     if record is None:
         return _NO_RECORD
     return Answer("match" if record["match"] else "no_match", "Successful", record)

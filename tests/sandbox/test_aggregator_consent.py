@@ -191,14 +191,6 @@ async def test_nothing_of_the_request_becomes_markup(journey: Journey) -> None:
     assert "&lt;script" in answer.text
 
 
-async def test_magic_denied_is_sent_back_at_once(journey: Journey) -> None:
-    """The customer `denied` never sees the screen, and no button helps."""
-    told = brought_back(await journey.screen(login_hint="denied@magic.example"))
-    assert told["error"] == "access_denied"
-    told = brought_back(await journey.choose("denied@magic.example", "allow"))
-    assert told["error"] == "access_denied"
-
-
 async def test_magic_customers_can_spoil_the_state(journey: Journey) -> None:
     """One redirect carries another state, one none."""
     told = brought_back(await journey.choose("state-changed@magic.example"))

@@ -278,16 +278,10 @@ async def test_magic_scope_missing(journey: Journey) -> None:
 
 
 async def test_magic_faults_leave_the_exchange_alone(journey: Journey) -> None:
-    """Fault rows of either table spoil data calls, and their customers still get tokens."""
+    """Fault rows spoil data calls, and their customers still get tokens."""
     await journey.control("manners", slow_s=0)
-    tokens = await journey.tokens("fails-twice@magic.example")
-    statuses = [(await journey.data(tokens["access_token"])).status_code for _ in range(3)]
-    assert statuses == [503, 503, 200]
     tokens = await journey.tokens("http-502@magic.example")
     assert (await journey.data(tokens["access_token"])).status_code == 502
-    tokens = await journey.tokens("once-http-429@magic.example")
-    statuses = [(await journey.data(tokens["access_token"])).status_code for _ in range(2)]
-    assert statuses == [429, 200]
     tokens = await journey.tokens("slow@magic.example")
     assert (await journey.data(tokens["access_token"])).status_code == 200
     assert journey.sandbox.ledger.entries[-1].fault == "slow"

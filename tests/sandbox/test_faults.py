@@ -88,21 +88,6 @@ def test_truncated_body_is_shorter_than_it_said(caller: Caller) -> None:
     assert (entry["http_status"], entry["delivery"]) == (200, "cut")
 
 
-@pytest.mark.parametrize("operation", ["karma", "ecosystem", "bank_account", "selfie", "bvn_start"])
-def test_once_only_fault_then_answers(caller: Caller, operation: str) -> None:
-    """The first attempt of each operation fails, the second succeeds."""
-    row = test_identifiers.by_word("once-http-502")
-    asks = {
-        "karma": lambda: caller.karma(row.bvn),
-        "ecosystem": lambda: caller.ecosystem(row.bvn),
-        "bank_account": lambda: caller.bank_account("058", row.account_number),
-        "selfie": lambda: caller.selfie(row.bvn, "https://x.example/a.jpg"),
-        "bvn_start": lambda: caller.bvn_start(row.bvn),
-    }
-    assert [asks[operation]().status for _ in range(3)] == [502, 200, 200]
-    assert [one["attempt"] for one in caller.sandbox.ledger()["entries"]] == [1, 2, 3]
-
-
 @pytest.mark.parametrize("kind", ["phone", "email", "domain", "bvn"])
 def test_faults_by_every_kind_of_identity(caller: Caller, kind: str) -> None:
     """A fault is met by whatever identity of the row is looked up."""
