@@ -1,7 +1,7 @@
 """The web application: which address leads where.
 
 This module only routes. Each area has its own table of paths (`sandbox.validation.ROUTES` for area
-B); so have the control surface and the home page.
+B); so has the control surface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from nightscreen.sandbox import (
     aggregator,
     consent_flow,
     control,
-    home_page,
     loan_pages,
     loans,
     validation,
@@ -118,7 +117,6 @@ def application(sandbox: Sandbox) -> Starlette:
     routes += consent_flow.routes(sandbox)
     routes += loan_pages.routes(sandbox)
     routes += control.routes(sandbox)
-    routes += home_page.routes(sandbox)
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
     app.router.default = unknown

@@ -100,7 +100,7 @@ def as_json(manners: BehaviourFlags) -> dict[str, object]:
 
 
 def described() -> list[tuple[str, str, str]]:
-    """List every switch as name, default and meaning, for the documentation and landing page."""
+    """List every switch as name, default and meaning, as `docs/sandbox.md` shows it."""
     return [
         (flag.name, str(flag.default), _about(flag.metadata["about"], flag.metadata.get("choices")))
         for flag in fields(BehaviourFlags)

@@ -1,7 +1,7 @@
 """The sandbox's web pages: Jinja templates, and the headers that go with them.
 
-`home_page`, `consent_flow` and `loan_pages` decide which page is shown and what is in it.
-No page has a script, and whatever came with a request is escaped.
+`consent_flow` and `loan_pages` decide which page is shown and what is in it. No page has a script,
+and whatever came with a request is escaped.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ class Scenario:
     """One mood."""
 
     name: str  # as on the command line
-    about: str  # one line for people
     latency: Profile = field(default_factory=lambda: fixed(5))  # how long answers take
     rates: dict[str, float] = field(default_factory=dict)  # share of calls that meet each fault
     manners: BehaviourFlags = field(
@@ -42,29 +41,18 @@ class Scenario:
 SCENARIOS: Final = {
     scenario.name: scenario
     for scenario in (
-        Scenario("calm", "answers in 5 ms, nothing goes wrong"),
+        Scenario("calm"),
+        Scenario("flaky", rates=FLAKY_RATES, manners=BehaviourFlags(silence_s=2.0)),
+        Scenario("slow", latency=lognormal(3000, 20_000)),
+        Scenario("empty-wallet", dry_at_call=200),
         Scenario(
-            "flaky",
-            "about half of the calls fail, 5 % in each of ten ways",
-            rates=FLAKY_RATES,
-            manners=BehaviourFlags(silence_s=2.0),
+            "mixed-consents", manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed")
         ),
-        Scenario("slow", "3 s at the median, 20 s at worst", latency=lognormal(3000, 20_000)),
-        Scenario("empty-wallet", "the 200th call finds the wallet empty", dry_at_call=200),
-        Scenario(
-            "mixed-consents",
-            "one-time passwords late, lost or not sent to some; both shapes of BVN consent",
-            manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed"),
-        ),
-        Scenario(
-            "no-distributor",
-            "the key is no distributor's: no loans",
-            manners=BehaviourFlags(distributor=False),
-        ),
-        Scenario("test-mode", "every answer is the sample record", test_mode="mock-response"),
+        Scenario("no-distributor", manners=BehaviourFlags(distributor=False)),
+        Scenario("test-mode", test_mode="mock-response"),
     )
 }
-
+"""The moods, as `docs/sandbox.md` tells them."""
 
 DEFAULT_KEY = "sandbox-key"
 DEFAULT_BALANCE = "1000000"

@@ -112,7 +112,7 @@ def _read_selfie(path: dict[str, str], body: dict[str, object]) -> Subject:
     return subject
 
 
-def _selfie(sandbox: Sandbox, subject: Subject) -> Answer:
+def _selfie(_sandbox: Sandbox, subject: Subject) -> Answer:
     """Compare a photograph with the BVN record."""
     record = people.selfie_of(subject.identity, subject.fields["image"])
     if record is None:

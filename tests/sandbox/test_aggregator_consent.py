@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from html.parser import HTMLParser
 
 import httpx
@@ -121,12 +120,6 @@ async def test_a_wrong_request_ends_on_a_page(
     assert not len(journey.sandbox.grants)
 
 
-async def test_a_parameter_given_twice_is_refused(journey: Journey) -> None:
-    """Two addresses in one request are one too many."""
-    query = f"{httpx.QueryParams(wish())}&redirect_uri=http://127.0.0.1:9/"
-    assert (await journey.http.get(f"/data-share?{query}")).status_code == 400
-
-
 async def test_registered_addresses_must_be_exact(journey: Journey) -> None:
     """Once addresses are registered no other is taken, not even one on loopback."""
     registered = "https://lender.example/back?from=bank"
@@ -204,13 +197,6 @@ async def test_screen_stays_out_of_the_ledger_and_knows_its_methods(journey: Jou
     await journey.screen()
     assert (await journey.http.put("/data-share", params=wish())).status_code == 405
     assert journey.sandbox.ledger.count == 0
-
-
-async def test_codes_are_unguessable_and_never_alike(journey: Journey) -> None:
-    """A hundred codes differ and have at least 160 bits of letters and digits."""
-    codes = {await journey.consent("ada") for _ in range(100)}
-    assert len(codes) == 100
-    assert all(re.fullmatch(r"[\w-]{30,}", code) for code in codes)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from nightscreen.sandbox.transactions import (
     SHORT,
     bank_accounts_of,
     listed_of,
-    profile_of,
     transactions_of,
 )
 from nightscreen.sandbox.wire import dumps
@@ -88,13 +86,6 @@ async def test_list_is_the_customers_transactions_newest_first(journey: Journey)
     assert dates == sorted(dates, reverse=True)
 
 
-async def test_list_follows_the_day(journey: Journey) -> None:
-    """On a later day the list is that day's."""
-    token = (await journey.tokens("ada"))["access_token"]
-    await journey.control("world", day=5)
-    assert (await journey.data(token)).json()["data"] == transactions_of("ada", 5)
-
-
 async def test_a_note_stays_and_shows_as_a_change(journey: Journey) -> None:
     """A changed note is in the answer, in the view and in the list, with its moment."""
     token = (await journey.tokens("ada"))["access_token"]
@@ -124,12 +115,6 @@ async def test_bank_accounts_can_be_added_changed_and_removed(journey: Journey) 
     assert (await journey.data(token, path, "DELETE")).status_code == 200
     assert (await journey.data(token, "/bank-accounts")).json()["data"] == own
     assert (await journey.data(token, path)).status_code == 404
-
-
-async def test_profile_is_the_customers(journey: Journey) -> None:
-    """The profile names the customer who consented."""
-    token = (await journey.tokens("ada"))["access_token"]
-    assert (await journey.data(token, "/profile")).json()["data"] == profile_of("ada")
 
 
 @pytest.mark.parametrize(
@@ -192,26 +177,6 @@ async def test_prices_faults_and_rights_hold_here_too(journey: Journey) -> None:
     assert (await journey.data(token, "/profile")).status_code == 403
     await journey.control("mode", test_mode="mock-response")
     assert "mock-response" in (await journey.data(token, "/bank-accounts")).json()
-
-
-async def test_test_mode_gives_tokens_that_open_nothing(journey: Journey) -> None:
-    """In test mode the token answer is a marked sample and no grant comes of it."""
-    code = await journey.consent("ada")
-    await journey.control("mode", test_mode="mock-response")
-    answer = (await journey.exchange(code)).json()
-    assert answer["mock-response"]
-    assert answer["access_token"]
-    await journey.control("mode", test_mode=None)
-    assert (await journey.data(answer["access_token"])).status_code == 403
-
-
-async def test_capacity_is_hidden_here_too(journey: Journey) -> None:
-    """Of four calls at once two are answered where two may be in flight."""
-    token = (await journey.tokens("ada"))["access_token"]
-    await journey.control("latency", kind="fixed", ms=50)
-    await journey.control("capacity", operation="aggregator_transactions", max_in_flight=2)
-    answers = await asyncio.gather(*(journey.data(token) for _ in range(4)))
-    assert sorted(one.status_code for one in answers) == [200, 200, 503, 503]
 
 
 def test_every_operation_has_a_name_and_a_price() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.behaviour_flags import BehaviourFlags, changed, described
-from nightscreen.sandbox.people import otp_of
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Caller
@@ -26,20 +25,6 @@ def test_balance_can_lag_by_a_call(caller: Caller) -> None:
     set_manners(caller, balance_lags=True)
     shown = [caller.karma(LISTED).json["meta"]["balance"] for _ in range(2)]
     assert shown == [1_000_000, 999_990]
-
-
-def test_bvn_can_be_shown_whole(caller: Caller) -> None:
-    """With the switch unset the bank account answer shows the whole BVN."""
-    set_manners(caller, masked_bvn=False)
-    number = test_identifiers.by_word("listed").account_number
-    assert caller.bank_account("058", number).json["data"]["bvn"] == LISTED
-
-
-def test_finish_shape_for_everyone(caller: Caller) -> None:
-    """The list of bank accounts can be made the shape for every BVN."""
-    set_manners(caller, bvn_finish="accounts")
-    caller.bvn_start(LISTED)
-    assert isinstance(caller.bvn_finish(LISTED, otp_of(LISTED)).json["data"], list)
 
 
 @pytest.mark.parametrize(

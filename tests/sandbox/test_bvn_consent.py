@@ -238,27 +238,6 @@ async def test_watchlisted_and_incomplete_records() -> None:
     assert set(incomplete) < set(records["clear"])
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-@pytest.mark.parametrize("bvn", ["2212345678", "221234567890", "2212345678O"])
-async def test_malformed_bvn(method: str, bvn: str) -> None:
-    """Both calls refuse a BVN that is not eleven digits, and send nothing."""
-    async with here() as one:
-        path = f"/v2/verification/bvn/{bvn}/accounts"
-        answer = await one.client.request(method, path, json={"contact": "x", "otp": "1"})
-        assert answer.json()["message"] == "Enter a valid BVN number."
-        assert (await one.control("otps"))["otps"] == []
-
-
-@pytest.mark.parametrize("body", [{}, {"contact": "", "otp": ""}, {"contact": None}])
-async def test_missing_contact_or_password_is_a_504(body: dict[str, object]) -> None:
-    """An empty field ends as the service ends it, and no password is sent."""
-    async with here() as one:
-        for method in ("POST", "PUT"):
-            path = f"/v2/verification/bvn/{BVN}/accounts"
-            assert (await one.client.request(method, path, json=body)).status_code == 504
-        assert (await one.control("otps"))["otps"] == []
-
-
 async def test_password_as_a_number_is_refused() -> None:
     """A one-time password is text: as a number it would lose its leading zeros."""
     async with here() as one:
@@ -276,14 +255,6 @@ async def test_empty_wallet_leaves_the_password_unused() -> None:
         assert (await finish(one, BVN, otp_of(BVN))).status_code == 402
         await one.control("wallet", {"top_up": 20})
         assert (await finish(one, BVN, otp_of(BVN))).json()["meta"]["balance"] == 5
-
-
-async def test_no_password_in_test_mode() -> None:
-    """In test mode nobody is sent anything, whatever the answer says."""
-    async with here("test-mode") as one:
-        answer = (await start(one)).json()
-        assert answer["mock-response"]
-        assert (await one.control("otps"))["otps"] == []
 
 
 def test_finish_in_doubt_is_charged_and_uses_the_password_up(caller: Caller) -> None:

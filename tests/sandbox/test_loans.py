@@ -14,8 +14,6 @@ from nightscreen.sandbox.loan_book import (
     WORDS,
     fate_of,
 )
-from nightscreen.sandbox.loans import VIEW
-from nightscreen.sandbox.people import contacts_of, otp_of
 from nightscreen.sandbox.test_identifiers import TABLE
 from tests.sandbox.in_process import ORIGIN, here
 
@@ -50,16 +48,6 @@ async def test_start_answers_reference_and_link() -> None:
         assert 'value="ada@mail.example"' in page
         assert 'value="+2348031234567"' in page
         assert "Quick loan" in page
-
-
-@pytest.mark.parametrize("meta", [None, {}, {"email": None}, {"colour": "green"}])
-async def test_meta_is_optional(meta: dict[str, object] | None) -> None:
-    """A link can be had without any customer, and unknown parts of meta are passed over."""
-    async with here() as one:
-        body = {"product_id": "LP1001", "meta": meta}
-        assert (await one.client.post("/v2/loans/initialize", json=body)).status_code == 200
-        answer = await one.client.post("/v2/loans/initialize", json={"product_id": "LP1001"})
-        assert answer.status_code == 200
 
 
 async def test_every_start_is_another_loan() -> None:
@@ -117,18 +105,6 @@ async def test_key_of_no_distributor(by: str) -> None:
         for answer in answers:
             assert answer.status_code == 400
             assert answer.json()["message"].startswith("This offer is not available")
-
-
-@pytest.mark.parametrize(("key", "status"), [(None, 401), ("Bearer other", 403)])
-async def test_loans_ask_for_the_key(key: str | None, status: int) -> None:
-    """No key and a wrong key are refused as everywhere, before anything is opened."""
-    headers = {"Authorization": key} if key else {}
-    async with here() as one:
-        for method, path in (("GET", "products"), ("POST", "initialize"), ("GET", "ABC")):
-            answer = await one.browser.request(method, f"/v2/loans/{path}", headers=headers)
-            assert answer.status_code == status
-        entries = (await one.control("ledger"))["entries"]
-        assert {entry["authorized"] for entry in entries} == {False}
 
 
 async def test_loans_are_in_the_ledger_and_cost_nothing() -> None:
@@ -333,19 +309,3 @@ async def test_control_surface_lists_loans() -> None:
         assert first["url"].endswith(shown["path"])
         await one.control("reset", {})
         assert (await one.control("loans"))["loans"] == []
-
-
-async def test_landing_page_shows_loans_and_passwords() -> None:
-    """A person finds every link and every password that was sent on the first page."""
-    async with here() as one:
-        offer = await one.offer(email="ada@mail.example")
-        path = "/v2/verification/bvn/22123456789/accounts"
-        await one.client.post(path, json={"contact": contacts_of("22123456789")[0]})
-        page = (await one.browser.get("/")).text
-        assert f'href="{offer["url"].removeprefix(ORIGIN)}"' in page
-        assert otp_of("22123456789") in page
-
-
-def test_sample_loan_is_of_nobody() -> None:
-    """The sample of test mode is the same at every call."""
-    assert VIEW.sample() == VIEW.sample()
