@@ -30,7 +30,6 @@ _SEPARATORS: Final = re.compile(r"[\s,+]+")
 _ASKED: Final = ("response_type", "client_id", "redirect_uri", "scope", "state")
 _HINTS: Final = ("login_hint", "customer")
 _SEE_OTHER: Final = 303
-_FOUND: Final = 302
 
 
 @dataclass(slots=True)

@@ -68,10 +68,6 @@ class Product:
         """Return what is paid back in all, in naira."""
         return (amount * (1 + self.interest_rate * tenor / 100)).quantize(_KOBO)
 
-    def tenor_text(self, tenor: int) -> str:
-        """Write a length for people."""
-        return f"{tenor} {self.period}{'' if tenor == 1 else 's'}"
-
 
 PRODUCTS: Final = (
     Product(
