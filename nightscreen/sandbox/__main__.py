@@ -1,7 +1,6 @@
 """The command line of the sandbox.
 
-`python -m nightscreen.sandbox` serves, with `batch OUT.csv` it makes a sample file, and with
-`tables` it prints the tables that `docs/sandbox.md` holds.
+`python -m nightscreen.sandbox` serves, and with `batch OUT.csv` it makes a sample file.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from nightscreen.sandbox.home_page import documentation
 from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY, SCENARIOS
 
 
@@ -20,7 +18,7 @@ def serve_parser() -> argparse.ArgumentParser:
     """Declare the options of serving, which `nightscreen sandbox` takes too."""
     parser = argparse.ArgumentParser(
         prog="python -m nightscreen.sandbox",
-        description="Simulator of the paid service. Also: its words `batch` and `tables`",
+        description="Simulator of the paid service. Also: its word `batch`",
     )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8800, help="0 takes a free port")
@@ -59,8 +57,6 @@ def main(arguments: list[str]) -> None:
     """Run the command that the arguments name."""
     if arguments[:1] == ["batch"]:
         _batch(arguments[1:])
-    elif arguments == ["tables"]:
-        sys.stdout.write(documentation())
     else:
         _serve(arguments)
 

@@ -46,16 +46,13 @@ def _read_auth(_path: dict[str, str], body: dict[str, object]) -> Subject:
 def _auth(sandbox: Sandbox, subject: Subject) -> Answer:
     """Exchange a code, or refresh."""
     given, grants, now = subject.fields, sandbox.grants, sandbox.now()
-    lifetime_s = sandbox.manners.access_token_lifetime_s
     secret, redirect_uri = given["code"], given["redirect_uri"]
     try:
         if given["grant_type"] == "refresh_token":
-            found = grants.refresh(secret, redirect_uri, now=now, lifetime_s=lifetime_s)
+            found = grants.refresh(secret, redirect_uri, now=now)
             return Answer("refreshed", None, _token_answer(*found), bare=True)
         client_id = sandbox.client.client_id
-        grant, access = grants.exchange(
-            secret, redirect_uri, client_id=client_id, now=now, lifetime_s=lifetime_s
-        )
+        grant, access = grants.exchange(secret, redirect_uri, client_id=client_id, now=now)
     except Refused as refused:
         return Answer(refused.word, refused.text, http_status=400)
     data = {**_token_answer(grant, access), "refresh_token": grant.refresh_token}
@@ -212,12 +209,11 @@ def _on_behalf(scope: str, work: Work, *needed: str) -> Operation:
         found = sandbox.grants.find(subject.fields[TOKEN])
         if found is None:  # a reset came between
             return Answer("unknown_token", UNAUTHORISED, http_status=403)
-        grant, access = found
+        grant, _ = found
         if scope not in grant.scopes:
             sandbox.grants.count(grant.customer, "refused_scopes")
             text = f"Access denied: scope {scope} was not granted"
             return Answer("scope_missing", text, http_status=403)
-        access.calls += 1
         sandbox.grants.count(grant.customer, "data_calls")
         return work(sandbox, grant, subject.fields)
 

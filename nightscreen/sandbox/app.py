@@ -1,7 +1,7 @@
 """The web application: which address leads where.
 
 This module only routes. Each area has its own table of paths (`sandbox.validation.ROUTES` for area
-B); so have the control surface and the home page.
+B); so has the control surface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from nightscreen.sandbox import (
     aggregator,
     consent_flow,
     control,
-    home_page,
     loan_pages,
     loans,
     validation,
@@ -45,19 +44,13 @@ class NotFound:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 404 as JSON."""
-        await self.refuse(404, scope, receive, send)
-
-    async def refuse(self, status: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with an error in JSON that names no operation."""
         if not scope["path"].startswith(_NOT_THE_SERVICE):
-            self._write_down(status, scope)
-        reply = Reply(status, wire.envelope("error", self._text(status, scope)))
+            self._write_down(scope)
+        reply = Reply(404, wire.envelope("error", self._text(scope)))
         await wire.deliver(reply, scope, receive, send)
 
-    def _text(self, status: int, scope: Scope) -> str:
+    def _text(self, scope: Scope) -> str:
         """Echo the address, as the service does in both years recorded."""
-        if status == 405:  # noqa: PLR2004 - a switch; the service itself never says so
-            return "Method not allowed"
         method, path = scope["method"], scope["path"]
         if self._sandbox.manners.unknown_route == "short":
             return f"{method} {path} not found"
@@ -66,13 +59,13 @@ class NotFound:
             "Please check the endpoint and try again"
         )
 
-    def _write_down(self, status: int, scope: Scope) -> None:
+    def _write_down(self, scope: Scope) -> None:
         self._sandbox.ledger.append(
             Entry(
                 at=time.time(),
                 operation="unknown",
                 identity=f"{scope['method']} {scope['path']}",
-                http_status=status,
+                http_status=404,
                 outcome="unknown_route",
                 fault="",
                 charged=0,
@@ -90,12 +83,10 @@ class RouteHandler:
 
     def __init__(
         self,
-        sandbox: Sandbox,
         pipeline: RequestPipeline,
         unknown: NotFound,
         operations: dict[str, Operation],
     ) -> None:
-        self._sandbox = sandbox
         self._pipeline = pipeline
         self._unknown = unknown
         self._operations = operations
@@ -106,8 +97,7 @@ class RouteHandler:
         if operation is not None and all(scope["path_params"].values()):
             await self._pipeline.handle(operation, scope, receive, send)
             return
-        wrong_method = operation is None and self._sandbox.manners.wrong_method == "405"
-        await self._unknown.refuse(405 if wrong_method else 404, scope, receive, send)
+        await self._unknown(scope, receive, send)
 
 
 def application(sandbox: Sandbox) -> Starlette:
@@ -120,14 +110,13 @@ def application(sandbox: Sandbox) -> Starlette:
         (TokenAuth(sandbox), aggregator.DATA_ROUTES),
     )
     routes = [
-        Route(path, RouteHandler(sandbox, RequestPipeline(sandbox, door), unknown, operations))
+        Route(path, RouteHandler(RequestPipeline(sandbox, door), unknown, operations))
         for door, table in areas
         for path, operations in table.items()
     ]
     routes += consent_flow.routes(sandbox)
     routes += loan_pages.routes(sandbox)
     routes += control.routes(sandbox)
-    routes += home_page.routes(sandbox)
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
     app.router.default = unknown

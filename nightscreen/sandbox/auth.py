@@ -44,13 +44,10 @@ class KeyAuth:
         given = header(scope, b"authorization")
         if given == self._sandbox.authorization:
             return None
-        manners = self._sandbox.manners
         if not given.strip():
-            body = wire.envelope("error", NO_KEY[manners.missing_key_text])
-            return Outcome("no_key", Reply(int(manners.missing_key), body))
-        return Outcome(
-            "wrong_key", Reply(int(manners.wrong_key), wire.envelope("error", "Forbidden"))
-        )
+            text = NO_KEY[self._sandbox.manners.missing_key_text]
+            return Outcome("no_key", Reply(401, wire.envelope("error", text)))
+        return Outcome("wrong_key", Reply(403, wire.envelope("error", "Forbidden")))
 
     def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
         """Read what a request asks about from its path and body."""
@@ -70,25 +67,18 @@ class TokenEndpointAuth(KeyAuth):
 
 
 class TokenAuth(KeyAuth):
-    """Lets in who has a live access token (service.md, "Authentication" 3).
-
-    The API key is not asked for, unless the manners say so.
-    """
+    """Lets in who has a live access token, without the API key (service.md, "Authentication" 3)."""
 
     def refuse(self, scope: Scope) -> Outcome | None:
         """Refuse a caller whose token is absent, unknown, expired or revoked: all alike."""
         sandbox = self._sandbox
-        refused = super().refuse(scope) if sandbox.manners.token_needs_key else None
-        if refused:
-            return refused
         token = header(scope, b"x-access-token").decode("latin-1")
         found = sandbox.grants.find(token)
         if found and found[1].is_live(sandbox.now()):
             return None
         sandbox.grants.count(found[0].customer if found else NOBODY, "refused_tokens")
         word = "expired_token" if found else "unknown_token" if token else "no_token"
-        body = wire.envelope("error", UNAUTHORISED)
-        return Outcome(word, Reply(int(sandbox.manners.bad_token), body))
+        return Outcome(word, Reply(403, wire.envelope("error", UNAUTHORISED)))
 
     def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
         """Read the request and name the customer whose token it is."""

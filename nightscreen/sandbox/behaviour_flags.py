@@ -55,87 +55,42 @@ def _names(about: str) -> tuple[str, ...]:
 class BehaviourFlags:
     """How the sandbox behaves where the specification is silent."""
 
-    missing_key: str = _one_of("401", "403", about="status without an Authorization header")
     missing_key_text: str = _one_of(
-        "invalid", "verify", about="text of that answer, which changed between years"
+        "invalid",
+        "verify",
+        about="text of the 401 without an Authorization header, which changed between years",
     )
-    wrong_key: str = _one_of("403", "401", about="status with a wrong key")
     denied_operations: tuple[str, ...] = _names("operations this key has no right to: 403")
     unpriced_operations: tuple[str, ...] = _names("operations without a price: 500")
     unoffered_operations: tuple[str, ...] = _names(
         "operations not offered to this account: 500, `The specified service does not exist.`"
     )
-    low_wallet: str = _one_of("402", "403", "500", about="status when the wallet is too low")
-    low_wallet_first: bool = _flag(
-        default=True, about="a low wallet is answered before the input is looked at"
-    )
     karma_miss: str = _one_of(
-        "404_success",
-        *("404_error", "200_null", "200_no_data"),
-        about="form of an identity that is not listed",
+        *("404_success", "404_error"), about="form of an identity that is not listed"
     )
-    karma_miss_meta: bool = _flag(default=False, about="a karma miss carries the balance")
-    karma_malformed: str = _one_of(
-        *("miss", "400"),
-        about="the answer about an identity of no known kind: a miss like any other, or a 400",
-    )
-    ecosystem_miss: str = _one_of(
-        "404_error", "404_success", "200_null", "200_no_data", about="form of an unknown borrower"
-    )
-    missing_account: str = _one_of(
-        "500_error", "404_error", "400_error", about="form of an account that does not exist"
-    )
-    misses_charged: bool = _flag(default=False, about="a miss costs what a hit costs")
-    error_meta: bool = _flag(default=True, about="the service's own errors carry the balance")
-    error_cost: bool = _flag(default=False, about="those errors also carry a cost of 0")
     unknown_route: str = _one_of(
         *("recorded", "short"),
         about="text of the 404 of an unknown address; both echo it, the short one is older",
     )
-    wrong_method: str = _one_of("404", "405", about="status for a known route, wrong method")
-    malformed_json: str = _one_of("html", "json", about="body of the 400 for malformed JSON")
-    missing_field: str = _one_of(
-        "504", "400", about="status when a required field is missing, or an image is no URL"
-    )
-    missing_field_delay_s: float = _number(
-        0.05, "wait before that 504, in the sandbox's own time; the real one is about 60"
-    )
     masked_bvn: bool = _flag(default=True, about="bank account answers mask the BVN")
     balance_lags: bool = _flag(default=False, about="meta.balance is the balance before the call")
-    money_as_text: bool = _flag(default=False, about="meta carries text where numbers are due")
     wrong_contact: str = _one_of(
-        *("400_text", "400_data", "404_text", "accepted"),
-        about="a contact that is not registered with the BVN: refused with the registered ones "
-        "masked in text or data, or taken, the password going to the registered phone",
+        *("400_text", "400_data"),
+        about="a contact that is not registered with the BVN is refused, with the registered ones "
+        "masked in text or data",
     )
     bvn_finish: str = _one_of(
         *("details", "accounts", "together", "mixed"),
         about="shape of a finished BVN consent; mixed goes by BVN",
     )
-    ecosystem_extras: bool = _flag(
-        default=True, about="records carry the recorded fields beside the specified ones"
-    )
-    unknown_keys: str = _one_of(
-        "sometimes", "never", "always", about="unknown top-level keys in answers"
-    )
-    otp_lifetime_s: float = _number(600.0, "how long a one-time password is good")
+    unknown_keys: str = _one_of("sometimes", "always", about="unknown top-level keys in answers")
     otp_delivery: str = _one_of(
         *("sure", "mixed"),
         about="whether one-time passwords arrive; mixed goes by BVN: some late, lost or not sent",
     )
-    otp_late_s: float = _number(900.0, "how long a late one-time password is under way")
     distributor: bool = _flag(default=True, about="the key is a distributor's: loans may be used")
-    code_lifetime_s: float = _number(60.0, "how long an authorization code is good")
-    access_token_lifetime_s: float = _number(300.0, "how long an access token is good")
-    bad_token: str = _one_of("403", "401", about="status with no, a wrong or an expired token")
-    token_needs_key: bool = _flag(default=False, about="data of area A asks for the API key too")
     mock_cost: bool = _flag(default=False, about="mock answers name the price as their cost")
-    retry_after: str = _one_of("seconds", "date", "none", about="form of the Retry-After header")
-    retry_after_s: float = _number(1.0, "wait named by Retry-After")
     slow_s: float = _number(2.0, "added wait of the fault `slow`")
-    gateway_delay_s: float = _number(
-        0.0, "wait before the fault `http_504` and its like, in the sandbox's own time"
-    )
     silence_s: float = _number(30.0, "how long the fault `timeout` is silent before it cuts")
 
 
@@ -145,7 +100,7 @@ def as_json(manners: BehaviourFlags) -> dict[str, object]:
 
 
 def described() -> list[tuple[str, str, str]]:
-    """List every switch as name, default and meaning, for the documentation and landing page."""
+    """List every switch as name, default and meaning, as `docs/sandbox.md` shows it."""
     return [
         (flag.name, str(flag.default), _about(flag.metadata["about"], flag.metadata.get("choices")))
         for flag in fields(BehaviourFlags)

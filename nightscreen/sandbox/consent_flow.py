@@ -30,7 +30,6 @@ _SEPARATORS: Final = re.compile(r"[\s,+]+")
 _ASKED: Final = ("response_type", "client_id", "redirect_uri", "scope", "state")
 _HINTS: Final = ("login_hint", "customer")
 _SEE_OTHER: Final = 303
-_FOUND: Final = 302
 
 
 @dataclass(slots=True)
@@ -86,10 +85,7 @@ class ConsentScreen:
         elif scope["method"] == "POST":
             reply = self._take(request, form)
         else:
-            row = by_customer(request.customer.strip())
-            denied = row is not None and row.screen == "denied"
-            customer = request.customer.strip()
-            reply = self._deny(request, customer, _FOUND) if denied else self._ask(request)
+            reply = self._ask(request)
         await wire.deliver(reply, scope, receive, send)
 
     def _ask(self, request: ConsentRequest, fault: str = "") -> Reply:
@@ -112,8 +108,8 @@ class ConsentScreen:
         request.customer = customer = given.get("customer", "").strip()
         decision, row = given.get("decision"), by_customer(customer)
         screen = row.screen if row else ""
-        if decision == "deny" or screen == "denied":
-            return self._deny(request, customer, _SEE_OTHER)
+        if decision == "deny":
+            return self._deny(request, customer)
         if not customer or len(customer) > LONGEST_NAME or not customer.isprintable():
             return self._ask(request, "Write the name you sign in with.")
         if decision != "allow":
@@ -125,29 +121,29 @@ class ConsentScreen:
             request.scopes,
             client_id=sandbox.client.client_id,
             redirect_uri=request.redirect_uri,
-            ends_at=sandbox.now() + sandbox.manners.code_lifetime_s,
+            now=sandbox.now(),
         )
-        return _back(request, _SEE_OTHER, {"code": code}, screen)
+        return _back(request, {"code": code}, screen)
 
-    def _deny(self, request: ConsentRequest, customer: str, status: int) -> Reply:
+    def _deny(self, request: ConsentRequest, customer: str) -> Reply:
         self._sandbox.grants.count(customer, "denied")
         text = "The customer did not allow it"
-        return _back(request, status, {"error": "access_denied", "error_description": text})
+        return _back(request, {"error": "access_denied", "error_description": text})
 
 
 def _headers(redirect_uri: str) -> tuple[tuple[bytes, bytes], ...]:
     parts = urlsplit(redirect_uri)
-    return secure_headers("consent.css", f"{parts.scheme}://{parts.netloc}" if parts.netloc else "")
+    return secure_headers("page.css", f"{parts.scheme}://{parts.netloc}" if parts.netloc else "")
 
 
-def _back(request: ConsentRequest, status: int, carried: dict[str, str], habit: str = "") -> Reply:
+def _back(request: ConsentRequest, carried: dict[str, str], habit: str = "") -> Reply:
     """Send the customer back, with the state as it came unless the habit is another."""
     if request.state is not None and habit != "state_lost":
         carried["state"] = f"{request.state}x" if habit == "state_changed" else request.state
     query = urlencode(carried, quote_via=quote, errors="surrogateescape")
     location = f"{request.redirect_uri}{'&' if '?' in request.redirect_uri else '?'}{query}"
     headers = ((b"location", location.encode("ascii")), *_headers(location))
-    return Reply(status, b"", HTML, headers)
+    return Reply(_SEE_OTHER, b"", HTML, headers)
 
 
 def _refusal(status: int, reasons: list[str]) -> Reply:

@@ -30,11 +30,10 @@ from starlette.routing import Route
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.behaviour_flags import OPERATIONS, as_json, changed
 from nightscreen.sandbox.faults import ALL, FAULTS, NO_WAIT, FaultPlan, Scripted, fixed, lognormal
-from nightscreen.sandbox.grants import LONGEST_NAME, SCOPES, Client, is_address
+from nightscreen.sandbox.grants import LONGEST_NAME, SCOPES, is_address
 from nightscreen.sandbox.ledger import PAGE, PRICES, micros_of, naira_text
 from nightscreen.sandbox.lives import KINDS, MONTHS_BEHIND, MOST_MONTHS, truth_of
 from nightscreen.sandbox.loan_book import CANCELLED, Steering
-from nightscreen.sandbox.openapi import document
 from nightscreen.sandbox.people import Account, ecosystem_of, identity_kind, karma_record
 from nightscreen.sandbox.state import SCENARIOS, Capacity
 
@@ -117,7 +116,6 @@ class DrainEvery(Body):
 class WalletBody(Body):
     balance: Amount | None = None
     top_up: Amount | None = None
-    drain: Amount | None = None
     dry_at_call: Count | None = None
     drain_every: DrainEvery | None = None
 
@@ -140,7 +138,7 @@ class ScriptLine(Body):
 class FaultsBody(Body):
     operation: OperationName = ALL
     rates: dict[FaultName, Number] = {}
-    retry_after_s: Number | None = None
+    retry_after_s: Number = 1.0
     seed: Whole = 0
     script: list[ScriptLine] = []
 
@@ -188,12 +186,6 @@ class GrantBody(Body):
 class TokensBody(Body):
     action: Literal["expire", "revoke", "revoke_refresh"]
     customer: Customer | None = None
-
-
-class ClientBody(Body):
-    client_id: Text | None = None
-    name: Text | None = None
-    redirect_uris: list[Address] | None = None
 
 
 class PersonBody(Body):
@@ -263,7 +255,7 @@ def show_ledger(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
 
 def show_otps(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
     """Show the one-time passwords as the customers hold them."""
-    return {"otps": sandbox.otps.as_json(sandbox.otp_terms(), query.get("bvn"))}
+    return {"otps": sandbox.otps.as_json(sandbox.now(), query.get("bvn"))}
 
 
 def show_loans(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
@@ -282,12 +274,11 @@ def reset(sandbox: Sandbox, body: ResetBody) -> dict[str, object]:
 
 
 def set_wallet(sandbox: Sandbox, body: WalletBody) -> dict[str, object]:
-    """Set, top up or drain the wallet, or plan its end."""
+    """Set or top up the wallet, or plan how others use it."""
     wallet = sandbox.wallet
     if body.balance is not None:
         wallet.set_balance(body.balance)
     wallet.top_up(body.top_up or 0)
-    wallet.drain(body.drain or 0)
     if "drain_every" in body.model_fields_set:
         every = body.drain_every
         wallet.drain_every = (every.calls, every.amount) if every else None
@@ -387,7 +378,7 @@ def set_loan_state(sandbox: Sandbox, body: LoanBody) -> dict[str, object]:
         raise ValueError("no loan has this reference; GET /_sandbox/loans lists them")
     if body.reject_reason is not None and body.status != CANCELLED:
         raise ValueError(f"reject_reason is a text that goes with {CANCELLED}")
-    sandbox.loans.steer(loan, Steering(sandbox.day, body.status, body.reject_reason))
+    loan.steer(Steering(sandbox.day, body.status, body.reject_reason))
     return loan.shown(loan.place(sandbox.day))
 
 
@@ -401,7 +392,7 @@ def make_grant(sandbox: Sandbox, body: GrantBody) -> dict[str, object]:
         tuple(dict.fromkeys(body.scopes)),
         client_id=sandbox.client.client_id,
         redirect_uri=body.redirect_uri,
-        ends_at=sandbox.now() + sandbox.manners.code_lifetime_s,
+        now=sandbox.now(),
     )
     return {"code": code, "customer": body.customer, "redirect_uri": body.redirect_uri}
 
@@ -448,7 +439,7 @@ def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
         shown["account"] = planted.account(*place, sandbox.day, masked=False)
     if bvn and "history" in body.model_fields_set:
         planted.histories[bvn] = body.history
-        shown["history"] = planted.history(bvn, sandbox.day, extras=True)
+        shown["history"] = planted.history(bvn, sandbox.day)
     if body.listing:
         identity, kind = body.listing.identity, identity_kind(body.listing.identity) or "bvn"
         record = {**karma_record(identity, kind), **body.listing.record}
@@ -485,21 +476,6 @@ def set_tokens(sandbox: Sandbox, body: TokensBody) -> dict[str, object]:
     return {"revoked": sandbox.grants.revoke(body.customer, sandbox.now(), keep_access=keep)}
 
 
-def set_client(sandbox: Sandbox, body: ClientBody) -> dict[str, object]:
-    """Register the client again: its id, its name, and the addresses it may send customers to."""
-    present, uris = sandbox.client, body.redirect_uris
-    sandbox.client = Client(
-        body.client_id or present.client_id,
-        body.name or present.name,
-        present.redirect_uris
-        if "redirect_uris" not in body.model_fields_set
-        else None
-        if uris is None
-        else tuple(uris),
-    )
-    return sandbox.client.as_json()
-
-
 VIEWS: Final[dict[str, View]] = {
     "ledger": show_ledger,
     "state": lambda sandbox, _query: sandbox.as_json(),
@@ -509,7 +485,6 @@ VIEWS: Final[dict[str, View]] = {
     "otps": show_otps,
     "truth": show_truth,
     "loans": show_loans,
-    "openapi.json": lambda _sandbox, _query: document(),
 }
 _SWITCHES: Final = TypeAdapter(dict[str, Any])
 _PRICES: Final = TypeAdapter(
@@ -528,7 +503,6 @@ ACTIONS: Final[dict[str, tuple[Action, TypeAdapter[Any]]]] = {
     "grants": (make_grant, TypeAdapter(GrantBody)),
     "people": (plant, TypeAdapter(PeopleBody)),
     "tokens": (set_tokens, TypeAdapter(TokensBody)),
-    "client": (set_client, TypeAdapter(ClientBody)),
     "clock": (set_clock, TypeAdapter(ClockBody)),
     "loans/{reference}": (set_loan_state, TypeAdapter(LoanBody)),
 }

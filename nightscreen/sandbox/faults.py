@@ -79,7 +79,7 @@ class FaultPlan:
     rates: dict[str, dict[str, float]] = field(default_factory=dict)
     # faults at given calls, counted for each operation (or all) since the last reset
     script: list[Scripted] = field(default_factory=list)
-    retry_after_s: float | None = None  # wait named by 429 answers; None leaves it to the manners
+    retry_after_s: float = 1.0  # wait named by 429 answers
 
     def choose(
         self, operation: str, identity: str, attempt: int, numbers: tuple[int, int]
@@ -117,11 +117,9 @@ class FaultPlan:
         }
 
 
-def of_magic(row: MagicPerson | None, operation: str, attempt: int) -> Fault | None:
-    """Return which fault a magic identifier asks for at this attempt of an operation."""
-    if row is None or not row.fault or (row.once and attempt > 1):
-        return None
-    if row.only not in ("", operation):
+def of_magic(row: MagicPerson | None, operation: str) -> Fault | None:
+    """Return which fault a magic identifier asks for, at every attempt of an operation."""
+    if row is None or not row.fault or row.only not in ("", operation):
         return None
     return FAULTS[row.fault]
 

@@ -80,6 +80,8 @@ SCOPES: Final = {
 }
 """The scopes, each in words that go on from "allow it to"."""
 
+CODE_LIFETIME_S: Final = 60.0
+ACCESS_TOKEN_LIFETIME_S: Final = 300.0
 TOKEN_LENGTH: Final = 254
 _CODE_BYTES: Final = 30
 NOBODY: Final = ""
@@ -106,13 +108,10 @@ class Access:
 
     token: str  # the secret
     ends_at: float  # when it expires
-    calls: int = 0  # data calls it was good for
-    most_calls: int | None = None  # after so many it is expired; None sets no limit
 
     def is_live(self, now: float) -> bool:
         """Return whether the token still opens anything."""
-        spent = self.most_calls is not None and self.calls >= self.most_calls
-        return now < self.ends_at and not spent
+        return now < self.ends_at
 
 
 @dataclass(slots=True)
@@ -167,14 +166,14 @@ class Grants:
         *,
         client_id: str,
         redirect_uri: str | None,
-        ends_at: float,
+        now: float,
     ) -> str:
         """Write a grant down and return its code."""
         row = by_customer(customer)
         granted = tuple(scope for scope in scopes if row is None or scope != row.withheld)
         grant = Grant(customer, granted, client_id, redirect_uri)
         code = secrets.token_urlsafe(_CODE_BYTES)
-        self._codes[code] = _Code(grant, ends_at)
+        self._codes[code] = _Code(grant, now + CODE_LIFETIME_S)
         self._grants.append(grant)
         self.count(customer, "codes")
         return code
@@ -186,7 +185,7 @@ class Grants:
         return grant.customer if grant else NOBODY
 
     def exchange(
-        self, secret: str, redirect_uri: str, *, client_id: str, now: float, lifetime_s: float
+        self, secret: str, redirect_uri: str, *, client_id: str, now: float
     ) -> tuple[Grant, Access]:
         """Exchange a code for tokens (service.md, "Endpoints", area A).
 
@@ -205,7 +204,7 @@ class Grants:
         grant.refresh_token = secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH]
         self._by_refresh[grant.refresh_token] = grant
         self.count(customer, "exchanges")
-        return grant, self._issue(grant, now, lifetime_s)
+        return grant, self._issue(grant, now)
 
     def _redeem(self, code: _Code | None, redirect_uri: str, client_id: str, now: float) -> Grant:
         if code is None:
@@ -226,9 +225,7 @@ class Grants:
         grant.redirect_uri = redirect_uri
         return grant
 
-    def refresh(
-        self, secret: str, redirect_uri: str, *, now: float, lifetime_s: float
-    ) -> tuple[Grant, Access]:
+    def refresh(self, secret: str, redirect_uri: str, *, now: float) -> tuple[Grant, Access]:
         """Issue a new access token for a refresh token, which stays good.
 
         Raises:
@@ -243,7 +240,7 @@ class Grants:
         self.count(customer, "refreshes")
         if grant.accesses[-1].is_live(now):
             self.count(customer, "early_refreshes")
-        return grant, self._issue(grant, now, lifetime_s)
+        return grant, self._issue(grant, now)
 
     def _refreshable(self, secret: str, redirect_uri: str) -> Grant:
         grant = self._by_refresh.get(secret)
@@ -255,15 +252,10 @@ class Grants:
         _check_address(grant, redirect_uri)
         return grant
 
-    def _issue(self, grant: Grant, now: float, lifetime_s: float) -> Access:
+    def _issue(self, grant: Grant, now: float) -> Access:
         row = by_customer(grant.customer)
-        habit = row.token if row else ""
-        dead = habit == "dead" or (habit == "dead_at_first" and not grant.accesses)
-        access = Access(
-            secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH],
-            now if dead else now + lifetime_s,
-            most_calls=1 if habit == "one_call" else None,
-        )
+        lifetime_s = 0 if row and row.dead else ACCESS_TOKEN_LIFETIME_S
+        access = Access(secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH], now + lifetime_s)
         grant.accesses.append(access)
         self._by_access[access.token] = grant, access
         return access

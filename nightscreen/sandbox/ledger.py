@@ -239,11 +239,6 @@ class Ledger:
                     break
         return found, last
 
-    def newest(self, count: int) -> list[dict[str, object]]:
-        """Read the newest entries, newest first."""
-        latest = islice(reversed(self.entries), count)
-        return [entry_json(self.count - age, entry) for age, entry in enumerate(latest)]
-
     def totals_json(self) -> dict[str, object]:
         """Return what was counted; `repeated_charges` are charges for something charged before."""
         return {

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from nightscreen.sandbox import loan_book
 from nightscreen.sandbox.auth import KeyAuth, header
-from nightscreen.sandbox.loan_book import (
-    SHORT_LINK,
-    LoanBook,
-    active_products,
-    magic_row,
-    product_of,
-)
+from nightscreen.sandbox.loan_book import SHORT_LINK, LoanBook, magic_row, product_of
 from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
 
 if TYPE_CHECKING:
@@ -57,13 +52,13 @@ def _started(reference: str, url: str) -> Answer:
 
 
 def _products() -> Answer:
-    return Answer("listed", "Successful", [product.as_json() for product in active_products()])
+    return Answer("listed", "Successful", [product.as_json() for product in loan_book.PRODUCTS])
 
 
 def _read_start(_path: dict[str, str], body: dict[str, object]) -> Subject:
     """Take product and customer from the body; `meta` and its parts may be left out."""
     product_id, meta = body.get("product_id"), body.get("meta")
-    missing = "product_id" if product_id is None or product_id == "" else ""
+    missing = product_id is None or product_id == ""
     refusal = "" if missing or isinstance(product_id, str) else "product_id must be a string"
     if meta is not None and not isinstance(meta, dict):
         refusal = refusal or "meta must be an object"
@@ -103,7 +98,7 @@ def _view(sandbox: Sandbox, subject: Subject) -> Answer:
 
 
 def _sample_loan() -> Answer:
-    loan = LoanBook().offer(active_products()[0], "clear@magic.example", "", 0)
+    loan = LoanBook().offer(loan_book.PRODUCTS[0], "clear@magic.example", "", 0)
     return Answer("pending", "Successful", loan.as_json(loan.place(0)))
 
 

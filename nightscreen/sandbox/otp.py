@@ -19,6 +19,12 @@ EXPIRED_OTP: Final = "999999"
 DELIVERIES: Final = ("prompt", "late", "never", "unreachable")
 """What happens to a one-time password; `unreachable` is reported at once, by an error."""
 
+LIFETIME_S: Final = 600.0
+"""How long a one-time password is good, in the sandbox's own seconds."""
+
+LATE_S: Final = 900.0
+"""How long a late one is under way: it arrives when it has expired."""
+
 _KEPT: Final = 100_000
 _LATE, _NEVER, _UNREACHABLE = 8, 8, 4
 """Percent of customers, where the manner `otp_delivery` is `mixed`."""
@@ -64,15 +70,6 @@ class Sent:
     used: bool = False  # whether consent was given with it
 
 
-@dataclass(frozen=True, slots=True)
-class OtpTerms:
-    """The moment at which a password is looked at, and the habits in force."""
-
-    now: float  # the sandbox's own seconds
-    lifetime_s: float  # how long a password is good
-    late_s: float  # how long a late one is under way
-
-
 class OtpOutbox:
     """The newest password of every customer: another one takes its place."""
 
@@ -89,7 +86,7 @@ class OtpOutbox:
             self._sent.pop(next(iter(self._sent)))
         self._sent[bvn] = Sent(otp_of(bvn, number), contact, number, now, delivery)
 
-    def give(self, bvn: str, otp: str, terms: OtpTerms) -> str:
+    def give(self, bvn: str, otp: str, now: float) -> str:
         """Judge a password that a customer supplies.
 
         Returns:
@@ -98,7 +95,7 @@ class OtpOutbox:
         sent = self._sent.get(bvn)
         if sent is None or sent.used:
             return "not_started"
-        if otp == EXPIRED_OTP or _is_over(sent, terms):
+        if otp == EXPIRED_OTP or _is_over(sent, now):
             return "otp_expired"
         if otp != sent.otp or sent.delivery == "never":
             sent.wrong += 1
@@ -106,43 +103,43 @@ class OtpOutbox:
         sent.used = True
         return "consented"
 
-    def otp(self, bvn: str, terms: OtpTerms) -> str | None:
+    def otp(self, bvn: str, now: float) -> str | None:
         """Read the password as the customer does; None where none has arrived."""
         sent = self._sent.get(bvn)
-        return sent.otp if sent and _has_arrived(sent, terms) else None
+        return sent.otp if sent and _has_arrived(sent, now) else None
 
-    def as_json(self, terms: OtpTerms, bvn: str | None = None) -> list[dict[str, object]]:
+    def as_json(self, now: float, bvn: str | None = None) -> list[dict[str, object]]:
         """Show what every customer holds, or one of them, in the order of sending."""
         shown = self._sent if bvn is None else {bvn: self._sent[bvn]} if bvn in self._sent else {}
-        return [_shown(bvn, sent, terms) for bvn, sent in shown.items()]
+        return [_shown(bvn, sent, now) for bvn, sent in shown.items()]
 
 
-def _is_over(sent: Sent, terms: OtpTerms) -> bool:
-    return terms.now - sent.sent_at >= terms.lifetime_s
+def _is_over(sent: Sent, now: float) -> bool:
+    return now - sent.sent_at >= LIFETIME_S
 
 
-def _has_arrived(sent: Sent, terms: OtpTerms) -> bool:
+def _has_arrived(sent: Sent, now: float) -> bool:
     if sent.delivery == "late":
-        return terms.now - sent.sent_at >= terms.late_s
+        return now - sent.sent_at >= LATE_S
     return sent.delivery == "prompt"
 
 
-def _state(sent: Sent, terms: OtpTerms) -> str:
+def _state(sent: Sent, now: float) -> str:
     if sent.used:
         return "used"
-    if _is_over(sent, terms):
+    if _is_over(sent, now):
         return "expired"
-    return "arrived" if _has_arrived(sent, terms) else "under_way"
+    return "arrived" if _has_arrived(sent, now) else "under_way"
 
 
-def _shown(bvn: str, sent: Sent, terms: OtpTerms) -> dict[str, object]:
+def _shown(bvn: str, sent: Sent, now: float) -> dict[str, object]:
     return {
         "bvn": bvn,
-        "otp": sent.otp if _has_arrived(sent, terms) else None,
+        "otp": sent.otp if _has_arrived(sent, now) else None,
         "contact": sent.contact,
-        "state": _state(sent, terms),
+        "state": _state(sent, now),
         "delivery": sent.delivery,
         "number": sent.number,
-        "age_s": round(terms.now - sent.sent_at, 3),
+        "age_s": round(now - sent.sent_at, 3),
         "wrong": sent.wrong,
     }

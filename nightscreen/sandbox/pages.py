@@ -1,28 +1,20 @@
 """The sandbox's web pages: Jinja templates, and the headers that go with them.
 
-`home_page`, `consent_flow` and `loan_pages` decide which page is shown and what is in it.
-No page has a script, and whatever came with a request is escaped.
+`consent_flow` and `loan_pages` decide which page is shown and what is in it. No page has a script,
+and whatever came with a request is escaped.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from nightscreen.sandbox.wire import Reply
 
-if TYPE_CHECKING:
-    from decimal import Decimal
-
 HTML: Final = b"text/html; charset=utf-8"
-
-
-def naira(amount: Decimal) -> str:
-    """Write an amount for people, without needless kobo."""
-    return f"₦{amount:,.0f}" if amount == amount.to_integral_value() else f"₦{amount:,.2f}"
 
 
 _ENVIRONMENT: Final = Environment(
@@ -32,7 +24,6 @@ _ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters["naira"] = naira
 
 
 def render(template: str, **values: object) -> bytes:

@@ -386,10 +386,7 @@ FORMS: Final = {
     "email": r"[^@\x00-\x20\x7f]{1,64}@[^@\x00-\x20\x7f]{1,253}",
     "domain": rf"(?:{_LABEL}\.)+{_LABEL}",
 }
-"""The form of each kind of identity, in the order in which they are tried.
-
-Written so that every reader of regular expressions takes them alike: the OpenAPI document has them.
-"""
+"""The form of each kind of identity, in the order in which they are tried."""
 
 _COMPILED: Final = {kind: re.compile(form) for kind, form in FORMS.items()}
 _REPORTERS: Final = (
@@ -488,7 +485,6 @@ def ecosystem_of(
     bvn: str,
     *,
     day: int = 0,
-    extras: bool = True,
     person: Person | None = None,
     known: bool | None = None,
 ) -> dict[str, object] | None:
@@ -497,7 +493,6 @@ def ecosystem_of(
     Args:
         bvn: eleven digits.
         day: of the simulated world.
-        extras: with the fields that were recorded beside the specified ones.
         person: its holder, if not the made-up one.
         known: whether lenders have reported the person; None: the person's life decides.
 
@@ -522,9 +517,7 @@ def ecosystem_of(
     person = person or person_of_bvn(bvn)
     loans = _loans(draw, bad=special.history == "bad" if special else None)
     record = _specified(draw, person, loans, day)
-    if extras:
-        record.update(_recorded(SeededRandom("ecosystem extras", bvn), person, loans, record))
-    return record
+    return record | _recorded(SeededRandom("ecosystem extras", bvn), person, loans, record)
 
 
 def _loans(draw: SeededRandom, *, bad: bool | None) -> Loans:
@@ -633,7 +626,7 @@ MATCH_FROM: Final = 80
 _RANGES: Final = {"match": (86, 100), "unsure": (60, 80), "no_match": (2, 45)}
 
 
-def selfie_of(bvn: str, image_url: str, *, day: int = 0) -> dict[str, object] | None:
+def selfie_of(bvn: str, image_url: str) -> dict[str, object] | None:
     """Return what an image match answers (service.md, "BVN image match result").
 
     Returns:
@@ -642,7 +635,6 @@ def selfie_of(bvn: str, image_url: str, *, day: int = 0) -> dict[str, object] | 
     Raises:
         ValueError: the BVN is not 11 digits.
     """
-    del day
     person_of_bvn(bvn)
     draw = SeededRandom("likeness", bvn, image_url)
     special = test_identifiers.by_bvn(bvn)

@@ -36,19 +36,18 @@ class Planted:
 
     def plant_person(self, bvn: str, fields: Mapping[str, Any]) -> Person:
         """Give the bearer of a BVN other fields; the rest stays as made up."""
-        given: dict[str, Any] = {
-            name: date.fromisoformat(value) if isinstance(value, str) and _is_day(name) else value
-            for name, value in fields.items()
-        }
+        given = dict(fields)
+        if "date_of_birth" in given:
+            given["date_of_birth"] = date.fromisoformat(given["date_of_birth"])
         if "phone" in given:
-            given["phone"] = contact_key(str(given["phone"]))
+            given["phone"] = contact_key(given["phone"])
         self.people[bvn] = replace(self.person(bvn), **given)
         return self.people[bvn]
 
     def plant_life(self, customer: str, bvn: str | None, plan: Mapping[str, Any] | None) -> Owner:
         """Say who signs in under a username, and how they live."""
         person = self.person(bvn) if bvn else self.owner(customer).person
-        life = self.owner(customer).life if plan is None else Life(**{**_PLAIN, **plan})
+        life = self.owner(customer).life if plan is None else Life(**plan)
         self.customers[customer] = Owner(person, life)
         return self.customers[customer]
 
@@ -66,16 +65,14 @@ class Planted:
         known = people.identity_kind(identity) is not None
         return people.karma_of(identity, day=day) if known else None
 
-    def history(self, bvn: str, day: int, *, extras: bool) -> Record | None:
+    def history(self, bvn: str, day: int) -> Record | None:
         """Return what the borrower history holds on a BVN."""
         if bvn not in self.histories:
-            return people.ecosystem_of(bvn, day=day, extras=extras, person=self.person(bvn))
+            return people.ecosystem_of(bvn, day=day, person=self.person(bvn))
         fields = self.histories[bvn]
         if fields is None:
             return None
-        whole = people.ecosystem_of(
-            bvn, day=day, extras=extras, person=self.person(bvn), known=True
-        )
+        whole = people.ecosystem_of(bvn, day=day, person=self.person(bvn), known=True)
         return {**(whole or {}), **fields}
 
     def account(self, code: str, number: str, day: int, *, masked: bool) -> Record | None:
@@ -85,10 +82,3 @@ class Planted:
             return people.account_of(code, number, day=day, masked=masked, known=self.people)
         bvn = self.holders[place]
         return (bvn and people.account_record(self.person(bvn), place, masked=masked)) or None
-
-
-_PLAIN = {"kind": "monthly", "pay": 150_000, "employer": "CRESTLINE FOODS"}
-
-
-def _is_day(name: str) -> bool:
-    return name in ("date_of_birth", "registered_on")

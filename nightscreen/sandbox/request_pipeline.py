@@ -10,7 +10,6 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nightscreen.sandbox import faults, wire
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
 _HUGE: Final = 6_000_000
-_MISS_STATUS: Final = {"404": 404, "500": 500, "400": 400, "200": 200}
 _REMARK_ONE_IN: Final = 64
 _MOCK_TEXT: Final = "This is a mock response"
 TEST_MODE_TEXT: Final = (
@@ -43,17 +41,14 @@ class Subject:
 
     identity: str  # the identifier, as the ledger shows it
     fields: dict[str, str] = field(default_factory=dict)  # the values the lookup needs
-    missing: str = ""  # name of a required field that is absent or empty
+    missing: bool = False  # whether a required field is absent or empty
     refusal: str = ""  # message of the 400 where a value is malformed
     special: MagicPerson | None = None  # row of the magic table, if the identifier is one
     # name of a fault that this call meets, and at how many attempts; 0 is every one
     trouble: tuple[str, int] | None = None
-    no_address: bool = False  # whether the photograph's address is not a web address
-
-    @property
-    def hangs(self) -> bool:
-        """Whether the service never answers, so that its gateway gives up."""
-        return bool(self.missing) or self.no_address
+    # whether the photograph's address is not a web address; the service hangs then, as where a
+    # field is missing, until its gateway gives up
+    no_address: bool = False
 
 
 @dataclass(slots=True)
@@ -175,7 +170,7 @@ class RequestPipeline:
             call.fault = faults.FAULTS[full.refusal]
             return Outcome("refused", self._failing(call, call.fault))
         call.fault = (
-            faults.of_magic(subject.special, operation.name, call.attempt)
+            faults.of_magic(subject.special, operation.name)
             or faults.of_trouble(subject.trouble, call.attempt)
             or sandbox.faults.choose(operation.name, subject.identity, call.attempt, numbers)
         )
@@ -183,19 +178,11 @@ class RequestPipeline:
         return self._work_out(call)
 
     async def _wait(self, call: Call) -> None:
-        manners = self._sandbox.manners
         seconds = self._sandbox.latency.seconds(call.operation.name)
         if call.fault and call.fault.name == "slow":
-            seconds += manners.slow_s
+            seconds += self._sandbox.manners.slow_s
         if seconds > 0:
             await asyncio.sleep(seconds)
-        gateway_s = 0.0
-        if call.subject.hangs and manners.missing_field == "504":
-            gateway_s += manners.missing_field_delay_s
-        if call.fault and call.fault.status == 504:  # noqa: PLR2004 - gateway timeout
-            gateway_s += manners.gateway_delay_s
-        if gateway_s > 0:
-            await self._sandbox.pass_time(gateway_s)
 
     def _work_out(self, call: Call) -> Outcome:
         """Decide the call; nothing is awaited from here on, so that wallet and ledger agree."""
@@ -208,10 +195,9 @@ class RequestPipeline:
             return self._play_before(call, fault)
         checks: tuple[Callable[[Call], Outcome | None], ...] = (
             self._check_rights,
-            self._check_wallet if sandbox.manners.low_wallet_first else self._check_input,
+            self._check_wallet,
             self._check_test_mode,
             self._check_input,
-            self._check_wallet,
         )
         for check in checks:
             refused = check(call)
@@ -231,7 +217,7 @@ class RequestPipeline:
     def _denied(self, call: Call) -> Outcome:
         text = "Access denied. You do not have permission to access this resource."
         return Outcome(
-            "denied", Reply(403, wire.envelope("error", text, meta=self._error_meta(call)))
+            "denied", Reply(403, wire.envelope("error", text, meta=self._meta(call, None)))
         )
 
     def _unpriced(self, call: Call) -> Outcome:
@@ -249,7 +235,7 @@ class RequestPipeline:
 
     def _low_wallet(self, call: Call) -> Outcome:
         body = wire.envelope("error", "Insufficient balance", None, self._meta(call, None))
-        return Outcome("low_wallet", Reply(int(self._sandbox.manners.low_wallet), body))
+        return Outcome("low_wallet", Reply(402, body))
 
     def _check_test_mode(self, call: Call) -> Outcome | None:
         mode = self._sandbox.test_mode
@@ -273,60 +259,37 @@ class RequestPipeline:
 
     def _check_input(self, call: Call) -> Outcome | None:
         subject = call.subject
-        word = "missing_field" if subject.missing else "malformed"
-        if subject.hangs and self._sandbox.manners.missing_field == "504":
+        if subject.missing or subject.no_address:
+            word = "missing_field" if subject.missing else "malformed"
             return Outcome(word, Reply(504, b"upstream request timeout", TEXT))
-        if subject.missing:
-            text = f"{subject.missing} is required"
-            body = wire.envelope("error", text, meta=self._error_meta(call))
-            return Outcome(word, Reply(400, body))
         if subject.refusal:
-            body = wire.envelope("error", subject.refusal, meta=self._error_meta(call))
+            body = wire.envelope("error", subject.refusal, meta=self._meta(call, None))
             return Outcome("malformed", Reply(400, body))
         return None
 
     def _malformed_json(self) -> Outcome:
-        if self._sandbox.manners.malformed_json == "html":
-            page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
-            return Outcome("malformed_json", Reply(400, page, HTML))
-        return Outcome("malformed_json", Reply(400, wire.envelope("error", "Malformed JSON")))
+        page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
+        return Outcome("malformed_json", Reply(400, page, HTML))
 
     def _look_up(self, call: Call) -> Outcome:
         sandbox = self._sandbox
         answer = call.operation.answer(sandbox, call.subject)
         if answer.http_status != 200:  # noqa: PLR2004 - an error of the operation's own
-            meta = self._error_meta(call)
-            body = wire.envelope("error", answer.message, answer.data, meta)
+            body = wire.envelope("error", answer.message, answer.data, self._meta(call, None))
             return Outcome(answer.word, Reply(answer.http_status, body))
-        charged = call.price if not answer.miss or sandbox.manners.misses_charged else 0
-        if charged:
-            sandbox.wallet.charge(charged)
         if answer.miss:
-            return self._miss(call, answer, charged)
+            code, _, status = answer.miss.partition("_")
+            meta = self._meta(call, None) if answer.meta else None
+            body = wire.envelope(status, answer.message, meta=meta)
+            return Outcome(answer.word, Reply(int(code), body))
+        if call.price:
+            sandbox.wallet.charge(call.price)
         body = _written(answer, self._meta(call, call.price), self._remark(call))
-        return Outcome(answer.word, Reply(200, body), charged)
-
-    def _miss(self, call: Call, answer: Answer, charged: int) -> Outcome:
-        code, _, form = answer.miss.partition("_")
-        meta = (
-            self._meta(call, charged)
-            if charged
-            else self._error_meta(call)
-            if answer.meta
-            else None
-        )
-        data = None if form == "null" else ABSENT
-        status = "error" if form == "error" else "success"
-        body = wire.envelope(status, answer.message, data, meta)
-        return Outcome(answer.word, Reply(_MISS_STATUS[code], body), charged)
+        return Outcome(answer.word, Reply(200, body), call.price)
 
     def _remark(self, call: Call) -> dict[str, object] | None:
-        habit = self._sandbox.manners.unknown_keys
-        if habit == "never":
-            return None
-        if habit == "sometimes" and SeededRandom("remark", call.subject.identity).below(
-            _REMARK_ONE_IN
-        ):
+        rare = self._sandbox.manners.unknown_keys == "sometimes"
+        if rare and SeededRandom("remark", call.subject.identity).below(_REMARK_ONE_IN):
             return None
         return {"deprecation": "A later version of this operation is available"}
 
@@ -337,11 +300,7 @@ class RequestPipeline:
             return None
         lags = sandbox.manners.balance_lags
         balance = sandbox.wallet.previous if lags else sandbox.wallet.balance
-        return Meta(cost, balance, as_text=sandbox.manners.money_as_text)
-
-    def _error_meta(self, call: Call) -> Meta | None:
-        manners = self._sandbox.manners
-        return self._meta(call, 0 if manners.error_cost else None) if manners.error_meta else None
+        return Meta(cost, balance)
 
     def _play_before(self, call: Call, fault: Fault) -> Outcome:
         """Fail a call before it is worked out; nothing is charged."""
@@ -395,13 +354,7 @@ class RequestPipeline:
         return Reply(status, wire.html_page(status), HTML)
 
     def _retry_after(self) -> tuple[tuple[bytes, bytes], ...]:
-        manners, plan = self._sandbox.manners, self._sandbox.faults
-        seconds = manners.retry_after_s if plan.retry_after_s is None else plan.retry_after_s
-        if manners.retry_after == "none":
-            return ()
-        if manners.retry_after == "date":
-            return ((b"retry-after", formatdate(time.time() + seconds, usegmt=True).encode()),)
-        return ((b"retry-after", f"{seconds:g}".encode()),)
+        return ((b"retry-after", f"{self._sandbox.faults.retry_after_s:g}".encode()),)
 
 
 def _written(answer: Answer, meta: Meta | None, extra: dict[str, object] | None) -> bytes:

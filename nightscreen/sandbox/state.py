@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +11,7 @@ from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, 
 from nightscreen.sandbox.grants import Client, Grants
 from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
-from nightscreen.sandbox.otp import OtpOutbox, OtpTerms
+from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
 from nightscreen.sandbox.transactions import LinkedAccounts
 
@@ -31,7 +29,6 @@ class Scenario:
     """One mood."""
 
     name: str  # as on the command line
-    about: str  # one line for people
     latency: Profile = field(default_factory=lambda: fixed(5))  # how long answers take
     rates: dict[str, float] = field(default_factory=dict)  # share of calls that meet each fault
     manners: BehaviourFlags = field(
@@ -44,29 +41,18 @@ class Scenario:
 SCENARIOS: Final = {
     scenario.name: scenario
     for scenario in (
-        Scenario("calm", "answers in 5 ms, nothing goes wrong"),
+        Scenario("calm"),
+        Scenario("flaky", rates=FLAKY_RATES, manners=BehaviourFlags(silence_s=2.0)),
+        Scenario("slow", latency=lognormal(3000, 20_000)),
+        Scenario("empty-wallet", dry_at_call=200),
         Scenario(
-            "flaky",
-            "about half of the calls fail, 5 % in each of ten ways",
-            rates=FLAKY_RATES,
-            manners=BehaviourFlags(silence_s=2.0),
+            "mixed-consents", manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed")
         ),
-        Scenario("slow", "3 s at the median, 20 s at worst", latency=lognormal(3000, 20_000)),
-        Scenario("empty-wallet", "the 200th call finds the wallet empty", dry_at_call=200),
-        Scenario(
-            "mixed-consents",
-            "one-time passwords late, lost or not sent to some; both shapes of BVN consent",
-            manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed"),
-        ),
-        Scenario(
-            "no-distributor",
-            "the key is no distributor's: no loans",
-            manners=BehaviourFlags(distributor=False),
-        ),
-        Scenario("test-mode", "every answer is the sample record", test_mode="mock-response"),
+        Scenario("no-distributor", manners=BehaviourFlags(distributor=False)),
+        Scenario("test-mode", test_mode="mock-response"),
     )
 }
-
+"""The moods, as `docs/sandbox.md` tells them."""
 
 DEFAULT_KEY = "sandbox-key"
 DEFAULT_BALANCE = "1000000"
@@ -105,7 +91,6 @@ class Sandbox:
         self.opening = opening
         self.authorization = f"Bearer {opening.api_key}".encode()
         self.in_flight: dict[str, int] = {ALL: 0}
-        self._moved = asyncio.Event()
         self.reset()
 
     def reset(self, scenario_name: str | None = None) -> None:
@@ -140,21 +125,8 @@ class Sandbox:
         return time.monotonic() + self.ahead_s
 
     def advance(self, seconds: float) -> None:
-        """Move the sandbox's own time ahead; who waits for it wakes."""
+        """Move the sandbox's own time ahead."""
         self.ahead_s += seconds
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def pass_time(self, seconds: float) -> None:
-        """Wait in the sandbox's own time, which a test may move ahead."""
-        end = self.now() + seconds
-        while (left := end - self.now()) > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._moved.wait(), left)
-
-    def otp_terms(self) -> OtpTerms:
-        """Return the rules for one-time passwords at this moment."""
-        return OtpTerms(self.now(), self.manners.otp_lifetime_s, self.manners.otp_late_s)
 
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""

@@ -38,7 +38,6 @@ class MagicPerson:
     bvn_known: bool = True  # whether BVN consent can be started
     finish: str = ""  # shape of the finished BVN consent; empty takes the switch `bvn_finish`
     fault: str = ""  # name of a fault of `sandbox.faults`
-    once: bool = False  # whether only the first attempt of each operation meets the fault
     only: str = ""  # the one operation that meets the fault; empty where all do
     otp: str = ""  # a word of `sandbox.otp.DELIVERIES`; empty takes the switch `otp_delivery`
     watchlisted: bool = False
@@ -101,7 +100,7 @@ _OUTCOMES = (
 )
 _CONSENTS = (
     MagicPerson(40, "otp-never", "the one-time password of BVN consent never arrives", otp="never"),
-    MagicPerson(41, "otp-late", "it arrives when it has expired, unless times are set", otp="late"),
+    MagicPerson(41, "otp-late", "it arrives when it has expired", otp="late"),
     MagicPerson(
         42, "unreachable", "BVN consent cannot be started: 400, contact lost", otp="unreachable"
     ),
@@ -131,7 +130,6 @@ _LOANS = tuple(
             ("never", "never fills in the loan form"),
             ("cancelled", "applies for a loan, then cancels it"),
             ("stuck", "applies for a loan that is never decided"),
-            ("existing", "has a login from an earlier loan, and applies"),
         )
     )
 )
@@ -165,25 +163,19 @@ _FAULTS: Final = (
 )
 
 
-def _faulty(code: int, fault: str, meaning: str, *, once: bool) -> MagicPerson:
+def _faulty(code: int, fault: str, meaning: str) -> MagicPerson:
     """Make a row whose faults after the work are charged: listed, with a bad history."""
     word = fault.replace("_", "-")
-    if once:
-        word = f"once-{word}"
-        tail = "the next attempt finds a listed person with bad history"
-        meaning = f"the first attempt only: {meaning}; {tail}"
-    return MagicPerson(code, word, meaning, listed=True, history="bad", fault=fault, once=once)
+    return MagicPerson(code, word, meaning, listed=True, history="bad", fault=fault)
 
 
 TABLE: Final = (
     *_OUTCOMES,
     *_CONSENTS,
     *_LOANS,
-    *(_faulty(10 + n, fault, text, once=False) for n, (fault, text) in enumerate(_FAULTS)),
-    *(_faulty(60 + n, fault, text, once=True) for n, (fault, text) in enumerate(_FAULTS)),
+    *(_faulty(10 + number, fault, text) for number, (fault, text) in enumerate(_FAULTS)),
 )
-"""Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans, and from 60
-the same faults at the first attempt only."""
+"""Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans."""
 
 _BY_CODE: Final = {f"{row.code:02d}": row for row in TABLE}
 _BY_WORD: Final = {row.word: row for row in TABLE}
@@ -231,15 +223,14 @@ class MagicCustomer:
 
     word: str  # in the customer's username
     meaning: str  # what happens, for people
-    screen: str = ""  # at the consent screen: `denied`, `state_changed` or `state_lost`
+    screen: str = ""  # at the consent screen: `state_changed` or `state_lost`
     code: str = ""  # what the code has become when it arrives: `used` or `expired`
     refresh: str = ""  # `revoked` where every refresh is refused
-    token: str = ""  # `one_call`, `dead_at_first` or `dead`
+    dead: bool = False  # whether no access token of theirs opens anything
     withheld: str = ""  # a scope that the customer never grants
     records: str = ""  # what is odd about the list of transactions: the row's word
     fault: str = ""  # name of a fault of `sandbox.faults`
-    attempts: int = 0  # how many attempts meet it; 0 is every one
-    at_auth: bool = False  # whether the token operation meets it, and not the data operations
+    attempts: int = 0  # how many attempts at the token operation meet it; 0: all at data operations
 
     @property
     def customer(self) -> str:
@@ -248,11 +239,11 @@ class MagicCustomer:
 
     def trouble(self, *, at_auth: bool) -> tuple[str, int] | None:
         """Name the fault that calls of this kind meet, and at how many attempts."""
-        return (self.fault, self.attempts) if self.fault and self.at_auth is at_auth else None
+        meets = self.fault and bool(self.attempts) is at_auth
+        return (self.fault, self.attempts) if meets else None
 
 
 _GRANTS = (
-    MagicCustomer("denied", "the screen sends back access_denied at once", screen="denied"),
     MagicCustomer(
         "state-changed", "the redirect carries another state than was sent", screen="state_changed"
     ),
@@ -269,39 +260,20 @@ _GRANTS = (
         "the first exchange is worked out, then the connection is cut; a repeat is a replay",
         fault="cut_after_charge",
         attempts=1,
-        at_auth=True,
     ),
     MagicCustomer(
         "auth-fails-twice",
         "the first two calls for a token are a 503, the third is answered",
         fault="http_503",
         attempts=2,
-        at_auth=True,
     ),
     MagicCustomer(
         "refresh-revoked", "the exchange works, every refresh is a 400", refresh="revoked"
     ),
     MagicCustomer(
-        "expires-mid-pull",
-        "each access token answers one data call and is then expired: 403",
-        token="one_call",  # noqa: S106 - a word of the table
-    ),
-    MagicCustomer(
-        "expired-on-arrival",
-        "the access token of the exchange is expired already; refreshed ones are good",
-        token="dead_at_first",  # noqa: S106 - a word of the table
-    ),
-    MagicCustomer(
         "never-valid",
         "every access token is refused with 403, refreshed ones too",
-        token="dead",  # noqa: S106 - a word of the table
-    ),
-    MagicCustomer("slow", "the right answer to data calls, seconds late", fault="slow"),
-    MagicCustomer(
-        "fails-twice",
-        "the first two calls of each data operation are a 503, the third is answered",
-        fault="http_503",
-        attempts=2,
+        dead=True,
     ),
 )
 _RECORDS: Final = {
@@ -330,15 +302,6 @@ CUSTOMERS: Final = (
 _CUSTOMER_BY_WORD: Final = {row.word: row for row in CUSTOMERS}
 
 
-def customer_by_word(word: str) -> MagicCustomer:
-    """Find a customer by the word.
-
-    Raises:
-        KeyError: the table has no such word.
-    """
-    return _CUSTOMER_BY_WORD[word]
-
-
 def by_customer(customer: str) -> MagicCustomer | None:
     """Find the row a username belongs to, in this table or among the faults of the first."""
     if not customer.endswith(MAIL):
@@ -347,5 +310,4 @@ def by_customer(customer: str) -> MagicCustomer | None:
     row, other = _CUSTOMER_BY_WORD.get(word), _BY_WORD.get(word)
     if row or other is None or not other.fault or other.only:
         return row
-    attempts = 1 if other.once else 0
-    return MagicCustomer(other.word, other.meaning, fault=other.fault, attempts=attempts)
+    return MagicCustomer(other.word, other.meaning, fault=other.fault)

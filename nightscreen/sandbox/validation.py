@@ -31,14 +31,14 @@ _SAMPLE_DOMAIN: Final = "0zspgifzbo.ga"
 _SAMPLE_IMAGE: Final = "https://images.example/sample.jpg"
 
 
-def _text(body: dict[str, object], name: str) -> tuple[str, str, str]:
-    """Take a field as text; returns it, the field's name if missing, and a refusal if not text."""
+def _text(body: dict[str, object], name: str) -> tuple[str, bool, str]:
+    """Take a field as text; returns it, whether it is missing, and a refusal if it is not text."""
     value = body.get(name)
     if value is None or value == "":
-        return "", name, ""
+        return "", True, ""
     if not isinstance(value, str):
-        return "", "", f"{name} must be a string"
-    return value, "", ""
+        return "", False, f"{name} must be a string"
+    return value, False, ""
 
 
 def _read_bvn(path: dict[str, str], _body: dict[str, object]) -> Subject:
@@ -61,24 +61,20 @@ def _read_karma(path: dict[str, str], _body: dict[str, object]) -> Subject:
 
 def _karma(sandbox: Sandbox, subject: Subject) -> Answer:
     """Look an identity up in the blacklist; what is of no known kind is a miss like any other."""
-    manners = sandbox.manners
     record = sandbox.planted.karma(subject.identity, sandbox.day)
-    known = record is not None or people.identity_kind(subject.identity) is not None
-    if not known and manners.karma_malformed == "400":
-        return Answer("malformed", "Enter a valid identity.", http_status=400)
     if record:
         return Answer("listed", "Successful", record)
     text = "Identity not found in karma ecosystem"
-    return Answer("clear", text, miss=manners.karma_miss, meta=manners.karma_miss_meta)
+    return Answer("clear", text, miss=sandbox.manners.karma_miss, meta=False)
 
 
 def _ecosystem(sandbox: Sandbox, subject: Subject) -> Answer:
     """Look a BVN up in the borrower history."""
-    bvn, manners = subject.identity, sandbox.manners
-    record = sandbox.planted.history(bvn, sandbox.day, extras=manners.ecosystem_extras)
+    bvn = subject.identity
+    record = sandbox.planted.history(bvn, sandbox.day)
     if record:
         return Answer("found", "Successful", record)
-    return Answer("not_found", f"{bvn} not found in ecosystem", miss=manners.ecosystem_miss)
+    return Answer("not_found", f"{bvn} not found in ecosystem", miss="404_error")
 
 
 def _read_bank_account(_path: dict[str, str], body: dict[str, object]) -> Subject:
@@ -105,7 +101,7 @@ def _bank_account(sandbox: Sandbox, subject: Subject) -> Answer:
     record = sandbox.planted.account(code, number, sandbox.day, masked=masked)
     if record:
         return Answer("found", "Successful", record)
-    return Answer("not_found", "Invalid account number", miss=sandbox.manners.missing_account)
+    return Answer("not_found", "Invalid account number", miss="500_error")
 
 
 def _read_selfie(path: dict[str, str], body: dict[str, object]) -> Subject:
@@ -116,9 +112,9 @@ def _read_selfie(path: dict[str, str], body: dict[str, object]) -> Subject:
     return subject
 
 
-def _selfie(sandbox: Sandbox, subject: Subject) -> Answer:
+def _selfie(_sandbox: Sandbox, subject: Subject) -> Answer:
     """Compare a photograph with the BVN record."""
-    record = people.selfie_of(subject.identity, subject.fields["image"], day=sandbox.day)
+    record = people.selfie_of(subject.identity, subject.fields["image"])
     if record is None:
         return _NO_RECORD
     return Answer("match" if record["match"] else "no_match", "Successful", record)
@@ -131,33 +127,31 @@ def _bvn_start(sandbox: Sandbox, subject: Subject) -> Answer:
         return _NO_RECORD
     registered = people.contacts_of(bvn, sandbox.planted.person(bvn))
     contact = registered_contact(subject.fields["contact"], registered)
-    if contact is None and sandbox.manners.wrong_contact != "accepted":
+    if contact is None:
         return _wrong_contact(sandbox, registered)
     mixed = special is None and sandbox.manners.otp_delivery == "mixed"
     delivery = drawn_delivery(bvn) if mixed else (special and special.otp) or "prompt"
     if delivery == "unreachable":
         text = "Unable to send OTP to the contact of this BVN"
         return Answer("unreachable", text, http_status=400)
-    contact = contact or registered[0]
     sandbox.otps.send(bvn, contact, sandbox.now(), delivery)
     return Answer("otp_sent", _OTP_SENT, masked_contact(contact), status="otp")
 
 
 def _wrong_contact(sandbox: Sandbox, registered: tuple[str, ...]) -> Answer:
     """Refuse a contact and show the right ones masked; the form was never recorded."""
-    code, _, place = sandbox.manners.wrong_contact.partition("_")
     masked = [masked_contact(contact) for contact in registered]
     text = "The contact is not registered with this BVN"
-    if place == "data":
-        return Answer("wrong_contact", text, masked, http_status=int(code))
+    if sandbox.manners.wrong_contact == "400_data":
+        return Answer("wrong_contact", text, masked, http_status=400)
     text = f"{text}. Registered contacts: {', '.join(masked)}"
-    return Answer("wrong_contact", text, http_status=int(code))
+    return Answer("wrong_contact", text, http_status=400)
 
 
 def _bvn_finish(sandbox: Sandbox, subject: Subject) -> Answer:
     """Check the one-time password and return the record, in one of its three shapes."""
     bvn, person = subject.identity, sandbox.planted.person(subject.identity)
-    word = sandbox.otps.give(bvn, subject.fields["otp"], sandbox.otp_terms())
+    word = sandbox.otps.give(bvn, subject.fields["otp"], sandbox.now())
     if word in _OTP_REFUSALS:
         return Answer(word, _OTP_REFUSALS[word], http_status=400)
     shape = (subject.special and subject.special.finish) or sandbox.manners.bvn_finish

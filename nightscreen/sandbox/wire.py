@@ -60,17 +60,11 @@ class Meta:
 
     cost: int | None
     balance: int | None
-    as_text: bool = False
 
     def text(self) -> str:
         """Write the JSON object, numbers exact."""
-        quote = '"' if self.as_text else ""
         named = (("cost", self.cost), ("balance", self.balance))
-        inside = [
-            f'"{name}":{quote}{naira_text(micros)}{quote}'
-            for name, micros in named
-            if micros is not None
-        ]
+        inside = [f'"{name}":{naira_text(micros)}' for name, micros in named if micros is not None]
         return "{" + ",".join(inside) + "}"
 
 

@@ -51,8 +51,6 @@ NOT_RUN = {
     "editor": "it opens an editor",
     "xdg-open": "it opens a browser: tests/portal/test_browser.py goes the same way",
     "python -m nightscreen.sandbox": "it runs until it is stopped; the next lines run against one",
-    "FUZZ_EXAMPLES": "it is a longer form of a test: tests/sandbox/test_fuzz.py",
-    "schemathesis": "the same",
     "rm -r .nightscreen": "nothing is to be removed here",
     ". .venv": "the tests run in the environment that it enters",
 }

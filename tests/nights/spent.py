@@ -188,7 +188,7 @@ def faulty(world: FixedWorld) -> Nights:
     world.settings["timeout_s"] = dict.fromkeys(CHECKS, 20)
     world.settings["attempts"] = 3
     manners = world.sandbox.manners
-    world.sandbox.manners = replace(manners, silence_s=60.0, gateway_delay_s=0.0)
+    world.sandbox.manners = replace(manners, silence_s=60.0)
     world.sandbox.faults.seed = 11
     world.sandbox.faults.rates = {"all": dict.fromkeys(FAULTS, 0.03)}
     rows = people(world, range(100, 122))

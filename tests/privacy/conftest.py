@@ -72,8 +72,9 @@ class Place:
 def sandbox() -> Iterator[SandboxProcess]:
     """Return a simulator with a key of its own, whose faults do not take long."""
     with SandboxProcess(api_key=API_KEY, balance="100000") as running:
-        quick = {"silence_s": 0.3, "slow_s": 0.2, "retry_after_s": 0.1}
+        quick = {"silence_s": 0.3, "slow_s": 0.2}
         running.post("/_sandbox/manners", quick)
+        running.post("/_sandbox/faults", {"retry_after_s": 0.1})
         yield running
 
 

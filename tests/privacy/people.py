@@ -68,7 +68,7 @@ def _faulty() -> list[tuple[str, str, str, str, str]]:
     return [
         (row.bvn, row.account_number, test_identifiers.BANK_CODE, row.phone, row.email)
         for row in test_identifiers.TABLE
-        if row.fault not in STOPPING and not row.once
+        if row.fault not in STOPPING
     ]
 
 

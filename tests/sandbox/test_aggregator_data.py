@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from nightscreen.sandbox import aggregator, test_identifiers
 from nightscreen.sandbox.behaviour_flags import AGGREGATOR
 from nightscreen.sandbox.grants import SCOPES
 from nightscreen.sandbox.ledger import PRICES
-from nightscreen.sandbox.openapi import document
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.transactions import (
     MALFORMED_IDS,
     SHORT,
     bank_accounts_of,
     listed_of,
-    profile_of,
     transactions_of,
 )
 from nightscreen.sandbox.wire import dumps
 from tests.sandbox.consented import Journey
 
-DOCUMENT: dict[str, Any] = document()
 CALLS: dict[str, tuple[str, str, dict[str, object]]] = {
     "transaction:list": ("GET", "/transactions", {}),
     "transaction:view": ("GET", "/transactions/{transaction}", {}),
@@ -59,9 +54,6 @@ def call_for(scope: str, customer: str) -> tuple[str, str, dict[str, object]]:
     return method, path.format(transaction=transaction, account=account), body
 
 
-LISTING = {"transaction:list": "aggregator_transactions"}
-
-
 async def ask(journey: Journey, token: str, scope: str, customer: str) -> Any:  # noqa: ANN401 - JSON
     """Make the call of a scope; returns status and body."""
     method, path, body = call_for(scope, customer)
@@ -82,29 +74,6 @@ async def test_each_scope_opens_its_operation_and_no_other(journey: Journey, sco
     assert (await journey.counts("ada"))["refused_scopes"] == len(others)
 
 
-async def test_answers_are_as_the_document_describes(journey: Journey) -> None:
-    """Every answer fits its schema in the OpenAPI document."""
-    token = (await journey.tokens("ada"))["access_token"]
-    for scope in CALLS:
-        method, path, _ = call_for(scope, "ada")
-        name = next(
-            operation.name
-            for operations in aggregator.DATA_ROUTES.values()
-            for operation in operations.values()
-            if operation.name in (f"aggregator_{scope.replace(':', '_')}", LISTING.get(scope))
-        )
-        status, body = await ask(journey, token, scope, "ada")
-        assert status == 200, (method, path)
-        described = next(
-            operation
-            for operations in DOCUMENT["paths"].values()
-            for operation in operations.values()
-            if isinstance(operation, dict) and operation.get("operationId") == name
-        )
-        schema = described["responses"]["200"]["content"]["application/json"]["schema"]
-        jsonschema.validate(body, {**schema, "components": DOCUMENT["components"]})
-
-
 async def test_list_is_the_customers_transactions_newest_first(journey: Journey) -> None:
     """The list has an envelope without a message, costs nothing, and is what the people say."""
     token = (await journey.tokens("ada"))["access_token"]
@@ -115,13 +84,6 @@ async def test_list_is_the_customers_transactions_newest_first(journey: Journey)
     assert body["data"] == transactions_of("ada")
     dates = [one["transaction_date"] for one in body["data"]]
     assert dates == sorted(dates, reverse=True)
-
-
-async def test_list_follows_the_day(journey: Journey) -> None:
-    """On a later day the list is that day's."""
-    token = (await journey.tokens("ada"))["access_token"]
-    await journey.control("world", day=5)
-    assert (await journey.data(token)).json()["data"] == transactions_of("ada", 5)
 
 
 async def test_a_note_stays_and_shows_as_a_change(journey: Journey) -> None:
@@ -153,12 +115,6 @@ async def test_bank_accounts_can_be_added_changed_and_removed(journey: Journey) 
     assert (await journey.data(token, path, "DELETE")).status_code == 200
     assert (await journey.data(token, "/bank-accounts")).json()["data"] == own
     assert (await journey.data(token, path)).status_code == 404
-
-
-async def test_profile_is_the_customers(journey: Journey) -> None:
-    """The profile names the customer who consented."""
-    token = (await journey.tokens("ada"))["access_token"]
-    assert (await journey.data(token, "/profile")).json()["data"] == profile_of("ada")
 
 
 @pytest.mark.parametrize(
@@ -221,26 +177,6 @@ async def test_prices_faults_and_rights_hold_here_too(journey: Journey) -> None:
     assert (await journey.data(token, "/profile")).status_code == 403
     await journey.control("mode", test_mode="mock-response")
     assert "mock-response" in (await journey.data(token, "/bank-accounts")).json()
-
-
-async def test_test_mode_gives_tokens_that_open_nothing(journey: Journey) -> None:
-    """In test mode the token answer is a marked sample and no grant comes of it."""
-    code = await journey.consent("ada")
-    await journey.control("mode", test_mode="mock-response")
-    answer = (await journey.exchange(code)).json()
-    assert answer["mock-response"]
-    assert answer["access_token"]
-    await journey.control("mode", test_mode=None)
-    assert (await journey.data(answer["access_token"])).status_code == 403
-
-
-async def test_capacity_is_hidden_here_too(journey: Journey) -> None:
-    """Of four calls at once two are answered where two may be in flight."""
-    token = (await journey.tokens("ada"))["access_token"]
-    await journey.control("latency", kind="fixed", ms=50)
-    await journey.control("capacity", operation="aggregator_transactions", max_in_flight=2)
-    answers = await asyncio.gather(*(journey.data(token) for _ in range(4)))
-    assert sorted(one.status_code for one in answers) == [200, 200, 503, 503]
 
 
 def test_every_operation_has_a_name_and_a_price() -> None:
@@ -307,16 +243,10 @@ async def test_magic_scope_missing(journey: Journey) -> None:
 
 
 async def test_magic_faults_leave_the_exchange_alone(journey: Journey) -> None:
-    """Fault rows of either table spoil data calls, and their customers still get tokens."""
+    """Fault rows spoil data calls, and their customers still get tokens."""
     await journey.control("manners", slow_s=0)
-    tokens = await journey.tokens("fails-twice@magic.example")
-    statuses = [(await journey.data(tokens["access_token"])).status_code for _ in range(3)]
-    assert statuses == [503, 503, 200]
     tokens = await journey.tokens("http-502@magic.example")
     assert (await journey.data(tokens["access_token"])).status_code == 502
-    tokens = await journey.tokens("once-http-429@magic.example")
-    statuses = [(await journey.data(tokens["access_token"])).status_code for _ in range(2)]
-    assert statuses == [429, 200]
     tokens = await journey.tokens("slow@magic.example")
     assert (await journey.data(tokens["access_token"])).status_code == 200
     assert journey.sandbox.ledger.entries[-1].fault == "slow"

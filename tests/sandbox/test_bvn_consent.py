@@ -106,10 +106,9 @@ async def test_wrong_passwords_are_counted_and_harmless() -> None:
 
 
 async def test_password_expires_without_waiting() -> None:
-    """Time is moved ahead past the set validity; one second before it, the password is good."""
+    """Time is moved ahead past ten minutes; one second before them, the password is good."""
     async with here() as one:
-        await one.control("manners", {"otp_lifetime_s": 120})
-        for ahead, status in ((119, 200), (121, 400)):
+        for ahead, status in ((599, 200), (601, 400)):
             await start(one)
             await one.control("clock", {"advance_s": ahead})
             answer = await finish(one, BVN, (await held(one))["otp"])
@@ -140,18 +139,16 @@ async def test_password_that_never_arrives() -> None:
         assert (await finish(one, row.bvn, otp_of(row.bvn))).json()["message"].startswith("Wrong")
 
 
-@pytest.mark.parametrize(("late_s", "word"), [(900, "OTP has expired"), (300, "Successful")])
-async def test_late_password(late_s: int, word: str) -> None:
-    """A late password arrives expired, or still good where it is less late than it is valid."""
+async def test_late_password() -> None:
+    """A late password arrives when it has expired."""
     row = test_identifiers.by_word("otp-late")
     async with here() as one:
-        await one.control("manners", {"otp_late_s": late_s})
         await start(one, row.bvn)
         assert (await held(one, row.bvn))["otp"] is None
-        await one.control("clock", {"advance_s": late_s})
+        await one.control("clock", {"advance_s": 900})
         otp = (await held(one, row.bvn))["otp"]
         assert otp == otp_of(row.bvn)
-        assert (await finish(one, row.bvn, otp)).json()["message"] == word
+        assert (await finish(one, row.bvn, otp)).json()["message"] == "OTP has expired"
 
 
 async def test_unreachable_contact_is_an_error_of_the_start() -> None:
@@ -175,14 +172,14 @@ def test_password_goes_to_the_registered_contact_however_it_is_written(caller: C
         assert caller.bvn_start(BVN, contact).json["data"] == masked_contact(email)
 
 
-@pytest.mark.parametrize("form", ["400_text", "400_data", "404_text"])
+@pytest.mark.parametrize("form", ["400_text", "400_data"])
 async def test_another_contact_is_refused_with_the_right_ones_masked(form: str) -> None:
     """Nothing is sent, nothing is charged, and the registered contacts are shown masked only."""
     async with here() as one:
         await one.control("manners", {"wrong_contact": form})
         answer = await start(one, BVN, "08039999999")
         body = answer.json()
-        assert (answer.status_code, body["status"]) == (int(form[:3]), "error")
+        assert (answer.status_code, body["status"]) == (400, "error")
         shown = body["data"] if form.endswith("data") else body["message"]
         for contact in contacts_of(BVN):
             assert masked_contact(contact) in shown
@@ -190,15 +187,6 @@ async def test_another_contact_is_refused_with_the_right_ones_masked(form: str) 
         assert body["meta"] == {"balance": 1_000_000}
         assert (await one.control("otps"))["otps"] == []
         assert (await one.control("ledger"))["entries"][0]["outcome"] == "wrong_contact"
-
-
-async def test_any_contact_can_be_taken() -> None:
-    """With the switch set the password goes to the registered phone all the same."""
-    async with here() as one:
-        await one.control("manners", {"wrong_contact": "accepted"})
-        answer = await start(one, BVN, "08039999999")
-        assert answer.json()["data"] == masked_contact(contacts_of(BVN)[0])
-        assert (await held(one))["contact"] == contacts_of(BVN)[0]
 
 
 async def test_details_and_accounts_together() -> None:
@@ -250,27 +238,6 @@ async def test_watchlisted_and_incomplete_records() -> None:
     assert set(incomplete) < set(records["clear"])
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-@pytest.mark.parametrize("bvn", ["2212345678", "221234567890", "2212345678O"])
-async def test_malformed_bvn(method: str, bvn: str) -> None:
-    """Both calls refuse a BVN that is not eleven digits, and send nothing."""
-    async with here() as one:
-        path = f"/v2/verification/bvn/{bvn}/accounts"
-        answer = await one.client.request(method, path, json={"contact": "x", "otp": "1"})
-        assert answer.json()["message"] == "Enter a valid BVN number."
-        assert (await one.control("otps"))["otps"] == []
-
-
-@pytest.mark.parametrize("body", [{}, {"contact": "", "otp": ""}, {"contact": None}])
-async def test_missing_contact_or_password_is_a_504(body: dict[str, object]) -> None:
-    """An empty field ends as the service ends it, and no password is sent."""
-    async with here() as one:
-        for method in ("POST", "PUT"):
-            path = f"/v2/verification/bvn/{BVN}/accounts"
-            assert (await one.client.request(method, path, json=body)).status_code == 504
-        assert (await one.control("otps"))["otps"] == []
-
-
 async def test_password_as_a_number_is_refused() -> None:
     """A one-time password is text: as a number it would lose its leading zeros."""
     async with here() as one:
@@ -288,14 +255,6 @@ async def test_empty_wallet_leaves_the_password_unused() -> None:
         assert (await finish(one, BVN, otp_of(BVN))).status_code == 402
         await one.control("wallet", {"top_up": 20})
         assert (await finish(one, BVN, otp_of(BVN))).json()["meta"]["balance"] == 5
-
-
-async def test_no_password_in_test_mode() -> None:
-    """In test mode nobody is sent anything, whatever the answer says."""
-    async with here("test-mode") as one:
-        answer = (await start(one)).json()
-        assert answer["mock-response"]
-        assert (await one.control("otps"))["otps"] == []
 
 
 def test_finish_in_doubt_is_charged_and_uses_the_password_up(caller: Caller) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.sandbox import faults, test_identifiers
-from nightscreen.sandbox.home_page import EXAMPLES, magic_rows
 from nightscreen.sandbox.people import karma_of
 from nightscreen.sandbox.state import SCENARIOS
 
@@ -69,33 +68,10 @@ def test_control_methods_and_bodies_are_checked(sandbox: SandboxProcess) -> None
     assert sandbox.request("GET", "/_sandbox/ledger?limit=0")[0] == 400
 
 
-@pytest.mark.parametrize(("about", "address", "payload"), EXAMPLES, ids=lambda one: str(one)[:30])
-def test_examples_of_the_landing_page_work(
-    sandbox: SandboxProcess, about: str, address: str, payload: dict[str, object] | None
-) -> None:
-    """Every example shown to people is accepted."""
-    if payload is None:
-        assert sandbox.get(f"/_sandbox/{address}")
-    else:
-        assert sandbox.post(f"/_sandbox/{address}", payload)
-
-
-def test_landing_page_shows_magic_wallet_and_calls(caller: Caller) -> None:
-    """The page lists every magic identifier, the balance and the last call, escaped."""
-    caller.karma("%3Cb%3E@x.example")
-    status, body = caller.sandbox.request("GET", "/")
-    text = body.decode()
-    assert status == 200
-    assert all(row[2] in text for row in magic_rows())
-    assert "1000000" in text
-    assert "&lt;b&gt;@x.example" in text
-    assert "<script" not in text
-
-
 def test_browsers_and_control_stay_out_of_the_ledger(sandbox: SandboxProcess) -> None:
-    """Neither the page, its icon, nor an unknown control address is a request to the service."""
-    statuses = [sandbox.request("GET", path)[0] for path in ("/", "/favicon.ico", "/_sandbox/x")]
-    assert statuses == [200, 404, 404]
+    """Neither an icon nor an unknown control address is a request to the service."""
+    statuses = [sandbox.request("GET", path)[0] for path in ("/favicon.ico", "/_sandbox/x")]
+    assert statuses == [404, 404]
     assert sandbox.totals()["totals"]["requests"] == 0
 
 
@@ -130,38 +106,6 @@ def test_mock_answers_are_the_same_for_everyone_and_free(caller: Caller) -> None
     assert answers[0]["data"]
     assert caller.bvn_start("22123456789").json["status"] == "otp"
     assert caller.sandbox.totals()["totals"]["charged"] == "0"
-
-
-def test_third_test_mode_says_so_in_its_message(caller: Caller) -> None:
-    """The third form is a success whose message says so, without a mark of its own."""
-    caller.sandbox.post("/_sandbox/mode", {"test_mode": "message"})
-    answers = [
-        caller.karma(one).json for one in ("22999000000", "+2348031234567", "058-0123456789")
-    ]
-    assert answers[0] == answers[1] == answers[2]
-    assert answers[0]["status"] == "success"
-    assert answers[0]["message"].startswith("This is a test mode response. Your app is in test")
-    assert "mock-response" not in answers[0]
-
-
-@pytest.mark.parametrize("mode", ["mock-response", "message", "unmarked"])
-def test_sample_record_is_about_a_domain_whatever_was_asked(caller: Caller, mode: str) -> None:
-    """The sample of a karma answer names a domain, that of the ecosystem a BVN of its own."""
-    caller.sandbox.post("/_sandbox/mode", {"test_mode": mode})
-    record = caller.karma("22123456789").json["data"]
-    assert record["karma_identity"] == "0zspgifzbo.ga"
-    assert record["karma_identity_type"] == {"identity_type": "Domain"}
-    borrowers = [
-        caller.ecosystem(bvn).json["data"]["bvn"] for bvn in ("22123456789", "22987654321")
-    ]
-    assert len(set(borrowers)) == 1
-
-
-def test_other_test_mode_answers_with_an_empty_object(caller: Caller) -> None:
-    """The second shape of test mode is 200 with {}."""
-    caller.sandbox.post("/_sandbox/mode", {"test_mode": "empty"})
-    answer = caller.ecosystem("22123456789")
-    assert (answer.status, answer.body) == (200, b"{}")
 
 
 @pytest.mark.parametrize(("refusal", "status"), [("http_503", 503), ("http_429", 429)])

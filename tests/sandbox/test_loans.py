@@ -4,50 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from nightscreen.sandbox.loan_book import (
     FATES,
     PRODUCTS,
     WORDS,
-    active_products,
     fate_of,
-    standing_of,
 )
-from nightscreen.sandbox.loans import VIEW
-from nightscreen.sandbox.openapi import document
-from nightscreen.sandbox.people import contact_key, contacts_of, otp_of
 from nightscreen.sandbox.test_identifiers import TABLE
 from tests.sandbox.in_process import ORIGIN, here
 
 if TYPE_CHECKING:
-    import httpx
-
     from tests.sandbox.conftest import Caller
-
-DOCUMENT: dict[str, Any] = document()
-
-
-def conforms(answer: httpx.Response, schema: str) -> dict[str, Any]:
-    """Hold an answer against the OpenAPI document; returns its body."""
-    body: dict[str, Any] = answer.json()
-    described = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
-    jsonschema.validate(body, described)
-    return body
 
 
 async def test_products_are_listed_without_meta() -> None:
-    """Active products only, always the same, in an envelope without cost or balance."""
+    """Always the same, in an envelope without cost or balance."""
     async with here() as one:
         answer = await one.client.get("/v2/loans/products")
-        body = conforms(answer, "LoanProducts")
+        body = answer.json()
         assert set(body) == {"status", "message", "data"}
         shown = [product["product_id"] for product in body["data"]]
-        assert shown == [product.product_id for product in active_products()]
-        assert len(shown) == len(PRODUCTS) - 1
+        assert shown == [product.product_id for product in PRODUCTS]
         assert all(product["is_active"] == 1 for product in body["data"])
 
 
@@ -59,7 +40,7 @@ async def test_start_answers_reference_and_link() -> None:
             "meta": {"email": "ada@mail.example", "phone_number": "+2348031234567"},
         }
         answer = await one.client.post("/v2/loans/initialize", json=body)
-        data = conforms(answer, "LoanLink")["data"]
+        data = answer.json()["data"]
         assert set(data) == {"reference", "url"}
         assert data["url"].startswith(f"{ORIGIN}/l/")
         assert len(data["url"]) < 60
@@ -67,16 +48,6 @@ async def test_start_answers_reference_and_link() -> None:
         assert 'value="ada@mail.example"' in page
         assert 'value="+2348031234567"' in page
         assert "Quick loan" in page
-
-
-@pytest.mark.parametrize("meta", [None, {}, {"email": None}, {"colour": "green"}])
-async def test_meta_is_optional(meta: dict[str, object] | None) -> None:
-    """A link can be had without any customer, and unknown parts of meta are passed over."""
-    async with here() as one:
-        body = {"product_id": "LP1001", "meta": meta}
-        assert (await one.client.post("/v2/loans/initialize", json=body)).status_code == 200
-        answer = await one.client.post("/v2/loans/initialize", json={"product_id": "LP1001"})
-        assert answer.status_code == 200
 
 
 async def test_every_start_is_another_loan() -> None:
@@ -98,13 +69,12 @@ async def test_every_start_is_another_loan() -> None:
         ([], 504, "timeout"),
         ({"product_id": 1001}, 400, "product_id must be a string"),
         ({"product_id": "LP9999"}, 400, "Loan product not found"),
-        ({"product_id": "LP1005"}, 400, "Loan product not found"),
         ({"product_id": "LP1001", "meta": "ada"}, 400, "meta must be an object"),
         ({"product_id": "LP1001", "meta": {"email": 1}}, 400, "meta.email must be a string"),
     ],
 )
 async def test_wrong_requests_open_no_loan(body: object, status: int, text: str) -> None:
-    """Missing fields, unknown or inactive products and wrong types are refused without meta."""
+    """Missing fields, unknown products and wrong types are refused without meta."""
     async with here() as one:
         answer = await one.client.post("/v2/loans/initialize", json=body)
         assert answer.status_code == status
@@ -134,19 +104,7 @@ async def test_key_of_no_distributor(by: str) -> None:
         ]
         for answer in answers:
             assert answer.status_code == 400
-            assert conforms(answer, "Error")["message"].startswith("This offer is not available")
-
-
-@pytest.mark.parametrize(("key", "status"), [(None, 401), ("Bearer other", 403)])
-async def test_loans_ask_for_the_key(key: str | None, status: int) -> None:
-    """No key and a wrong key are refused as everywhere, before anything is opened."""
-    headers = {"Authorization": key} if key else {}
-    async with here() as one:
-        for method, path in (("GET", "products"), ("POST", "initialize"), ("GET", "ABC")):
-            answer = await one.browser.request(method, f"/v2/loans/{path}", headers=headers)
-            assert answer.status_code == status
-        entries = (await one.control("ledger"))["entries"]
-        assert {entry["authorized"] for entry in entries} == {False}
+            assert answer.json()["message"].startswith("This offer is not available")
 
 
 async def test_loans_are_in_the_ledger_and_cost_nothing() -> None:
@@ -175,9 +133,8 @@ async def test_faults_reach_loans() -> None:
         script = [{"operation": "loan_products", "at_call": 1, "fault": "http_429"}]
         await one.control("faults", {"script": script})
         assert (await one.client.get("/v2/loans/products")).status_code == 429
-        body = {"product_id": "LP1001", "meta": {"email": "once-http-502@magic.example"}}
-        tries = [await one.client.post("/v2/loans/initialize", json=body) for _ in range(2)]
-        assert [answer.status_code for answer in tries] == [502, 200]
+        body = {"product_id": "LP1001", "meta": {"email": "http-502@magic.example"}}
+        assert (await one.client.post("/v2/loans/initialize", json=body)).status_code == 502
         await one.control("manners", {"denied_operations": ["loan_products"]})
         assert (await one.client.get("/v2/loans/products")).status_code == 403
 
@@ -209,7 +166,7 @@ async def test_loan_before_the_form_is_filled_in() -> None:
     """PENDING, to be requested, nothing lent, the customer as far as meta told."""
     async with here() as one:
         reference = (await one.offer(email="clear@magic.example"))["reference"]
-        body = conforms(await one.client.get(f"/v2/loans/{reference}"), "Loan")
+        body = (await one.client.get(f"/v2/loans/{reference}")).json()
         assert "meta" not in body
         loan = body["data"]
         assert loan["status"] == {"status": "PENDING", "can_request": True, "can_cancel": False}
@@ -224,7 +181,7 @@ async def test_loan_moves_with_the_days() -> None:
         words, before = [], Decimal(-1)
         for day in range(0, 120, 3):
             await one.control("world", {"day": day})
-            loan = conforms(await one.client.get(f"/v2/loans/{reference}"), "Loan")["data"]
+            loan = (await one.client.get(f"/v2/loans/{reference}")).json()["data"]
             words.append(loan["status"]["status"])
             paid = Decimal(str(loan["paid"]))
             assert paid >= before
@@ -245,7 +202,6 @@ async def test_loan_moves_with_the_days() -> None:
         ("loan-never", "PENDING", False, False),
         ("loan-cancelled", "CANCELLED", True, False),
         ("loan-stuck", "PENDING", True, False),
-        ("loan-existing", "SETTLED", True, False),
         ("clear", "SETTLED", True, False),
     ],
 )
@@ -267,9 +223,7 @@ async def test_magic_contacts_decide_the_fate(
 
 async def test_fates_of_many_are_known_beforehand() -> None:
     """Of 400 customers each ends as `fate_of` says, and every fate that is drawn occurs."""
-    ends = {"approved": "SETTLED", "existing": "SETTLED"} | dict.fromkeys(
-        ("rejected", "cancelled"), "CANCELLED"
-    )
+    ends = {"approved": "SETTLED", "rejected": "CANCELLED", "cancelled": "CANCELLED"}
     async with here() as one:
         emails = [f"customer{number}@mail.example" for number in range(400)]
         references = {email: (await one.offer(email=email))["reference"] for email in emails}
@@ -281,20 +235,6 @@ async def test_fates_of_many_are_known_beforehand() -> None:
             assert await one.status(reference) == ends.get(fate, "PENDING")
     assert set(seen) == set(FATES)
     assert seen["approved"] > 150
-
-
-async def test_one_customer_takes_up_one_offer_at_a_time() -> None:
-    """Of two open offers the first is taken up; one made after it has ended is taken up too."""
-    async with here() as one:
-        first = await one.offer("LP1001", email="clear@magic.example")
-        second = await one.offer("LP1002", email="CLEAR@magic.example")
-        await one.control("world", {"day": 10})
-        assert await one.status(first["reference"]) == "RUNNING"
-        assert (await one.loan(second["reference"]))["loan_amount"] is None
-        await one.control("world", {"day": 200})
-        third = await one.offer("LP1002", email="clear@magic.example")
-        await one.control("world", {"day": 206})
-        assert await one.status(third["reference"]) == "RUNNING"
 
 
 async def test_world_can_go_back() -> None:
@@ -316,7 +256,7 @@ async def test_control_surface_moves_a_loan(word: str) -> None:
         reference = (await one.offer(email="loan-never@magic.example"))["reference"]
         shown = await one.control(f"loans/{reference}", {"status": word})
         assert shown["status"] == word
-        loan = conforms(await one.client.get(f"/v2/loans/{reference}"), "Loan")["data"]
+        loan = (await one.client.get(f"/v2/loans/{reference}")).json()["data"]
         assert loan["status"]["status"] == word
         assert (loan["amount_disbursed"] > 0) is (word in ("RUNNING", "SETTLED"))
 
@@ -369,35 +309,3 @@ async def test_control_surface_lists_loans() -> None:
         assert first["url"].endswith(shown["path"])
         await one.control("reset", {})
         assert (await one.control("loans"))["loans"] == []
-
-
-async def test_landing_page_shows_loans_and_passwords() -> None:
-    """A person finds every link and every password that was sent on the first page."""
-    async with here() as one:
-        offer = await one.offer(email="ada@mail.example")
-        path = "/v2/verification/bvn/22123456789/accounts"
-        await one.client.post(path, json={"contact": contacts_of("22123456789")[0]})
-        page = (await one.browser.get("/")).text
-        assert f'href="{offer["url"].removeprefix(ORIGIN)}"' in page
-        assert otp_of("22123456789") in page
-
-
-def test_sample_loan_is_of_nobody() -> None:
-    """The sample of test mode is the same at every call."""
-    assert VIEW.sample() == VIEW.sample()
-
-
-@pytest.mark.parametrize(
-    ("written", "known"),
-    [
-        ("0803 123 4567", "+2348031234567"),
-        ("+2348031234567", "+2348031234567"),
-        ("2348031234567", "+2348031234567"),
-        (" Ada@Mail.Example ", "ada@mail.example"),
-        ("x", "x"),
-    ],
-)
-def test_contacts_are_known_in_one_form(written: str, known: str) -> None:
-    """However a phone or email is written, it is the same customer's."""
-    assert contact_key(written) == known
-    assert standing_of(written) == standing_of(known)

@@ -161,7 +161,7 @@ class BvnWorld(World):
 
     def otp(self, row: Mapping[str, str]) -> str | None:
         """Read a customer's password as the customer does."""
-        return self.sandbox.otps.otp(row["bvn"], self.sandbox.otp_terms())
+        return self.sandbox.otps.otp(row["bvn"], self.sandbox.now())
 
     def type_otp(self, link: str, otp: str) -> LinkView:
         """Type a password under a link."""

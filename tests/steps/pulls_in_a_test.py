@@ -89,14 +89,10 @@ class Lender:
             scopes,
             client_id=box.client.client_id,
             redirect_uri=CALLBACK,
-            ends_at=box.now() + 60,
+            now=box.now(),
         )
         grant, access = box.grants.exchange(
-            code,
-            CALLBACK,
-            client_id=box.client.client_id,
-            now=box.now(),
-            lifetime_s=box.manners.access_token_lifetime_s,
+            code, CALLBACK, client_id=box.client.client_id, now=box.now()
         )
         token = TokenAnswer(
             access_token=access.token,
