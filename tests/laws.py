@@ -7,7 +7,8 @@ contract, so that it outlives the code that keeps it:
 - every row has a result or a line in the quarantine, and every figure of the report is what the
   files beside it come to (`recomputed`);
 - the balance's equation holds, and every lookup came to one end;
-- the journal is sound and holds the calls and the money that the report tells of;
+- the journal is sound, holds the calls and the money that the report tells of, and accounts for
+  every naira of the service's own ledger;
 - no cap or quota was passed at any instant, and nothing was sent without an intent (`Overseen`);
 - nothing that needs a consent was asked without one that was valid at that instant;
 - no identifier stands where none belongs.
@@ -104,7 +105,13 @@ class Overseen(httpx.AsyncBaseTransport):
         await self._to.aclose()
 
 
-def require_laws(path: Path, settings: Settings, since: int, wire: Overseen | None = None) -> None:
+def require_laws(
+    path: Path,
+    settings: Settings,
+    since: int,
+    wire: Overseen | None = None,
+    charged: Decimal | None = None,
+) -> None:
     """Fail the test where a night broke a law; one that only quotes has nothing to break.
 
     Args:
@@ -112,6 +119,7 @@ def require_laws(path: Path, settings: Settings, since: int, wire: Overseen | No
         settings: of the run.
         since: instant in microseconds at which this night began, by the run's own clock.
         wire: what saw its calls, where they went through the test.
+        charged: naira that the service charged meanwhile by its own ledger, where the test has it.
     """
     if not (path / "report.json").exists() or not (path / "calls.parquet").exists():
         return
@@ -119,6 +127,8 @@ def require_laws(path: Path, settings: Settings, since: int, wire: Overseen | No
     broken = broken_laws(folder)
     with journal_of(settings) as journal:
         broken += broken_books(folder, journal, settings, since)
+        if charged is not None:
+            broken += _about_ledger(journal, since, to_micro(charged))
     if wire is not None and wire.unannounced:
         broken.append(f"{wire.unannounced} calls were sent before their intent")
     if broken:
@@ -228,17 +238,22 @@ def _about_identifiers(folder: Folder) -> Iterator[str]:
 
 def broken_books(folder: Folder, journal: Journal, settings: Settings, since: int) -> list[str]:
     """Return a sentence for each law that a night's journal breaks."""
-    calls = [
-        call
-        for run in journal.runs.newest(limit=None)
-        for block in journal.runs.calls(run.run_id)
-        for call in block
-    ]
+    calls = _calls(journal)
     mine = [call for call in calls if call.run_id == folder.report["run_id"]]
     return [
         *verify_journal(journal),
         *_about_journal(folder, mine),
         *_about_caps(folder, calls, mine, settings, since),
+    ]
+
+
+def _calls(journal: Journal) -> list[Any]:
+    """Return the calls of all runs."""
+    return [
+        call
+        for run in journal.runs.newest(limit=None)
+        for block in journal.runs.calls(run.run_id)
+        for call in block
     ]
 
 
@@ -252,6 +267,20 @@ def _about_journal(folder: Folder, mine: list[Any]) -> Iterator[str]:
         yield "calls.parquet is not what the journal holds"
     if folder.report["state"] == "completed" and any(call.state == "intent" for call in mine):
         yield "a completed run has a call without an outcome"
+
+
+def _about_ledger(journal: Journal, since: int, charged_micro: int) -> Iterator[str]:
+    """Hold a night's calls against the service's ledger: no naira of it is without a name."""
+    calls = [call for call in _calls(journal) if call.intent_at >= since]
+    known = sum(call.cost_micro or 0 for call in calls)
+    doubtful = sum(
+        call.reserved_micro for call in calls if call.cost_micro is None and call.state in DOUBTFUL
+    )
+    if not known <= charged_micro <= known + doubtful:
+        yield (
+            f"the service charged {charged_micro} micro-naira; {known} are known, at most "
+            f"{doubtful} more in doubt"
+        )
 
 
 def _about_caps(

@@ -12,6 +12,7 @@ import shutil
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -105,8 +106,8 @@ class World:
     """A sandbox, a HOME and an output folder that several nights share.
 
     Attributes:
-        is_damaged: whether the test has spoilt the journal or the outputs, so that the laws which
-            hold after every night may not hold.
+        is_damaged: whether the laws which hold after every night may not hold here: the test has
+            spoilt the journal or the outputs, or has another machine ask meanwhile.
     """
 
     folder: Path
@@ -138,7 +139,7 @@ class World:
         """Screen customers, carried by a runner of the test's own."""
         if rows is not None:
             options["input"] = str(self.write(rows))
-        settings, began = self.read_settings(), self.clock()
+        settings, began, before = self.read_settings(), self.clock(), Decimal(self.charged)
         wire = Overseen(self.transport(), settings.home)
         screening = run_screening(
             ScreenBatch(**{"output": str(self.folder / "out"), **options}),
@@ -149,7 +150,7 @@ class World:
         )
         report = self.carry(screening)
         if not self.is_damaged:
-            require_laws(runner.folder, settings, began, wire)
+            require_laws(runner.folder, settings, began, wire, Decimal(self.charged) - before)
         return Night(runner.folder, report)
 
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -137,7 +138,10 @@ def test_a_journal_that_is_not_what_is_reported_breaks_a_law(world: World, tmp_p
     shutil.copytree(world.folder / "home", tmp_path / "home")
     (folder,) = (world.folder / "out").iterdir()
     other = World(tmp_path)
-    require_laws(folder, other.read_settings(), 0)
+    charged = Decimal(world.charged)
+    require_laws(folder, other.read_settings(), 0, charged=charged)
+    with pytest.raises(AssertionError, match="the service charged"):
+        require_laws(folder, other.read_settings(), 0, charged=charged + 1)
     with closing(sqlite3.connect(tmp_path / "home" / "journal.sqlite")) as connection, connection:
         connection.execute("UPDATE calls SET cost_micro = 1 WHERE cost_micro > 0")
     with pytest.raises(AssertionError, match=r"calls\.parquet is not what the journal holds"):
