@@ -24,6 +24,7 @@ from sqlalchemy import insert
 
 from benchmarks.measured import run_words
 from benchmarks.warm import night
+from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
 from nightscreen.desk.run_rows import Filter, RunRowsCache
@@ -33,13 +34,12 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.tables import runs, spend
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.clock import spending_day, to_instant
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.schemas.parameters import ScreenBatch
 
 ORIGIN: Final = "http://127.0.0.1:8090"
 ROUNDS: Final = 10

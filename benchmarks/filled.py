@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.sandbox.wire import ABSENT, Meta, envelope
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
-from nightscreen.schemas.checks import Check, Outcome
+from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _BLOCK = 5000
 _MICRO = 1_000_000
 _WALLET_MICRO = 10**9 * _MICRO
-_PRICES = {Check.BANK_ACCOUNT: 10, Check.KARMA: 10, Check.ECOSYSTEM: 25}
+_PRICES = {"bank_account": 10, "karma": 10, "ecosystem": 25}
 _HITS = {
-    Check.BANK_ACCOUNT: (Outcome.FOUND, Outcome.NOT_FOUND),
-    Check.KARMA: (Outcome.LISTED, Outcome.CLEAR),
-    Check.ECOSYSTEM: (Outcome.FOUND, Outcome.NOT_FOUND),
+    "bank_account": (Outcome.FOUND, Outcome.NOT_FOUND),
+    "karma": (Outcome.LISTED, Outcome.CLEAR),
+    "ecosystem": (Outcome.FOUND, Outcome.NOT_FOUND),
 }
 
 
@@ -51,19 +51,19 @@ def answer_needed(run: ScreeningRun) -> int:
     wallet = _Wallet()
     for _, piece in run.needed.pieces():
         for check in _HITS:
-            mine = piece.filter(pc.equal(piece["check"], check.value))
+            mine = piece.filter(pc.equal(piece["check"], check))
             for start in range(0, mine.num_rows, _BLOCK):
                 _answer_block(run, check, mine.slice(start, _BLOCK), wallet)
     run.status[:] = LookupStatus.PAID.value
     return len(run.needed)
 
 
-def _answer_block(run: ScreeningRun, check: Check, block: pa.Table, wallet: _Wallet) -> None:
+def _answer_block(run: ScreeningRun, check: str, block: pa.Table, wallet: _Wallet) -> None:
     calls, run_id = run.journal.calls, run.run_id
     columns = (block[name].to_pylist() for name in ("kind", "subject", "identity"))
     rows = list(zip(*columns, strict=True))
     price = _PRICES[check] * _MICRO
-    asks = [ReserveRequest(check.value, kind, subject, price, None, 1) for kind, subject, _ in rows]
+    asks = [ReserveRequest(check, kind, subject, price, None, 1) for kind, subject, _ in rows]
     purpose = run.wanted.purpose.value
     grants = calls.reserve(run_id, purpose, asks, Caps(), since=run.freshness.since)
     settled = []
@@ -88,14 +88,14 @@ def _answer_block(run: ScreeningRun, check: Check, block: pa.Table, wallet: _Wal
     calls.settle(run_id, settled)
 
 
-def _answer(check: Check, identity: str) -> tuple[Outcome, int, bytes]:
+def _answer(check: str, identity: str) -> tuple[Outcome, int, bytes]:
     """Return outcome, cost in micro-naira and body of what the sandbox knows of an identity."""
     record: dict[str, object] | None
-    if check is Check.BANK_ACCOUNT:
+    if check == "bank_account":
         bank_code, _, number = identity.partition("-")
         record = account_of(bank_code, number)
     else:
-        record = karma_of(identity) if check is Check.KARMA else ecosystem_of(identity)
+        record = karma_of(identity) if check == "karma" else ecosystem_of(identity)
     hit, miss = _HITS[check]
     if record is None:
         return miss, 0, envelope("success", "Nothing was found", ABSENT)

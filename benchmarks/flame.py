@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Self
 import uvloop
 
 from benchmarks.measured import load_words
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:

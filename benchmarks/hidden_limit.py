@@ -33,14 +33,13 @@ import uvloop
 from benchmarks import virtual_time
 from benchmarks.measured import load_words, run_words
 from nightscreen.client.limiter import CallStart
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.control import act
 from nightscreen.sandbox.ledger import Entry, Ledger
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
-from nightscreen.schemas.checks import Check
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def run(
             tolerated_failure_pct=100,
         )
         given = ScreenBatch(
-            input=str(below / "in.csv"), output=str(below / "out"), checks=[Check.KARMA]
+            input=str(below / "in.csv"), output=str(below / "out"), checks=["karma"]
         )
         screen(given, settings, steer=steer, run_loop=service.run_loop, transport=service.transport)
     return service.entries()
@@ -235,7 +234,7 @@ def moving_limit(view: str, rows: int, every_s: float, cap: int | None) -> Seen:
 
         async def steer(asking: FundingRounds) -> None:
             if cap is not None:
-                asking.session.windows[Check.KARMA]._cap = FixedCap(cap)  # noqa: SLF001 - in its place
+                asking.session.windows["karma"]._cap = FixedCap(cap)  # noqa: SLF001 - in its place
             await service.post("latency", LATENCY)
             await moves.go_on()
 

@@ -53,9 +53,9 @@ def bare(file: Path, folder: Path) -> tuple[int, int]:  # noqa: ARG001 - all thr
 
 def ours(file: Path, folder: Path) -> tuple[int, int]:
     """Take the file in as a run does, sealed chunks, quarantine and problems included."""
+    from nightscreen.config.parameters import ScreenBatch  # noqa: PLC0415 - only the measured
+    from nightscreen.config.settings import read_settings  # noqa: PLC0415 - only the measured
     from nightscreen.runs import screening_run  # noqa: PLC0415 - only the measured
-    from nightscreen.schemas.parameters import ScreenBatch  # noqa: PLC0415 - only the measured
-    from nightscreen.schemas.settings import read_settings  # noqa: PLC0415 - only the measured
 
     settings = read_settings(base_url="http://127.0.0.1:9", api_key="none", home=folder / "home")
     run = screening_run.open_screening(

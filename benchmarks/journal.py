@@ -29,6 +29,7 @@ from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.window import RetryBudget, Window
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
@@ -39,9 +40,8 @@ from nightscreen.schemas.calls import (
     ReservationStatus,
     ReserveRequest,
 )
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
@@ -148,10 +148,10 @@ def window(store: CallStore, calls: int) -> Measured:
 
     async def main() -> None:
         control = Control()
-        control.progress = {Check.KARMA: CheckProgress()}
+        control.progress = {"karma": CheckProgress()}
         book = JournalWriter(store, run_id="run", purpose="portfolio", caps=Caps(), since=2**62)
         asked = Window(
-            Check.KARMA,
+            "karma",
             send=send,
             writer=book,
             cap=AdaptiveCap(CAP, start=CAP),
@@ -159,7 +159,7 @@ def window(store: CallStore, calls: int) -> Measured:
             pace=RetryBudget(5, random.Random()),
             clock=system_clock,
         )
-        lookup = Lookup(Check.KARMA, IdentityKind.BVN, "22000000000")
+        lookup = Lookup("karma", IdentityKind.BVN, "22000000000")
         await asked.ask([LookupTask(lookup, n.to_bytes(16, "big"), 10**7) for n in range(calls)])
         await asked.drain()
         book.close()

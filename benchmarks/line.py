@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import Runner, run_screening
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

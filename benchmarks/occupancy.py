@@ -40,13 +40,12 @@ import uvloop
 from benchmarks import virtual_time
 from benchmarks.ideal import ideal_span_s, share_in_use
 from benchmarks.measured import load_words, run_words
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.faults import Latency, Profile, fixed, lognormal
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
-from nightscreen.schemas.checks import Check
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
@@ -227,7 +226,7 @@ def _screened(
         make_batch(below / "in.csv", rows=case.rows, seed=1, damage_pct=0)
         caps = dict.fromkeys(case.checks, case.cap)
         settings = settings_for(below / "home", **service, max_in_flight=caps)
-        checks = [Check(word) for word in case.checks]
+        checks = list(case.checks)
         given = ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"), checks=checks)
         report = screen(given, settings, run_loop=run, around=timed, transport=transport).report
     assert report["state"] == "completed", report["stop_reason"]

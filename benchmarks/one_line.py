@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from benchmarks.alternatives.job import Job, measure
-from nightscreen.schemas.checks import Check
-from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.config.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def carry(job: Job, run_loop: RunLoop) -> int:
     """Screen the file for karma; return how many lookups were answered."""
     settings = settings_for(job.folder / "home", job.url, job.key, max_in_flight={"karma": job.cap})
-    given = ScreenBatch(input=str(job.file), output=str(job.folder / "out"), checks=[Check.KARMA])
+    given = ScreenBatch(input=str(job.file), output=str(job.folder / "out"), checks=["karma"])
     report = screen(given, settings, run_loop=run_loop).report
     assert report["state"] == "completed", report["stop_reason"]
     return int(report["checks"]["karma"]["attempts"])

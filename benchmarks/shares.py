@@ -30,9 +30,9 @@ import uvloop
 
 from benchmarks.lookup_cost import CONTESTANTS, cost_of
 from benchmarks.measured import load_words, run_words
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill.drive import screen, settings_for
 
 if TYPE_CHECKING:

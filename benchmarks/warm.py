@@ -31,17 +31,17 @@ import duckdb
 from benchmarks.filled import answer_needed
 from benchmarks.line import Marked, Stations
 from benchmarks.measured import run_words
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.settings import Settings
 
 SIZES = (20_000,)
 CAP = 200

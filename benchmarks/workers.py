@@ -39,13 +39,13 @@ from sqlalchemy import make_url
 from benchmarks.measured import run_words
 from nightscreen.calling import coordinator, worker
 from nightscreen.calling import funding_rounds as asking
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.runs import screening_run
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.clock import MICROS, system_clock
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Row
 
     from nightscreen.calling.worker import WorkerPart
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.checks import Check
-    from nightscreen.schemas.settings import Settings
 
 CAP = 48
 LATENCY_MS = 100
@@ -235,7 +234,7 @@ async def run_part(place: dict[str, str]) -> None:
         return
     open_ = part.open_rounds()
 
-    async def ask(_check: Check, name: str) -> None:
+    async def ask(_check: str, name: str) -> None:
         await asking.ask_shard(open_, name)
 
     heeding = asyncio.create_task(_heed(part))
@@ -258,7 +257,7 @@ async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> 
     """Have every lookup of a run asked, by this process or by parts."""
     crew, share = ProcessCrew(place, run.run_id, pids), float(place["share"])
 
-    async def ask(_check: Check, name: str) -> None:
+    async def ask(_check: str, name: str) -> None:
         await asking.ask_shard(open_, name)
 
     if run.parameters.workers == 1:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.journal.opening import journal_of
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import NoAnswer
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.schemas.settings import Settings
 
 ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
 """What may become of a lookup: together they are all that were needed."""
@@ -304,9 +304,9 @@ def _about_caps(
     sent = Counter(
         (spending_day(call.intent_at), call.check) for call in calls if call.state != "not_sent"
     )
-    for check, most_calls in settings.max_per_day.model_dump().items():
+    for check, most_calls in settings.max_per_day.items():
         for (day, of), number in sent.items():
-            if of == check and most_calls is not None and number > most_calls:
+            if of == check and number > most_calls:
                 yield f"{number} calls of {check} on {day}, of {most_calls}"
 
 

@@ -19,22 +19,22 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import Runner, run_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import LAGOS, system_clock
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
 from tests.laws import Overseen, require_laws
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 
 def days_ago(number: int) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.planning.short_circuit import Spares
     from nightscreen.runs.run import Run
-    from nightscreen.schemas.checks import Asked, SubjectKind
+    from nightscreen.schemas.checks import SubjectKind
     from nightscreen.schemas.requests import Request
 
 ASKED_AGAIN = frozenset({LookupStatus.WAITING, LookupStatus.FAILED})
@@ -61,7 +61,7 @@ class CallSession:
     client: Client
     writer: JournalWriter
     max_cost_micro: Mapping[str, int]
-    windows: dict[Asked, Window] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
     short: bool = False
     concludes: bool = True
 
@@ -89,7 +89,7 @@ class CallSession:
         return LookupTask(
             lookup=ApiCall(request.operation, kind, request, keeps_body=keeps_body),
             subject=subject,
-            worst_micro=self.max_cost_micro[request.operation.value],
+            worst_micro=self.max_cost_micro[request.operation],
             consent_reference=consent_reference,
             consent_ends_at=consent_ends_at,
         )
@@ -116,7 +116,7 @@ class CallSession:
         """Take note of what is waited for outside the window; False where the run has stopped."""
         run, at = self.run, asyncio.get_running_loop().time()
         now, (operation,) = run.clock(), run.operations
-        run.control.silence.goes_on(operation.value, reason, at=at, now=now)
+        run.control.silence.goes_on(operation, reason, at=at, now=now)
         return run.control.may_send(operation, now, at)
 
     async def close(self) -> None:
@@ -131,9 +131,7 @@ class CallSession:
             await window.drain()
         await self.writer.drain()
         for check, since in control.unread_outages():
-            await asyncio.to_thread(
-                mark_outage, self.run.journal, self.run.run_id, check.value, since
-            )
+            await asyncio.to_thread(mark_outage, self.run.journal, self.run.run_id, check, since)
         if self.concludes:
             control.conclude()
         if self.short and control.ending()[0] == COMPLETED:
@@ -163,7 +161,7 @@ def open_call_session(
     """
     settings, control = run.settings, run.control
     family = {operation: family_of(operation) for operation in run.operations}
-    in_flight = settings.max_in_flight.model_dump()
+    in_flight = settings.max_in_flight
     client = Client(
         settings.base_url,
         settings.api_key.get_secret_value(),
@@ -199,9 +197,7 @@ def open_call_session(
             note=note,
             sparing=sparing,
             funding=funding,
-            unreadable_run=partial(
-                run.journal.answers.unreadable_run, operation.value, UNREADABLE_AFTER
-            )
+            unreadable_run=partial(run.journal.answers.unreadable_run, operation, UNREADABLE_AFTER)
             if run.caps.in_flight
             else None,
         )

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from nightscreen.client.classify import CallOutcome
-    from nightscreen.schemas.checks import Asked
 
 TOLERATED_FROM = 200
 """Lookups that must be done before the share of failures can stop a run."""
@@ -170,14 +169,14 @@ class Control:
     silence: Silence = field(default_factory=Silence)
     proved_before: bool = False
     resting_since: int | None = None
-    quota_until: dict[Asked, int] = field(default_factory=dict)
-    paused_until: dict[Asked, float] = field(default_factory=dict)
+    quota_until: dict[str, int] = field(default_factory=dict)
+    paused_until: dict[str, float] = field(default_factory=dict)
     watches: list[SpendingAlert] = field(default_factory=list)
     stop: str | None = None
-    stopped_checks: dict[Asked, str] = field(default_factory=dict)
-    progress: dict[Asked, CheckProgress] = field(default_factory=dict)
+    stopped_checks: dict[str, str] = field(default_factory=dict)
+    progress: dict[str, CheckProgress] = field(default_factory=dict)
     balance_micro: int | None = None
-    highest_micro: dict[Asked, int] = field(default_factory=dict)
+    highest_micro: dict[str, int] = field(default_factory=dict)
     price_limits: Mapping[str, int] = field(default_factory=dict)
     price_list: str = ""
     bound_micro: int = 0
@@ -186,12 +185,12 @@ class Control:
     notices: list[str] = field(default_factory=list)
     wallet: BalanceEstimate = field(default_factory=BalanceEstimate)
     excess_micro: int = 0
-    unreadable_run: Counter[Asked] = field(default_factory=Counter)
+    unreadable_run: Counter[str] = field(default_factory=Counter)
     heard: Callable[[str, float, CallOutcome], None] | None = None
-    absurd: dict[Asked, set[bytes]] = field(default_factory=dict)
-    disproved: set[Asked] = field(default_factory=set)
-    _likeness: dict[Asked, TestModeDetector] = field(default_factory=dict)
-    _evidence: dict[Asked, Witnesses] = field(default_factory=dict)
+    absurd: dict[str, set[bytes]] = field(default_factory=dict)
+    disproved: set[str] = field(default_factory=set)
+    _likeness: dict[str, TestModeDetector] = field(default_factory=dict)
+    _evidence: dict[str, Witnesses] = field(default_factory=dict)
     _blind_from: int = 0
     _was_out: bool = False
     _short: bool = False
@@ -243,7 +242,7 @@ class Control:
                 if self.stopped_checks.get(check) == StopReason.QUOTA:
                     del self.stopped_checks[check]
 
-    def stop_check(self, check: Asked, reason: str) -> None:
+    def stop_check(self, check: str, reason: str) -> None:
         """Stop one check; the run where no check is left."""
         if check in self.stopped_checks:
             return
@@ -256,7 +255,7 @@ class Control:
         for listener in self._listeners:
             listener()
 
-    def may_send(self, check: Asked, now: int, at: float) -> bool:
+    def may_send(self, check: str, now: int, at: float) -> bool:
         """Return whether a check may send; notices the deadline, and that nothing is answered.
 
         Args:
@@ -332,7 +331,7 @@ class Control:
         if balance_micro is not None:
             self.balance_micro = balance_micro
 
-    def saw_answer(self, check: Asked, cost_micro: int | None, reserved_micro: int) -> None:
+    def saw_answer(self, check: str, cost_micro: int | None, reserved_micro: int) -> None:
         """Take note of an answer and its price; say so where the price rose beyond what was known.
 
         Args:
@@ -345,31 +344,31 @@ class Control:
         self.answered += 1
         cost = cost_micro or 0
         known = self.highest_micro.get(check, 0)
-        news = known < cost <= self.price_limits.get(check.value, cost)
+        news = known < cost <= self.price_limits.get(check, cost)
         if news:
             self.highest_micro[check] = cost
         if cost > reserved_micro:
             self.excess_micro += cost - reserved_micro
             if news:
                 self.notices.append(
-                    f"the price of {check.value} rose from {naira_words(reserved_micro)} to "
+                    f"the price of {check} rose from {naira_words(reserved_micro)} to "
                     f"{naira_words(cost)} while the run was under way"
                 )
 
-    def saw_record(self, check: Asked) -> None:
+    def saw_record(self, check: str) -> None:
         """Take note of a record that could be read."""
         self.unreadable_run[check] = 0
 
-    def saw_unreadable(self, check: Asked, trouble: str, cost_micro: int | None) -> None:
+    def saw_unreadable(self, check: str, trouble: str, cost_micro: int | None) -> None:
         """Take note of an answer that cannot be read; stop the check where too many were charged.
 
         One person's answer may be odd. Ten in a row mean that the service has changed its answers,
         and each further one is paid for and of no use until the table of manners is corrected.
         """
-        self.troubles[(check.value, trouble)] += 1
+        self.troubles[(check, trouble)] += 1
         self.count_unreadable(check, self.unreadable_run[check] + bool(cost_micro))
 
-    def count_unreadable(self, check: Asked, number: int) -> None:
+    def count_unreadable(self, check: str, number: int) -> None:
         """Take note of how many answers in a row were charged and could not be read; stop at ten.
 
         A run's own process counts them as they come; several workers go by the journal's count.
@@ -377,15 +376,15 @@ class Control:
         self.unreadable_run[check] = number
         if self.unreadable_run[check] >= UNREADABLE_AFTER and check not in self.stopped_checks:
             self.notices.append(
-                f"{check.value} was stopped: {self.unreadable_run[check]} answers in a row were "
+                f"{check} was stopped: {self.unreadable_run[check]} answers in a row were "
                 "charged and could not be read; correct the table of manners, then: nightscreen "
                 "journal reread, and resume the run"
             )
             self.stop_check(check, StopReason.FAILURES)
 
-    def disbelieved(self, check: Asked, reading: CallOutcome) -> int | None:
+    def disbelieved(self, check: str, reading: CallOutcome) -> int | None:
         """Return the cost an answer names where that is too high to be a price; None where not."""
-        limit = self.price_limits.get(check.value)
+        limit = self.price_limits.get(check)
         if limit is None or reading.verdict is ChargeStatus.IN_DOUBT:
             return None
         if reading.absurd_cost:  # more than any counter could hold
@@ -393,7 +392,7 @@ class Control:
         cost = reading.cost_micro
         return cost if cost is not None and cost > limit else None
 
-    def saw_unread(self, check: Asked, witness: Hashable | None, *, mark: int, now: int) -> None:
+    def saw_unread(self, check: str, witness: Hashable | None, *, mark: int, now: int) -> None:
         """Take note of a response that cannot be read; stop the check where customers agree.
 
         One person's answer may be odd for good. Where several customers get nothing else, something
@@ -413,14 +412,14 @@ class Control:
         if evidence.hear_unread(witness, mark, now) < WITNESSES_LATER:
             return
         self.notices.append(
-            f"{check.value} was stopped: {WITNESSES_LATER} customers in a row got responses that "
+            f"{check} was stopped: {WITNESSES_LATER} customers in a row got responses that "
             "cannot be read, each of which may have been charged. See what stands between, such as "
             "a proxy; where the service writes its answers otherwise now, correct the table of "
             "manners, then: nightscreen journal reread"
         )
         self.stop_check(check, StopReason.OUTAGE)
 
-    def unread_outages(self) -> list[tuple[Asked, int]]:
+    def unread_outages(self) -> list[tuple[str, int]]:
         """Return the checks whose responses could not be read in an outage, and since when.
 
         Customers agree on it here, or in another process that stopped the check.
@@ -436,7 +435,7 @@ class Control:
         ]
 
     def saw_disbelieved(
-        self, check: Asked, subject: bytes, named_micro: int, *, disproved: bool
+        self, check: str, subject: bytes, named_micro: int, *, disproved: bool
     ) -> None:
         """Say that a cost is not believed; stop the check at the second that is not disproved.
 
@@ -449,9 +448,9 @@ class Control:
             named_micro: what the answer named.
             disproved: the balance shows that the wallet did not lose it.
         """
-        limit = self.price_limits[check.value]
+        limit = self.price_limits[check]
         said = (
-            f"a {check.value} call cost {naira_words(named_micro)} by its answer, and no more than "
+            f"a {check} call cost {naira_words(named_micro)} by its answer, and no more than "
             f"{naira_words(limit)} is believed to be a price"
         )
         if disproved:
@@ -474,39 +473,37 @@ class Control:
         if len(lookups) >= ABSURD_COSTS:
             self.stop_absurd(check)
 
-    def stop_undecided(self, check: Asked) -> None:
+    def stop_undecided(self, check: str) -> None:
         """Stop a check with a disputed cost whose answers bear no balance that could settle it."""
         self.absurd.setdefault(check, set())
         self.notices.append(
-            f"{check.value} was stopped: the cost of one of its calls is not believed, and no "
+            f"{check} was stopped: the cost of one of its calls is not believed, and no "
             "balance comes that contradicts or confirms it; enter what the service's invoice says: "
             "nightscreen journal settle, then resume the run"
         )
         self.stop_check(check, StopReason.AUTH)
 
-    def stop_absurd(self, check: Asked) -> None:
+    def stop_absurd(self, check: str) -> None:
         """Stop a check whose costs cannot be prices, and name the file to correct."""
         self.notices.append(
-            f"{check.value} was stopped, since {ABSURD_COSTS} calls cost more than is believed to "
+            f"{check} was stopped, since {ABSURD_COSTS} calls cost more than is believed to "
             f"be a price: if that is the price now, write it into {self.price_list}, then resume "
             "the run"
         )
         self.stop_check(check, StopReason.AUTH)
 
-    def saw_body(self, check: Asked, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
+    def saw_body(self, check: str, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
         """Watch whether answers differ; give notice where the service seems not to be live."""
         likeness = self._likeness.get(check)
         if likeness is None:
             likeness = self._likeness[check] = TestModeDetector()
         if likeness.saw(body, cost_micro, hit=hit):
             self.notices.append(
-                f"suspicious: {likeness.answers} {check.value} answers about different people are "
+                f"suspicious: {likeness.answers} {check} answers about different people are "
                 "all the same and none was charged; make sure that key and address are live ones"
             )
 
-    def saw_trouble(
-        self, check: Asked, trouble: str, *, silence: bool, at: float, now: int
-    ) -> None:
+    def saw_trouble(self, check: str, trouble: str, *, silence: bool, at: float, now: int) -> None:
         """Take note of an attempt without an answer.
 
         Args:
@@ -516,8 +513,8 @@ class Control:
             at: the instant on the loop's clock.
             now: the instant.
         """
-        self.troubles[(check.value, trouble)] += 1
-        self.silence.goes_on(check.value, f"the service ({trouble})", at=at, now=now)
+        self.troubles[(check, trouble)] += 1
+        self.silence.goes_on(check, f"the service ({trouble})", at=at, now=now)
         if silence:
             self.breaker.silence(at)
         else:
@@ -525,12 +522,12 @@ class Control:
 
     # --- what makes further calls useless ---
 
-    def evidence(self, check: Asked) -> Witnesses:
+    def evidence(self, check: str) -> Witnesses:
         """Return what the lookups of a check said against going on."""
         return self._evidence.setdefault(check, Witnesses())
 
     def heard_stop(
-        self, check: Asked, witness: Hashable, reading: CallOutcome, *, mark: int, price_micro: int
+        self, check: str, witness: Hashable, reading: CallOutcome, *, mark: int, price_micro: int
     ) -> bool:
         """Hear a lookup whose answer makes further calls useless; stop where enough lookups agree.
 
@@ -560,10 +557,10 @@ class Control:
         self._stop_for(check, *evidence.stop)
         return True
 
-    def _stop_for(self, check: Asked, word: str, whole_run: bool) -> None:
+    def _stop_for(self, check: str, word: str, whole_run: bool) -> None:
         if word == ADDRESS and (self.answered or self.proved_before):
             self.notices.append(
-                f"the address answered {check.value} as the service does not (a 404 or a "
+                f"the address answered {check} as the service does not (a 404 or a "
                 "redirect), while other answers came: see what stands between, such as a proxy"
             )
             self.stop_check(check, StopReason.OUTAGE)
@@ -573,7 +570,7 @@ class Control:
             self.stop_check(check, word)
 
     def heard_fault(
-        self, check: Asked, witness: Hashable, fault: str, *, mark: int, at: float
+        self, check: str, witness: Hashable, fault: str, *, mark: int, at: float
     ) -> None:
         """Hear a lookup that met a fault of the service; stop its check where all meet the same.
 
@@ -587,12 +584,12 @@ class Control:
             evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
         if number >= SAME_FAULTS and check not in self.stopped_checks:
             self.notices.append(
-                f"{number} {check.value} lookups in a row met the same fault of the service, and "
+                f"{number} {check} lookups in a row met the same fault of the service, and "
                 "none was answered; each may have been charged"
             )
             self.stop_check(check, StopReason.OUTAGE)
 
-    def heard_wait(self, check: Asked, subject: bytes, asked_s: float) -> float:
+    def heard_wait(self, check: str, subject: bytes, asked_s: float) -> float:
         """Return for how many seconds a check is left alone, as an answer's `Retry-After` asks.
 
         More than five minutes only where the answer to another lookup asks for that too.
@@ -602,7 +599,7 @@ class Control:
         evidence = self.evidence(check)
         return asked_s if evidence.hear(LONG_WAIT, subject, evidence.mark) > 1 else LONE_WAIT_S
 
-    def heard_sample(self, check: Asked, witness: Hashable, record: bytes) -> bool:
+    def heard_sample(self, check: str, witness: Hashable, record: bytes) -> bool:
         """Hear a lookup answered with a record of somebody else; stop where others get the same.
 
         A service that is live has no one record for different people: what answers is in test mode.
@@ -622,7 +619,7 @@ class Control:
         if evidence.hear_sample(record, witness) < needed:
             return False
         self.notices.append(
-            f"{check.value} lookups of different identities were answered with one and the same "
+            f"{check} lookups of different identities were answered with one and the same "
             "record of somebody else: the service, or what stands before it, answers with samples"
         )
         self.stop_run(TEST_MODE)
@@ -647,7 +644,7 @@ class Control:
                 self._stop_for(check, *evidence.stop)
             elif not evidence.proved:
                 self.notices.append(
-                    f"the only {check.value} lookups asked failed ({evidence.stop[0]}); nothing of "
+                    f"the only {check} lookups asked failed ({evidence.stop[0]}); nothing of "
                     "the check could confirm or contradict it, other answers came"
                 )
         is_out = self._was_out and self.answered == self._blind_from  # as before the run went on
@@ -658,7 +655,7 @@ class Control:
     def _failed(self) -> int:
         return sum(each.failed for each in self.progress.values())
 
-    def ended(self, check: Asked, status: LookupStatus, cost_micro: int) -> None:
+    def ended(self, check: str, status: LookupStatus, cost_micro: int) -> None:
         """Count a lookup that came to an end; stop where too many failed."""
         if status is LookupStatus.WAITING:
             return
@@ -703,7 +700,7 @@ class Control:
     def refusals(self) -> list[str]:
         """Return what is wrong with address, key or rights, where run or check stops for it."""
         reasons = {StopReason.AUTH.value, StopReason.OUTAGE.value, ADDRESS}
-        halted = {check.value for check, why in self.stopped_checks.items() if why in reasons}
+        halted = {check for check, why in self.stopped_checks.items() if why in reasons}
         found = [
             (check, trouble)
             for check, trouble in self.troubles

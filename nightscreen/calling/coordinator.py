@@ -30,7 +30,7 @@ from nightscreen.calling.worker_stats import Totals
 from nightscreen.files.workspace import Workspace, sweep_shared
 from nightscreen.journal import journal_of
 from nightscreen.journal.work_queue import ASKING, CALLED, SharedWork
-from nightscreen.schemas.checks import Check, Outcome
+from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.funding_rounds import FundingRounds
     from nightscreen.calling.worker import Ask
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.work_queue import PartState, ShardState, WorkState
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
 
 POLL_S = 0.5
 LEAST_LOOKUPS = 100
@@ -98,7 +98,7 @@ class Gathering:
     starts: dict[int, int] = field(default_factory=dict)
     gathered: set[str] = field(default_factory=set)
     reported: set[str] = field(default_factory=set)
-    alone: dict[Check, asyncio.Task[None]] = field(default_factory=dict)
+    alone: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     last_sign: float | None = None
     done: int = 0
 
@@ -163,9 +163,9 @@ def _in_flight_micro(run: ScreeningRun) -> int:
     caps = run.settings.max_in_flight
     total = 0
     for check in run.wanted.checks:
-        mine = run.worst[run.ranked.is_of(check.value)]
+        mine = run.worst[run.ranked.is_of(check)]
         dearest = int(mine.max()) if len(mine) else 0
-        total += BALANCE_MARGIN * getattr(caps, check.value) * dearest
+        total += BALANCE_MARGIN * getattr(caps, check) * dearest
     return total
 
 
@@ -195,11 +195,11 @@ def _offer(gathering: Gathering) -> bool:
     """Offer what the money pays for by now; return whether there was anything."""
     run, rounds = gathering.run, gathering.rounds
     shards = next_offer(rounds)
-    names = [(name, check.value) for check, each in shards.items() for name in each]
+    names = [(name, check) for check, each in shards.items() for name in each]
     if not names:
         return False
     caps = caps_document(rounds.session.writer.caps)
-    highest = {check.value: price for check, price in run.control.highest_micro.items()}
+    highest = dict(run.control.highest_micro.items())
     gathering.space.note(terms_of(names[0][0]), {"caps": caps, "highest_micro": highest})
     gathering.work.lay_out(run.run_id, names, gathered=gathering.gathered)
     gathering.gathered.clear()
@@ -294,7 +294,7 @@ def _gather(
 def _is_over(gathering: Gathering, state: WorkState) -> bool:
     """Return whether every shard was asked, or will not be, and nothing is under way."""
     control = gathering.run.control
-    stopped = {check.value for check in control.stopped_checks}
+    stopped = set(control.stopped_checks)
     if control.stop is not None:
         settled = not any(part.alive and part.state == ASKING for part in state.parts)
         if settled and all(task.done() for task in gathering.alone.values()):
@@ -358,10 +358,10 @@ def _help_out(gathering: Gathering, state: WorkState) -> None:
             gathering.alone[check] = loop.create_task(_ask_alone(gathering, check))
 
 
-async def _ask_alone(gathering: Gathering, check: Check) -> None:
+async def _ask_alone(gathering: Gathering, check: str) -> None:
     run_id = gathering.run.run_id
     while gathering.run.control.stop is None:
-        name = await asyncio.to_thread(gathering.work.take, run_id, check.value)
+        name = await asyncio.to_thread(gathering.work.take, run_id, check)
         if name is None:
             return
         await gathering.ask(check, name)

@@ -19,7 +19,7 @@ from nightscreen.calling.control import WITNESSES_LATER, StopReason
 from nightscreen.calling.funding import Funding
 from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.shards import LEAST_ROWS, ShardLayout, chains_of
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.unreadable import Doubts
 from nightscreen.planning.lookup_table import check_number, check_of
@@ -28,7 +28,7 @@ from nightscreen.planning.short_circuit import ShortCircuit, Spares
 from nightscreen.runs.run import money_left
 from nightscreen.runs.screening_run import closed_lookups, count_doubts
 from nightscreen.schemas.calls import UNREAD_TROUBLES
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
@@ -148,14 +148,14 @@ def make_tasks(
 ) -> list[LookupTask]:
     """Return one task for each lookup of a table in the shape of `schemas.plan.NEEDED`."""
     run = rounds.run
-    check = Check(table["check"][0].as_py())
+    check = table["check"][0].as_py()
     doubts, unread = run.doubts.get(check, {}), run.unread.get(check, ())
     rows = table.to_pylist()
     of_rows = [doubts.get(row["subject"], Doubts()) for row in rows]
     return [
         LookupTask(
             lookup=Lookup(
-                Check(row["check"]), IdentityKind(row["kind"]), row["identity"], row["image_url"]
+                row["check"], IdentityKind(row["kind"]), row["identity"], row["image_url"]
             ),
             subject=row["subject"],
             worst_micro=int(run.worst[index]),
@@ -178,7 +178,7 @@ async def ask_indexes(rounds: FundingRounds, table: pa.Table, indexes: NDArray[n
     if not open_.any():
         return
     tasks = make_tasks(rounds, table.filter(pa.array(open_)), indexes[open_])
-    await rounds.session.windows[Check(table["check"][0].as_py())].ask(tasks)
+    await rounds.session.windows[table["check"][0].as_py()].ask(tasks)
 
 
 async def _ask_one(rounds: FundingRounds, index: int) -> None:
@@ -202,7 +202,7 @@ async def take_opening_balance(rounds: FundingRounds) -> None:
     run.refuse_wrong_address()
 
 
-async def _opens(rounds: FundingRounds, check: Check, candidates: NDArray[np.int64]) -> bool:
+async def _opens(rounds: FundingRounds, check: str, candidates: NDArray[np.int64]) -> bool:
     """Return whether one of a check's lookups gave the balance, or nothing may be asked any more.
 
     Where the first is refused, another is asked alone: one row tells nothing of the service.
@@ -233,11 +233,11 @@ def _no_sign_of_the_service(run: ScreeningRun) -> bool:
     return bool(troubles) and troubles <= silent and bool(run.control.unread_outages())
 
 
-def _openers(run: ScreeningRun) -> list[tuple[Check, NDArray[np.int64]]]:
+def _openers(run: ScreeningRun) -> list[tuple[str, NDArray[np.int64]]]:
     """Return funded lookups that can give the opening balance, the surest checks first."""
     funded = fund(_waiting(run), run.worst, money_left(run))
     by_check = {
-        check: funded[run.ranked.check[funded] == check_number(check.value)]
+        check: funded[run.ranked.check[funded] == check_number(check)]
         for check in run.wanted.checks
     }
     sure = [check for check in CHECKS if CHECKS[check].bears_balance and check in by_check]
@@ -252,7 +252,7 @@ def _waiting(run: ScreeningRun) -> NDArray[np.int64]:
     """Return the lookups that wait, in rank, without those of checks that stopped."""
     here = run.status[run.order] == LookupStatus.WAITING.value
     waiting: NDArray[np.int64] = run.order[here].astype(np.int64)
-    stopped = [check_number(check.value) for check in run.control.stopped_checks]
+    stopped = [check_number(check) for check in run.control.stopped_checks]
     if not stopped:
         return waiting
     return waiting.compress(~np.isin(run.ranked.check[waiting], stopped))
@@ -261,11 +261,11 @@ def _waiting(run: ScreeningRun) -> NDArray[np.int64]:
 def _follow_prices(run: ScreeningRun) -> None:
     """Take the highest price seen in this run for the least that a lookup may cost at worst."""
     for check, highest in run.control.highest_micro.items():
-        mine = run.ranked.is_of(check.value)
+        mine = run.ranked.is_of(check)
         run.worst[mine] = np.maximum(run.worst[mine], highest)
 
 
-def next_round(rounds: FundingRounds) -> dict[Check, list[str]]:
+def next_round(rounds: FundingRounds) -> dict[str, list[str]]:
     """Lay out the next lookups in rank as shards for this process.
 
     Returns:
@@ -286,7 +286,7 @@ def next_round(rounds: FundingRounds) -> dict[Check, list[str]]:
     return _lay_out(rounds, ahead)
 
 
-def next_offer(rounds: FundingRounds) -> dict[Check, list[str]]:
+def next_offer(rounds: FundingRounds) -> dict[str, list[str]]:
     """Lay out for other processes what the money pays for by now and none of them has.
 
     Lookups that may spare each other are never with two of them: those whose others are out wait.
@@ -381,22 +381,22 @@ def _keeping_back(rounds: FundingRounds) -> Caps:
 
 def _closer(run: ScreeningRun, funded: NDArray[np.int64]) -> int | None:
     """Choose the last funded lookup that is sure to bear a balance, for the closing one."""
-    sure = [check_number(check.value) for check in CHECKS if CHECKS[check].bears_balance]
+    sure = [check_number(check) for check in CHECKS if CHECKS[check].bears_balance]
     bearing = funded[np.isin(run.ranked.check[funded], sure)]
     return int(bearing[-1]) if len(bearing) else None
 
 
-def _lay_out(rounds: FundingRounds, lookups: NDArray[np.int64]) -> dict[Check, list[str]]:
+def _lay_out(rounds: FundingRounds, lookups: NDArray[np.int64]) -> dict[str, list[str]]:
     run, layout = rounds.run, rounds.layout
     rounds.laid_out += 1
-    shards: dict[Check, list[str]] = {}
+    shards: dict[str, list[str]] = {}
     names: list[str] = []
     cut: list[NDArray[np.int64]] = []
     checks = run.ranked.check[lookups]
     for check in run.wanted.checks:
-        mine = lookups[checks == check_number(check.value)]
+        mine = lookups[checks == check_number(check)]
         for number, places in enumerate(layout.cut(mine)):
-            name = f"lookups-{check.value}-{rounds.laid_out:03d}-{number:05d}"
+            name = f"lookups-{check}-{rounds.laid_out:03d}-{number:05d}"
             names.append(name)
             cut.append(mine[places])
             shards.setdefault(check, []).append(name)
@@ -404,7 +404,7 @@ def _lay_out(rounds: FundingRounds, lookups: NDArray[np.int64]) -> dict[Check, l
         shard = table.append_column("index", pa.array(indexes))
         if layout.is_shared:
             shard = shard.append_column("worst", pa.array(run.worst[indexes]))
-            if layout.chains is not None and name in shards.get(Check.KARMA, ()):
+            if layout.chains is not None and name in shards.get("karma", ()):
                 ended = run.status != LookupStatus.WAITING.value
                 waits = chains_of(layout.chains, indexes, ended, run.listed)
                 layout.space.put(f"chains-{name}", waits)
@@ -483,7 +483,7 @@ def ask_again(run: ScreeningRun) -> bool:
     """
     lost = np.isin(run.status, (LookupStatus.FAILED.value, LookupStatus.IN_DOUBT.value))
     for check, progress in run.control.progress.items():
-        mine = run.status[lost & run.ranked.is_of(check.value)]
+        mine = run.status[lost & run.ranked.is_of(check)]
         progress.take_back(LookupStatus(int(each)) for each in mine)
     lost[_left_alone(run)] = False
     run.status[lost] = LookupStatus.WAITING.value
@@ -493,7 +493,7 @@ def ask_again(run: ScreeningRun) -> bool:
 def _left_alone(run: ScreeningRun) -> NDArray[np.int64]:
     """Return the lookups in doubt that were sent as often as they may be within their age."""
     count_doubts(run)
-    closed = {check.value: closed_lookups(run, check) for check in run.wanted.checks}
+    closed = {check: closed_lookups(run, check) for check in run.wanted.checks}
     found: list[int] = []
     in_doubt = run.status == LookupStatus.IN_DOUBT.value
     for start, piece in run.needed.pieces() if in_doubt.any() else ():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
 from nightscreen.planning.freshness import is_closed
 from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
-from nightscreen.schemas.checks import Lookup, Operation, SubjectKind
+from nightscreen.schemas.checks import Lookup, SubjectKind
 from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ApiCall:
             elsewhere.
     """
 
-    check: Operation
+    check: str
     kind: SubjectKind
     request: Request = field(repr=False)
     keeps_body: bool = True
@@ -134,7 +134,7 @@ class LookupTask:
     def ask(self) -> ReserveRequest:
         """Return the wish to make the next attempt."""
         return ReserveRequest(
-            check=self.lookup.check.value,
+            check=self.lookup.check,
             kind=self.lookup.kind.value,
             subject=self.subject,
             worst_micro=self.bound_micro,

@@ -10,10 +10,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.classify import ChargeStatus, Classifier, Exchange
 from nightscreen.client.wire import lookup_request
 from nightscreen.journal.unreadable import settle_read, unread_answers
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Operation
+from nightscreen.schemas.checks import IdentityKind, Lookup
 from nightscreen.schemas.requests import Request
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def reread(journal: Journal, manners: ResponseRules) -> dict[str, Reread]:
             mine = found.setdefault(each.check, Reread())
             mine.kept += 1
             reading = classifier.read(_request(each), Exchange(each.status, each.body))
-            is_check = each.check in set(Check)
+            is_check = each.check in CHECKS
             if (
                 is_check
                 and reading.verdict is ChargeStatus.ANSWERED
@@ -78,7 +79,7 @@ def reread(journal: Journal, manners: ResponseRules) -> dict[str, Reread]:
 
 def _request(each: UnreadAnswer) -> Request:
     """Return the request that brought an answer, as far as reading it needs."""
-    if each.check in set(Check):
+    if each.check in CHECKS:
         kind = IdentityKind(each.kind)
-        return lookup_request(Lookup(Check(each.check), kind, each.asked, _ANY_IMAGE))
-    return Request(Operation(each.check), "GET", "", None, asked=each.asked)
+        return lookup_request(Lookup(each.check, kind, each.asked, _ANY_IMAGE))
+    return Request(each.check, "GET", "", None, asked=each.asked)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from nightscreen.calling.journal_writer import JournalWriter
     from nightscreen.client.limiter import CallStart, Cap
     from nightscreen.schemas.calls import CallResult
-    from nightscreen.schemas.checks import Asked
     from nightscreen.schemas.clock import Clock
 
 __all__ = ["LookupTask", "RetryBudget", "Sender", "Window"]
@@ -101,7 +100,7 @@ class Window:
 
     def __init__(
         self,
-        check: Asked,
+        check: str,
         *,
         send: Sender,
         writer: JournalWriter,
@@ -455,7 +454,7 @@ class Window:
     @property
     def _is_disputed(self) -> bool:
         """Return whether a cost of the check is not believed, and nothing settles it yet."""
-        return self._check.value in self._writer.disputed.checks
+        return self._check in self._writer.disputed.checks
 
     def _unreserve(self) -> None:
         """Give back what is reserved while the check is paused: others may use money and number."""
@@ -477,7 +476,7 @@ class Window:
 
     def _waits_for(self, reason: str) -> None:
         at = asyncio.get_running_loop().time()
-        self._control.silence.goes_on(self._check.value, reason, at=at, now=self._clock())
+        self._control.silence.goes_on(self._check, reason, at=at, now=self._clock())
 
     # --- calls ---
 
@@ -559,7 +558,7 @@ class Window:
             return False
         now = self._clock()
         if self._control.heard is not None:
-            self._control.heard(self._check.value, (now - sent_at) / _MICROS, reading)
+            self._control.heard(self._check, (now - sent_at) / _MICROS, reading)
         wait_s = reading.retry_after_s
         if wait_s is not None and reading.strain:
             wait_s = self._control.heard_wait(self._check, task.subject, wait_s)

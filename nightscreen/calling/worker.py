@@ -22,6 +22,8 @@ from nightscreen.calling.funding_rounds import open_rounds
 from nightscreen.calling.shards import ShardLayout, SparingOfShards
 from nightscreen.calling.worker_stats import numbers_of
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import max_ages, overridden
 from nightscreen.files.outputs import RunFolder
 from nightscreen.files.workspace import Workspace
 from nightscreen.journal.work_queue import WHOLE_RUN, SharedWork
@@ -38,12 +40,10 @@ from nightscreen.runs.run import (
 )
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.calls import Caps
-from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
+from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, IdentityKind, Purpose
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError, OutputError
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.schemas.settings import max_ages, overridden
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.funding_rounds import FundingRounds
     from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.schemas.settings import Settings
 
-    Ask = Callable[[Check, str], Awaitable[Any]]
+    Ask = Callable[[str, str], Awaitable[Any]]
 
 POLL_S = 0.5
 AT_ONCE = 2
@@ -181,7 +181,7 @@ def _run_of_part(
     parameters = ScreenBatch.model_validate(run.parameters)
     purpose = Purpose(parameters.purpose)
     kinds = tuple(IdentityKind(kind) for kind in parameters.karma_identities)
-    checks = tuple(Check(each) for each in dict.fromkeys(parameters.checks))
+    checks = tuple(each for each in dict.fromkeys(parameters.checks))
     wanted = Wanted(checks, kinds or DEFAULT_KARMA_IDENTITIES[purpose], purpose, run.run_id)
     control = Control(
         deadline_at=terms["deadline_at"],
@@ -249,14 +249,14 @@ def terms_of(name: str) -> str:
 # --- shards ---
 
 
-async def ask_shards(part: WorkerPart, check: Check, ask: Ask) -> None:
+async def ask_shards(part: WorkerPart, check: str, ask: Ask) -> None:
     """Take shards of a check and have them asked, until the run has no more."""
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
             group.create_task(_ask_in_turn(part, check, ask))
 
 
-async def _ask_in_turn(part: WorkerPart, check: Check, ask: Ask) -> None:
+async def _ask_in_turn(part: WorkerPart, check: str, ask: Ask) -> None:
     while (name := await _next_shard(part, check)) is not None:
         await ask(check, name)
         await exchange(part)  # what was met goes before: the run may go on once the shard is done
@@ -265,11 +265,11 @@ async def _ask_in_turn(part: WorkerPart, check: Check, ask: Ask) -> None:
         await asyncio.to_thread(_hand_in, part, name)
 
 
-async def _next_shard(part: WorkerPart, check: Check) -> str | None:
+async def _next_shard(part: WorkerPart, check: str) -> str | None:
     """Wait for a shard of a check; None where there will be none."""
     while not part.is_over:
         async with part.turn:
-            name = await asyncio.to_thread(part.work.take, part.run.run_id, check.value)
+            name = await asyncio.to_thread(part.work.take, part.run.run_id, check)
         if name is not None:
             await asyncio.to_thread(_take_up, part, name)
             return name
@@ -296,7 +296,7 @@ def _take_up(part: WorkerPart, name: str) -> None:
         run.control.price_limits = dict(run.caps.price_limits)
         highest = run.control.highest_micro
         for word, price in noted["highest_micro"].items():
-            highest[Check(word)] = max(highest.get(Check(word), 0), price)
+            highest[word] = max(highest.get(word, 0), price)
     if noted_chains := _chains(part, name):
         sparing = rounds.sparing
         if isinstance(sparing, SparingOfShards):
@@ -305,7 +305,7 @@ def _take_up(part: WorkerPart, name: str) -> None:
 
 def _chains(part: WorkerPart, name: str) -> pa.Table | None:
     """Return the chains that came with a shard, None where nothing waits for anything."""
-    if not part.run.parameters.karma_stop_at_first or f"-{Check.KARMA.value}-" not in name:
+    if not part.run.parameters.karma_stop_at_first or "-karma-" not in name:
         return None
     return part.space.get(f"chains-{name}")
 
@@ -347,7 +347,7 @@ async def exchange(part: WorkerPart) -> None:
 
 def unreported_stops(control: Control, reported: Collection[str]) -> dict[str, str]:
     """Return the stops of a process that the others do not know of yet, by scope."""
-    found: dict[str, str] = {check.value: why for check, why in control.stopped_checks.items()}
+    found: dict[str, str] = dict(control.stopped_checks.items())
     if control.stop is not None:
         found[WHOLE_RUN] = control.stop
     return {scope: why for scope, why in found.items() if scope not in reported}
@@ -359,8 +359,8 @@ def obey(control: Control, stops: Mapping[str, str], reported: set[str]) -> None
         reported.add(scope)
         if scope == WHOLE_RUN:
             control.stop_run(reason)
-        elif Check(scope) not in control.stopped_checks:
-            control.stop_check(Check(scope), reason)
+        elif scope not in control.stopped_checks:
+            control.stop_check(scope, reason)
 
 
 def _exchange(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.control import ABSURD_COSTS
-from nightscreen.schemas.checks import Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,14 +28,14 @@ def numbers_of(control: Control) -> dict[str, Any]:
     names = (*_COUNTED, *_OF_THE_MOMENT)
     return {
         "checks": {
-            check.value: {name: getattr(each, name) for name in names}
+            check: {name: getattr(each, name) for name in names}
             for check, each in control.progress.items()
         },
         "troubles": [[check, kind, number] for (check, kind), number in control.troubles.items()],
         "answered": control.answered,
         "excess_micro": control.excess_micro,
-        "highest_micro": {check.value: price for check, price in control.highest_micro.items()},
-        "absurd": {check.value: len(lookups) for check, lookups in control.absurd.items()},
+        "highest_micro": dict(control.highest_micro.items()),
+        "absurd": {check: len(lookups) for check, lookups in control.absurd.items()},
         "balance_micro": control.balance_micro,
         "least_micro": control.wallet.least_micro,
         "notices": list(control.notices),
@@ -55,7 +54,7 @@ class Totals:
             return
         last = self._last.get(holder, {})
         for name, counts in numbers["checks"].items():
-            mine = control.progress[Check(name)]
+            mine = control.progress[name]
             before = last.get("checks", {}).get(name, {})
             for field_ in _COUNTED:
                 added = counts[field_] - before.get(field_, 0)
@@ -65,14 +64,14 @@ class Totals:
         control.answered += answered
         control.excess_micro += numbers["excess_micro"] - last.get("excess_micro", 0)
         for name, price in numbers["highest_micro"].items():
-            check = Check(name)
+            check = name
             control.highest_micro[check] = max(control.highest_micro.get(check, 0), price)
         if answered and numbers["balance_micro"] is not None:
             control.balance_micro = numbers["balance_micro"]
         control.notices += [each for each in numbers["notices"] if each not in control.notices]
         self._last[holder] = dict(numbers)
         for name in numbers["absurd"]:
-            check = Check(name)
+            check = name
             total = sum(each["absurd"].get(name, 0) for each in self._last.values())
             if total >= ABSURD_COSTS and check not in control.stopped_checks:
                 control.stop_absurd(check)
@@ -82,7 +81,7 @@ class Totals:
         """Bring up to date what holds only now: calls in flight, caps, the least in the wallet."""
         living = [self._last[holder] for holder in alive if holder in self._last]
         for check, mine in control.progress.items():
-            each = [numbers["checks"].get(check.value, {}) for numbers in living]
+            each = [numbers["checks"].get(check, {}) for numbers in living]
             for name in _OF_THE_MOMENT:
                 setattr(mine, name, sum(counts.get(name, 0) for counts in each))
         least = [numbers["least_micro"] for numbers in living]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.checks.declaration import Column, Compare, Declaration, Tone
+from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Tone
 from nightscreen.schemas.answers import BankAccountAnswer
-from nightscreen.schemas.checks import Check, IdentityKind, Operation
+from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require
 from nightscreen.values.names import GRADES
@@ -25,7 +26,7 @@ def bank_account(account_number: str, bank_code: str) -> Request:
     require(account_number, "a bank account lookup needs an account number (058-0123456789)")
     require(bank_code, "a bank account lookup needs a bank code (058-0123456789)")
     return Request(
-        Operation.BANK_ACCOUNT,
+        "bank_account",
         "POST",
         f"{VERIFICATION}/bankaccount/bvn",
         json_body(account_number=account_number, bank_code=bank_code),
@@ -50,7 +51,7 @@ def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 BANK_ACCOUNT = Declaration(
-    check=Check.BANK_ACCOUNT,
+    name="bank_account",
     title="Bank account",
     task="check bank accounts",
     asked_by=(IdentityKind.NUBAN,),
@@ -59,6 +60,11 @@ BANK_ACCOUNT = Declaration(
     read=BankAccountAnswer.found_in,
     is_another=_is_another,
     names_somebody=True,
+    ages={Outcome.FOUND: Days(180, 30), Outcome.NOT_FOUND: Days(30, 1)},
+    naira=Decimal(10),
+    max_in_flight=6,
+    timeout_s=45,
+    is_default=True,
     bears_balance=True,
     order=2,
     first_night_hits=0.95,

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from decimal import Decimal
 
     import pyarrow as pa
 
     from nightscreen.schemas.answers import Answer
-    from nightscreen.schemas.checks import Check, IdentityKind, Lookup
+    from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
     from nightscreen.schemas.requests import Request
 
 
@@ -59,12 +60,19 @@ class Column:
     ranks: tuple[str, ...] = ()
 
 
+class Days(NamedTuple):
+    """How many days an answer stays fresh, by the purpose of the run."""
+
+    portfolio: float
+    origination: float
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """All that is to be known of a check.
 
     Attributes:
-        check: which one.
+        name: its name in settings, columns, files and the journal.
         title: its name for people, the same everywhere.
         task: the name of its task in the engine.
         asked_by: the identifiers it is asked by; empty where each run names them.
@@ -75,6 +83,11 @@ class Declaration:
         is_another: whether a record is about another identifier than the one asked about, which is
             not empty.
         names_somebody: whether a record says whose it is.
+        ages: how long an answer stays fresh, by its outcome.
+        naira: what a hit costs where the journal has seen no price yet.
+        max_in_flight: most calls under way at once.
+        timeout_s: seconds a whole call may take.
+        is_default: it is asked where a run names no checks.
         bears_balance: its hits and misses both report the balance, so that one call opens the
             books.
         order: its place among checks of one price; what can decide a row alone comes first.
@@ -88,7 +101,7 @@ class Declaration:
             about somebody else or were never confirmed.
     """
 
-    check: Check
+    name: str
     title: str
     task: str
     asked_by: tuple[IdentityKind, ...]
@@ -97,6 +110,11 @@ class Declaration:
     read: Callable[[object], Answer | None]
     is_another: Callable[[str, Any], bool]
     names_somebody: bool
+    ages: Mapping[Outcome, Days]
+    naira: Decimal
+    max_in_flight: int
+    timeout_s: float
+    is_default: bool
     bears_balance: bool
     order: int
     first_night_hits: float
@@ -121,22 +139,22 @@ class Declaration:
         }
         for lacking, is_flawed in flaws.items():
             if is_flawed:
-                raise TypeError(f"the declaration of {self.check.value} lacks {lacking}")
+                raise TypeError(f"the declaration of {self.name} lacks {lacking}")
 
     @property
     def status(self) -> str:
         """The name of its column of statuses."""
-        return f"{self.check.value}_status"
+        return f"{self.name}_status"
 
     @property
     def checked_at(self) -> str:
         """The name of its column of instants."""
-        return f"{self.check.value}_checked_at"
+        return f"{self.name}_checked_at"
 
     @property
     def source(self) -> str:
         """The name of the column that says whence an answer came."""
-        return f"{self.check.value}_source"
+        return f"{self.name}_source"
 
     @property
     def answered(self) -> tuple[str, ...]:

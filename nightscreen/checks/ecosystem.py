@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pyarrow as pa
 
-from nightscreen.checks.declaration import Column, Compare, Declaration, Tone
+from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Tone
 from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
-from nightscreen.schemas.checks import Check, IdentityKind, Operation
+from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
 from nightscreen.schemas.rows import INSTANT
@@ -56,7 +57,7 @@ OF_THE_BORROWER = (
 def ecosystem(bvn: str) -> Request:
     """Build a borrower history lookup (specification, area B: `/ecosystem/:bvn`)."""
     path = f"{VERIFICATION}/ecosystem/{segment(bvn)}"
-    return Request(Operation.ECOSYSTEM, "GET", path, None, asked=bvn)
+    return Request("ecosystem", "GET", path, None, asked=bvn)
 
 
 def _request(lookup: Lookup) -> Request:
@@ -76,7 +77,7 @@ def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 ECOSYSTEM = Declaration(
-    check=Check.ECOSYSTEM,
+    name="ecosystem",
     title="Credit history",
     task="check ecosystem",
     asked_by=(IdentityKind.BVN,),
@@ -85,6 +86,11 @@ ECOSYSTEM = Declaration(
     read=EcosystemRecord.found_in,
     is_another=_is_another,
     names_somebody=True,
+    ages={Outcome.FOUND: Days(30, 3), Outcome.NOT_FOUND: Days(14, 1)},
+    naira=Decimal(25),
+    max_in_flight=8,
+    timeout_s=30,
+    is_default=True,
     bears_balance=True,
     order=3,
     first_night_hits=0.6,

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.checks.declaration import Column, Compare, Declaration, Tone, nothing_withheld
+from nightscreen.checks.declaration import (
+    Column,
+    Compare,
+    Days,
+    Declaration,
+    Tone,
+    nothing_withheld,
+)
 from nightscreen.schemas.answers import KarmaListing, KarmaListings
-from nightscreen.schemas.checks import Check, IdentityKind, Operation
+from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.errors import UnsupportedIdentityError
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
 from nightscreen.schemas.rows import NAIRA
@@ -68,7 +76,7 @@ def karma(kind: IdentityKind, identity: str) -> Request:
             "use bvn, phone, email, domain or nuban"
         )
     path = f"{VERIFICATION}/karma/{segment(identity)}"
-    return Request(Operation.KARMA, "GET", path, None, asked=identity)
+    return Request("karma", "GET", path, None, asked=identity)
 
 
 def _request(lookup: Lookup) -> Request:
@@ -121,7 +129,7 @@ def _is_another(asked: str, record: KarmaListing | KarmaListings) -> bool:
 
 
 KARMA = Declaration(
-    check=Check.KARMA,
+    name="karma",
     title="Karma blacklist",
     task="check karma",
     asked_by=(),
@@ -130,6 +138,11 @@ KARMA = Declaration(
     read=_read,
     is_another=_is_another,
     names_somebody=True,
+    ages={Outcome.CLEAR: Days(7, 1), Outcome.LISTED: Days(30, 7)},
+    naira=Decimal(10),
+    max_in_flight=8,
+    timeout_s=30,
+    is_default=True,
     bears_balance=False,
     order=1,
     first_night_hits=0.05,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from nightscreen.checks.declaration import Column, Compare, Declaration, Tone, nothing_withheld
+from nightscreen.checks.declaration import (
+    Column,
+    Compare,
+    Days,
+    Declaration,
+    Tone,
+    nothing_withheld,
+)
 from nightscreen.schemas.answers import SelfieAnswer
-from nightscreen.schemas.checks import Check, IdentityKind, Operation
+from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require, segment
 
 if TYPE_CHECKING:
@@ -19,7 +27,7 @@ def selfie(bvn: str, image_url: str) -> Request:
     """Build an image match (specification, area B: `/bvn/:bvn/selfies`)."""
     require(image_url, "an image match needs the address of an image")
     path = f"{VERIFICATION}/bvn/{segment(bvn)}/selfies"
-    return Request(Operation.SELFIE, "POST", path, json_body(image=image_url), asked=bvn)
+    return Request("selfie", "POST", path, json_body(image=image_url), asked=bvn)
 
 
 def _request(lookup: Lookup) -> Request:
@@ -32,7 +40,7 @@ def _is_another(_asked: str, _record: SelfieAnswer) -> bool:
 
 
 SELFIE = Declaration(
-    check=Check.SELFIE,
+    name="selfie",
     title="Selfie",
     task="check selfies",
     asked_by=(IdentityKind.BVN,),
@@ -41,6 +49,11 @@ SELFIE = Declaration(
     read=SelfieAnswer.found_in,
     is_another=_is_another,
     names_somebody=False,
+    ages={Outcome.SCORED: Days(365, 365)},  # another image is another question
+    naira=Decimal(30),
+    max_in_flight=3,
+    timeout_s=75,
+    is_default=False,
     bears_balance=False,
     order=4,
     first_night_hits=0.95,

@@ -16,10 +16,10 @@ from nightscreen.cli.options import read_options
 from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval, ApprovalDecision
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run that waits.")]
 NoteOption = Annotated[
@@ -52,9 +52,9 @@ def approve(
     json_output: JsonOption = False,
 ) -> None:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.schemas.approvals import ApprovalDecision
     from nightscreen.schemas.money import to_micro
-    from nightscreen.schemas.parameters import ScreenBatch
 
     cap = read_options(ScreenBatch, {"max_spend": max_spend}).cap
     settings, run, approval, parameters = _decide(

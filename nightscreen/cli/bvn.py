@@ -19,7 +19,7 @@ from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 bvn_app = typer.Typer(
     help="BVN consent: ask customers, then confirm.",

@@ -22,11 +22,11 @@ from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import REFUSALS
 
 if TYPE_CHECKING:
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.consents.admin import CodeInput
     from nightscreen.operations.consents.links import Link
     from nightscreen.operations.consents.token_exchange import Redeemed
-    from nightscreen.schemas.settings import Settings
 
 consent_app = typer.Typer(
     help="Customers' consent to their transactions: links, codes, grants.", no_args_is_help=True

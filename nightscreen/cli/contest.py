@@ -17,7 +17,6 @@ from nightscreen.cli.common_options import (
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.files.person import named_by_account
-from nightscreen.schemas.checks import Check  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.policy import Decision
@@ -139,7 +138,7 @@ def answer(
 )
 def ask_again_(
     contest_id: IdArgument,
-    check: Annotated[Check, typer.Option(help="The check that is asked once more.")],
+    check: Annotated[str, typer.Option(help="The check that is asked once more.")],
     by: Annotated[str, typer.Option(metavar="NAME", help="Who asks.")],
     json_output: JsonOption = False,
 ) -> None:

@@ -14,11 +14,11 @@ from nightscreen.reading.date_orders import ORDERS, DateOrders
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.reading.tables import open_source
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import batch_name
+from nightscreen.schemas.naming import batch_name
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
 
 _ANSWERS = {"d": "dmy", "day": "dmy", "dmy": "dmy", "m": "mdy", "month": "mdy", "mdy": "mdy"}
 

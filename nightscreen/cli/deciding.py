@@ -8,7 +8,7 @@ from nightscreen.journal.desk_file import has_users
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 
 def require_no_desk(settings: Settings, page: str) -> None:

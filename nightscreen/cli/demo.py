@@ -112,7 +112,7 @@ def limits_set() -> dict[str, str]:
 
 
 def _is_place(name: str) -> bool:
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
     field = name.upper().removeprefix(_OURS).partition("__")[0].lower()
     if field not in Settings.model_fields or field in _LIMITS_IN_WORDS:
@@ -133,7 +133,7 @@ def point_at(url: str, api_key: str, folder: Path, limits: Mapping[str, str] | N
     limits = limits or {}
     for name in [variable for variable in os.environ if variable.upper().startswith(_OURS)]:
         del os.environ[name]
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
     Settings.model_config["env_file"] = None
     os.environ[f"{_OURS}BASE_URL"] = url
@@ -148,7 +148,7 @@ def point_at(url: str, api_key: str, folder: Path, limits: Mapping[str, str] | N
 async def _two_nights(file: Path, out: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Screen the batch twice, and report each night as soon as it is over."""
     from nightscreen.cli.screen import run_flow
-    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.config.parameters import ScreenBatch
 
     parameters = ScreenBatch(input=str(file), batch="demo", output=str(out), yes=True)
     nights = []

@@ -20,10 +20,10 @@ from nightscreen.files.heartbeat import read_vitals
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.desk.accounts import Accounts, Role
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
 
 PORT = 8090
 DEPLOYMENT = "screen-batch/adhoc"

@@ -9,7 +9,7 @@ import sys
 
 from nightscreen.cli import event_loop
 from nightscreen.cli.screen import EXIT_BY_STATE, graceful_sigint, prepare_engine, run_flow
-from nightscreen.schemas.parameters import ScreenBatch
+from nightscreen.config.parameters import ScreenBatch
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
+from nightscreen.config.settings import PREFIX, Settings, read_settings, setting_names
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import PREFIX, Settings, read_settings, setting_names
 
 DOTENV = Path(".env")
 _SURELY_MEANT = 0.85

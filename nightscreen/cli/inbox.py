@@ -13,7 +13,7 @@ import typer
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.options import Options, options_of, read_options
 from nightscreen.cli.output import print_json
-from nightscreen.schemas.parameters import WatchInbox
+from nightscreen.config.parameters import WatchInbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -63,11 +63,11 @@ def diagnose(
     Raises:
         UsageError: the file, the mapping or the settings cannot be used.
     """
+    from nightscreen.config.settings import read_settings
     from nightscreen.reading.date_orders import DateOrders
     from nightscreen.reading.mapping import read_mapping
     from nightscreen.reading.tables import open_source
     from nightscreen.runs.diagnosis import diagnose as diagnose_file
-    from nightscreen.schemas.settings import read_settings
 
     settings = read_settings()
     mapping = read_mapping(mapping_path) if mapping_path else None

@@ -12,10 +12,10 @@ from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira
+from nightscreen.config.settings import read_settings
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text, naira_words, typed_micro
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from nightscreen.schemas.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.schemas.settings import Settings
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from nightscreen.schemas.offers import OfferLoans, TrackLoans
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nightscreen.config.settings import Settings
     from nightscreen.schemas.loans import LoanProduct
-    from nightscreen.schemas.settings import Settings
 
 loans_app = typer.Typer(help="Loan products, offers and loans.", no_args_is_help=True)
 _COLUMNS = ("product_id", "name", "amount", "length", "interest")

@@ -36,8 +36,8 @@ from nightscreen.cli.portal import register as register_portal
 from nightscreen.cli.privacy import privacy_app
 from nightscreen.cli.transactions import accounts_app, transactions_app
 from nightscreen.cli.up import register as register_up
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.schemas.parameters import ScreenBatch
 
 app = typer.Typer(
     name="nightscreen",

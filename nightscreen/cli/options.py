@@ -15,9 +15,9 @@ import typer
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 
-from nightscreen.schemas.checks import Check
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.api_runs import Option
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.parameters import Option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -35,7 +35,7 @@ _WRITE = {
     "2026-03-01T06:00",
     "run": "an id holds letters, digits and hyphens; see the ids with: nightscreen runs list",
     "batch": "write at most 80 characters",
-    "checks": f"name at least one of {', '.join(Check)}",
+    "checks": f"name at least one of {', '.join(CHECKS)}",
 }
 
 

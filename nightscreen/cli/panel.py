@@ -173,7 +173,7 @@ def panel(run: ScreeningRun, pace: TimeLeft) -> Group:
             counts.in_doubt,
         )
         table.add_row(
-            check.value.replace("_", " "),
+            check.replace("_", " "),
             *(f"{number:,}" for number in numbers),
             f"{counts.in_flight} of {counts.cap}",
             naira_words(counts.cost_micro).removesuffix(".00"),

@@ -11,7 +11,7 @@ from nightscreen.cli.journal_context import made_journal
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 
 def register(app: typer.Typer) -> None:

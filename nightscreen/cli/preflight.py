@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.client.address import parse_address
+from nightscreen.config.settings import overridden
 from nightscreen.files.filesystem import is_url, try_to_write
 from nightscreen.files.keys import decode_key
 from nightscreen.files.private_files import make_private_folder
@@ -24,11 +25,10 @@ from nightscreen.runs.run import deadline_instant, require_same_input, require_s
 from nightscreen.runs.run_parameters import resolve
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError, OutputError, SettingsError
-from nightscreen.schemas.settings import FreshnessOverrides, overridden
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
 
 
 _PATHS = ("mapping", "policy")
@@ -85,7 +85,7 @@ def check_service(settings: Settings) -> None:
 
 def _check_choices(parameters: ScreenBatch) -> None:
     """Make the checks that need neither file nor journal."""
-    overridden(FreshnessOverrides(), parameters.freshness)
+    overridden({}, parameters.freshness)
     now = system_clock()
     deadline = deadline_instant(parameters.deadline, now)
     if deadline is not None and deadline <= now:

@@ -12,7 +12,7 @@ from nightscreen.cli.summary import naira
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.config.parameters import ScreenBatch
 
 _MINUTES_PER_HOUR = 60
 
@@ -20,7 +20,7 @@ _MINUTES_PER_HOUR = 60
 def quote_file(options: Mapping[str, Any], *, json_output: bool) -> None:
     """Print the quote of a file."""
     from nightscreen.cli.options import read_options
-    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.config.parameters import ScreenBatch
 
     parameters = read_options(ScreenBatch, options)
     from nightscreen.cli.date_prompt import with_date_order

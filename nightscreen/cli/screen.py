@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nightscreen.cli.options import read_options
 from nightscreen.cli.output import print_json
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks import temporary_server
 from nightscreen.tasks.engine_login import client_environment
 
@@ -106,8 +106,8 @@ def set_engine_defaults() -> None:
     """
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
+    from nightscreen.config.settings import read_settings
     from nightscreen.files.local_engine import running_engine
-    from nightscreen.schemas.settings import read_settings
 
     with suppress(SettingsError):  # code that needs the settings reports what is wrong with them
         running = running_engine(read_settings().home)
@@ -129,7 +129,7 @@ def begin_engine() -> None:
     if known or temporary_server.is_begun():
         return
     from nightscreen.cli import guardian
-    from nightscreen.schemas.settings import read_settings
+    from nightscreen.config.settings import read_settings
 
     temporary_server.begin(read_settings().home, guardian.begin())
 

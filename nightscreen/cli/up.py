@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 ENGINE_PORT = 4200
 FLOWS = "flows"

@@ -52,7 +52,7 @@ class Scoped(NamedTuple):
     path: str
 
 
-SCOPED: Mapping[Operation, Scoped] = {
+SCOPED: Mapping[str, Scoped] = {
     Operation.AGGREGATOR_TRANSACTIONS: Scoped(
         Scope.TRANSACTION_LIST, "GET", f"{AGGREGATOR}/transactions"
     ),
@@ -135,7 +135,7 @@ def refresh(refresh_token: str, redirect_uri: str) -> Request:
 
 
 def scoped(
-    operation: Operation,
+    operation: str,
     access_token: str,
     *,
     item: str | None = None,

@@ -25,11 +25,12 @@ from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.transport import Departure, PooledTransport
+from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.checks import Operation, family_of
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import TimeoutsS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from nightscreen.client.response_rules import ResponseRules
@@ -39,7 +40,7 @@ CONNECT_TIMEOUT_S = 10.0
 BODY_BYTES = 1024 * 1024
 """A response is read up to here; the largest record known is below 10 kB."""
 
-BODY_BYTES_OF = {
+BODY_BYTES_OF: Mapping[str, int] = {
     Operation.AGGREGATOR_TRANSACTIONS: 128 * BODY_BYTES,
     Operation.AGGREGATOR_ACCOUNTS: 16 * BODY_BYTES,
     Operation.LOAN_PRODUCTS: 16 * BODY_BYTES,
@@ -64,7 +65,7 @@ class Client:
     Args:
         base_url: the service's address, https unless loopback; it may have a path.
         api_key: the key, sent as a bearer token (specification, authentication 6).
-        timeouts_s: seconds for a whole call, by operation or family of operations.
+        timeouts_s: seconds for a whole call, by check and by family of the other operations.
         connections: the most calls at a time; who calls `send` keeps to its own caps.
         key_with_token: also send the key where a customer's token is sent. The specification
             shows the token alone; some were seen to send both.
@@ -81,7 +82,7 @@ class Client:
         base_url: str,
         api_key: str,
         *,
-        timeouts_s: TimeoutsS | None = None,
+        timeouts_s: Mapping[str, float] = TIMEOUTS_S,
         connections: int = 8,
         key_with_token: bool = False,
         manners: ResponseRules | None = None,
@@ -92,10 +93,7 @@ class Client:
         self._address = parse_address(base_url)
         self._headers = _headers(self._address.url, api_key)
         self._key_with_token = key_with_token
-        timeouts_s = timeouts_s or TimeoutsS()
-        self._timeouts_s: dict[Operation, float] = {
-            operation: getattr(timeouts_s, family_of(operation)) for operation in Operation
-        }
+        self._timeouts_s = timeouts_s
         self._classifier = Classifier(manners)
         way = network or Network()
         self._transport = transport or PooledTransport(
@@ -161,7 +159,7 @@ class Client:
     async def _exchange(self, request: Request, departure: Departure) -> Exchange:
         """Carry a request out; whatever goes wrong is a value."""
         try:
-            async with asyncio.timeout(self._timeouts_s[request.operation]):
+            async with asyncio.timeout(self._timeouts_s[family_of(request.operation)]):
                 return await self._round_trip(request, departure)
         except NEVER_SENT:
             return Exchange(broken=Break.NOT_SENT)

@@ -168,7 +168,7 @@ class Classifier:
     def __init__(self, manners: ResponseRules | None = None) -> None:
         self._rules = (manners or load_response_rules()).rules
         bank_codes()  # read now, so that a broken table is an error before anything is sent
-        self._shortlists: dict[tuple[Operation, Break | int | None], tuple[ResponseRule, ...]] = {}
+        self._shortlists: dict[tuple[str, Break | int | None], tuple[ResponseRule, ...]] = {}
 
     def read(self, request: Request, exchange: Exchange) -> CallOutcome:
         """Return the result of a call; never raises, whatever the service sent.
@@ -208,9 +208,7 @@ class Classifier:
             fault=_fault(exchange, look) if rule.verdict is ChargeStatus.IN_DOUBT else "",
         )
 
-    def _shortlist(
-        self, operation: Operation, happened: Break | int | None
-    ) -> tuple[ResponseRule, ...]:
+    def _shortlist(self, operation: str, happened: Break | int | None) -> tuple[ResponseRule, ...]:
         """Return the rules that can still apply, remembered: a run meets few combinations."""
         key = (operation, happened)
         rules = self._shortlists.get(key)
@@ -253,7 +251,7 @@ def _look(request: Request, exchange: Exchange) -> _Look:
         body_status=_text(document, "status").casefold(),
         message=message,
         names_asked=names_asked,
-        contact=shown_contact(document) if request.operation is Operation.BVN_START else None,
+        contact=shown_contact(document) if request.operation == Operation.BVN_START else None,
     )
 
 

@@ -18,8 +18,8 @@ from nightscreen.client.address import parse_address
 from nightscreen.client.api import Client
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import TimeoutsS
 
 _HTTPS, _HTTP = 443, 80
 TIMEOUT_S = 5.0
@@ -90,7 +90,7 @@ def knock(
         client = Client(
             base_url,
             api_key,
-            timeouts_s=TimeoutsS(loans=timeout_s),
+            timeouts_s=TIMEOUTS_S | {"loans": timeout_s},
             connections=1,
             manners=load_response_rules(manners),
             network=network,

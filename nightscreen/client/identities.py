@@ -6,15 +6,13 @@ contradicts nothing.
 
 from __future__ import annotations
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.answers import BvnDetails
-from nightscreen.schemas.checks import IdentityKind, Operation
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.values.whose import names_the_same
 
-_CHECKS = {Operation(check.value): declared for check, declared in CHECKS.items()}
 
-
-def is_of_another_person(operation: Operation, asked: str, record: object) -> bool:
+def is_of_another_person(operation: str, asked: str, record: object) -> bool:
     """Return whether a record is about another identifier than the one asked about.
 
     Args:
@@ -25,15 +23,15 @@ def is_of_another_person(operation: Operation, asked: str, record: object) -> bo
     """
     if not asked:
         return False
-    if (declared := _CHECKS.get(operation)) is not None:
+    if (declared := CHECKS.get(operation)) is not None:
         return declared.is_another(asked, record)
     if isinstance(record, BvnDetails):
         return not names_the_same(IdentityKind.BVN, asked, record.bvn)
     return False
 
 
-def names_somebody(operation: Operation, record: object) -> bool:
+def names_somebody(operation: str, record: object) -> bool:
     """Return whether a record says whose it is: a score, a token or an offer does not."""
-    if (declared := _CHECKS.get(operation)) is not None:
+    if (declared := CHECKS.get(operation)) is not None:
         return declared.names_somebody
     return isinstance(record, BvnDetails) and record.bvn is not None

@@ -21,7 +21,7 @@ from nightscreen.schemas.errors import SettingsError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 ENVIRONMENT = "environment"
 """The setting that takes the proxies of the environment, `no_proxy` included."""

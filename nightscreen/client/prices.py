@@ -6,10 +6,11 @@ What does not belong here: prices seen (`journal/`) and quotes (`planning/`).
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import SettingsError
@@ -27,11 +28,23 @@ class PriceList(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    naira: dict[Operation, Decimal] = Field(description="naira by operation")
+    naira: dict[str, Annotated[Decimal, Field(ge=0)]] = Field(description="naira by operation")
+
+    @field_validator("naira")
+    @classmethod
+    def _whole(cls, naira: dict[str, Decimal]) -> dict[str, Decimal]:
+        """Refuse a list that lacks an operation, or names one that there is not."""
+        if unknown := sorted(naira.keys() - {*CHECKS, *Operation}):
+            raise ValueError(f"there is no operation {', '.join(unknown)}")
+        if missing := [each.value for each in Operation if each not in naira]:
+            raise ValueError(f"{', '.join(missing)} is missing")
+        return naira
 
 
-def load_prices(path: Path | None = None) -> dict[Operation, int]:
+def load_prices(path: Path | None = None) -> dict[str, int]:
     """Return micro-naira by operation from `data/prices.toml` or a file like it.
+
+    A check that the file does not name costs what it declares.
 
     Raises:
         SettingsError: the file cannot be read, or an operation is missing or wrong; file and line
@@ -44,12 +57,5 @@ def load_prices(path: Path | None = None) -> dict[Operation, int]:
     except ValidationError as error:
         place = place_in(path, text, error.errors()[0]["loc"])
         raise SettingsError(f"{place}: {first_mistake(error)}") from None
-    missing = [operation for operation in Operation if operation not in listed]
-    if missing:
-        place = place_in(path, text, ("naira",))
-        raise SettingsError(f"{place}: naira.{missing[0].value} is missing")
-    for operation, price in listed.items():
-        if price < 0:
-            place = place_in(path, text, ("naira", operation.value))
-            raise SettingsError(f"{place}: naira.{operation.value} is below zero")
-    return {operation: to_micro(listed[operation]) for operation in Operation}
+    naira = {name: check.naira for name, check in CHECKS.items()} | listed
+    return {operation: to_micro(price) for operation, price in naira.items()}

@@ -11,7 +11,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, overload
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.answers import (
     Answer,
     BankAccountAnswer,
@@ -23,11 +23,10 @@ from nightscreen.schemas.answers import (
     KarmaListings,
     SelfieAnswer,
 )
-from nightscreen.schemas.checks import Check, Operation
+from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.consented import RawRecords, TokenAnswer, find_records
 from nightscreen.schemas.loans import LoanProduct, LoanProducts, LoanStarted, LoanState
 
-_OPERATIONS: dict[str, Operation] = {operation.value: operation for operation in Operation}
 _LISTS = frozenset({Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS})
 _TOKENS = frozenset({Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH})
 _LOAN_NAMES = (("loan_reference", "reference"), ("link", "url"), ("short_link", "url"))
@@ -58,21 +57,13 @@ _ACCOUNT_LISTS = ("accounts", "bank_accounts", "linked_accounts")
 
 
 @overload
-def parse_answer(
-    check: Literal[Check.BANK_ACCOUNT, Operation.BANK_ACCOUNT], body: bytes
-) -> BankAccountAnswer | None: ...
+def parse_answer(check: Literal["bank_account"], body: bytes) -> BankAccountAnswer | None: ...
 @overload
-def parse_answer(
-    check: Literal[Check.KARMA, Operation.KARMA], body: bytes
-) -> KarmaListing | KarmaListings | None: ...
+def parse_answer(check: Literal["karma"], body: bytes) -> KarmaListing | KarmaListings | None: ...
 @overload
-def parse_answer(
-    check: Literal[Check.ECOSYSTEM, Operation.ECOSYSTEM], body: bytes
-) -> EcosystemRecord | None: ...
+def parse_answer(check: Literal["ecosystem"], body: bytes) -> EcosystemRecord | None: ...
 @overload
-def parse_answer(
-    check: Literal[Check.SELFIE, Operation.SELFIE], body: bytes
-) -> SelfieAnswer | None: ...
+def parse_answer(check: Literal["selfie"], body: bytes) -> SelfieAnswer | None: ...
 @overload
 def parse_answer(
     check: Literal[Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH], body: bytes
@@ -88,16 +79,15 @@ def parse_answer(check: Literal[Operation.LOAN_START], body: bytes) -> LoanStart
 @overload
 def parse_answer(check: Literal[Operation.LOAN_VIEW], body: bytes) -> LoanState | None: ...
 @overload
-def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None: ...
-def parse_answer(check: Check | Operation, body: bytes) -> AnyAnswer | None:
+def parse_answer(check: str, body: bytes) -> AnyAnswer | None: ...
+def parse_answer(check: str, body: bytes) -> AnyAnswer | None:
     """Return the record an answered call holds; None where there is none, as in a miss.
 
     Shapes are those of the specification, "Resources and their fields"; a BVN confirmation is read
     as the details object, as a list of accounts, or as both together, karma as one record or a list
     of them.
     """
-    operation = _OPERATIONS[check]
-    return read_record(operation, parse_document(operation, body))
+    return read_record(check, parse_document(check, body))
 
 
 def parse_json(body: bytes) -> object:
@@ -125,7 +115,7 @@ def find_meta(body: bytes) -> dict[str, object]:
     return {"meta": meta} if isinstance(meta, dict) else {}
 
 
-def parse_document(operation: Operation, body: bytes) -> object:
+def parse_document(operation: str, body: bytes) -> object:
     """Return a JSON document; a bare list of area A is treated as if it were in an envelope."""
     document = parse_json(body)
     if isinstance(document, list) and operation in AGGREGATOR_DATA:
@@ -133,7 +123,7 @@ def parse_document(operation: Operation, body: bytes) -> object:
     return document
 
 
-def read_record(operation: Operation, document: object) -> AnyAnswer | None:
+def read_record(operation: str, document: object) -> AnyAnswer | None:
     """Return the typed record of a document, None where it holds no readable one."""
     if not isinstance(document, dict):
         return None
@@ -154,11 +144,11 @@ def _read_token(document: dict[str, Any]) -> TokenAnswer | None:
 
 
 def _read_loan(
-    operation: Operation, document: dict[str, Any]
+    operation: str, document: dict[str, Any]
 ) -> LoanProducts | LoanStarted | LoanState | None:
     """Return products, an offer's link or a loan; all but products are under `data`."""
     data = document.get("data", document)
-    if operation is Operation.LOAN_PRODUCTS:
+    if operation == Operation.LOAN_PRODUCTS:
         if isinstance(data, dict):
             data = next((value for value in data.values() if isinstance(value, list)), None)
         if not isinstance(data, list):
@@ -171,7 +161,7 @@ def _read_loan(
     for other, name in _LOAN_NAMES:
         if other in named and name not in named:
             named[name] = named.pop(other)
-    if operation is Operation.LOAN_START:
+    if operation == Operation.LOAN_START:
         started = LoanStarted.read(named)
         return started if started.reference and started.url else None
     status = named.get("status")
@@ -181,13 +171,13 @@ def _read_loan(
     return loan if loan.status else None
 
 
-def _read_validation(operation: Operation, data: object) -> Answer | None:
-    if operation is Operation.BVN_START:
+def _read_validation(operation: str, data: object) -> Answer | None:
+    if operation == Operation.BVN_START:
         started = BvnStarted(masked_contact=data) if isinstance(data, str) else None
         return started if started and not started.is_blank() else None
-    if operation is Operation.BVN_FINISH:
+    if operation == Operation.BVN_FINISH:
         return _read_bvn(data)
-    return CHECKS[Check(operation.value)].read(data)
+    return CHECKS[operation].read(data)
 
 
 def _read_bvn(data: object) -> BvnDetails | None:

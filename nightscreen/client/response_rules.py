@@ -12,8 +12,18 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.http_exchange import Break
 from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
 from nightscreen.schemas.checks import Operation, Outcome
@@ -105,6 +115,17 @@ class BodyShape(StrEnum):
     UNREADABLE = "unreadable"
 
 
+OTHER_CHECKS = "other checks"
+"""Stands in a rule's operations for the checks that no rule of the table names."""
+
+
+def _operation(name: str) -> str:
+    known = (*CHECKS, *(each.value for each in Operation), OTHER_CHECKS)
+    if name not in known:
+        raise ValueError(f"there is no operation {name}; there are {', '.join(known)}")
+    return name
+
+
 def _status(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("is no status code; write 404 or 5xx in quotes")  # noqa: TRY004
@@ -139,7 +160,7 @@ class ResponseRule(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str = Field(min_length=1)
-    operations: tuple[Operation, ...] = ()
+    operations: tuple[Annotated[str, AfterValidator(_operation)], ...] = ()
     broken: tuple[Break, ...] = ()
     status: tuple[StatusCode, ...] = ()
     body_status: tuple[Word, ...] = ()
@@ -187,7 +208,7 @@ class ResponseRule(BaseModel):
             self.body_status or self.message_matches or self.keys or self.body
         )
 
-    def may_apply(self, operation: Operation, happened: Break | int | None) -> bool:
+    def may_apply(self, operation: str, happened: Break | int | None) -> bool:
         """Return whether the conditions that do not look at the body hold."""
         if self.operations and operation not in self.operations:
             return False
@@ -208,6 +229,21 @@ class ResponseRules(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     rules: tuple[ResponseRule, ...] = Field(min_length=1)
+
+    @field_validator("rules")
+    @classmethod
+    def _of_other_checks(cls, rules: tuple[ResponseRule, ...]) -> tuple[ResponseRule, ...]:
+        """Write the names of the checks that no rule names where a rule stands for them."""
+        named = {operation for rule in rules for operation in rule.operations}
+        others = tuple(name for name in CHECKS if name not in named)
+        written = (
+            rule.model_copy(update={"operations": others})
+            if OTHER_CHECKS in rule.operations
+            else rule
+            for rule in rules
+            if others or OTHER_CHECKS not in rule.operations
+        )
+        return tuple(written)
 
     @model_validator(mode="after")
     def _ends_in_doubt(self) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require, segment
 

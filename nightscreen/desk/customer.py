@@ -12,8 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from nightscreen.checks import CHECKS
 from nightscreen.checks.karma import LISTINGS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.aggregator import Scope
 from nightscreen.desk.audit import AuditQuery
 from nightscreen.desk.cases import WAITS_FOR
@@ -39,7 +39,7 @@ from nightscreen.results.reviews import Judge, Judged, take_in
 from nightscreen.results.second_person import confirm_override
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.runs.quoting import quote_batch
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from nightscreen.config.declarations import Declarations
     from nightscreen.desk.visit import Visit
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.schemas.declarations import Declarations
 
 REASONS: Final = (
     "The policy is right",
@@ -166,7 +166,7 @@ def _page(
         )
     shown = None if row is None else dict(in_words(seat, [row], run.purpose if run else None)[0])
     allowed = row is not None and _consents(row, seat.clock())
-    gated = {check.value for check, each in CHECKS.items() if each.needs_consent}
+    gated = {check for check, each in CHECKS.items() if each.needs_consent}
     place: tuple[str | None, int, int] = (None, 0, 0)
     rows = visit.rows_of(run) if run is not None else None
     if rows is not None:
@@ -420,7 +420,7 @@ def ask_again(visit: Visit) -> Response:
     if seen is None and visit.text("price"):
         text = "Look at the price again."
         return _page(visit, person, run, row, others, status=400, error=text)
-    chosen = parameters_again(run, Check(check), f"{cap if seen is None else seen:f}")
+    chosen = parameters_again(run, check, f"{cap if seen is None else seen:f}")
     upload_id = keep_rows(visit, "one-customer.csv", [row], chosen)
     upload = seat.uploads.find(upload_id)
     assert upload is not None  # noqa: S101 - kept in the line above
@@ -493,18 +493,18 @@ def _cards(
         if lookup["run_id"] == document["run_id"] and lookup["cost"] is not None:
             costs.setdefault(lookup["check"], []).append(Decimal(lookup["cost"]))
     cards = []
-    for check in map(Check, TITLES):
+    for check in TITLES:
         declared = CHECKS[check]
         status = row.get(declared.status) or "off"
         card: dict[str, Any] = {
-            "check": check.value,
+            "check": check,
             "title": declared.title,
             "status": status,
             "fields": [],
             "closed": "",
             "plain": declared.says.get(status, ""),
-            "evidence": ages.get(check.value),
-            "cost": sum(costs.get(check.value, []), Decimal(0)),
+            "evidence": ages.get(check),
+            "cost": sum(costs.get(check, []), Decimal(0)),
             "reference": row.get("consent_reference") if declared.needs_consent else None,
         }
         if status == "off":
@@ -531,9 +531,9 @@ def _why_closed(row: Mapping[str, Any]) -> str:
     return f"Consent {reference} ended on {ended:%d %B %Y}. Nothing is asked or shown."
 
 
-def _fields(check: Check, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pairs of a word and a value
+def _fields(check: str, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pairs of a word and a value
     """Yield a card's lines: a word and a value."""
-    for field in TRACKED[check.value]:
+    for field in TRACKED[check]:
         value = row.get(field.name)
         if value is None or value == [] or field.name.endswith("_status"):
             continue
@@ -543,7 +543,7 @@ def _fields(check: Check, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pair
                 by, day = listing["reporting_entity_name"], listing["default_date"]
                 yield "Reported by", ", ".join(filter(None, (by, f"{day:%d %B %Y}" if day else "")))
             continue
-        name = field.name.removeprefix(f"{check.value}_")
+        name = field.name.removeprefix(f"{check}_")
         yield words(name), _shown(name, value)
 
 

@@ -17,9 +17,11 @@ from pydantic import ValidationError
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
+from nightscreen.checks.registry import CHECKS
+from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.pages import onward
 from nightscreen.desk.runs import start
-from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED, USUAL_CHECKS
+from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED
 from nightscreen.desk.visit import (
     DeskError,
     plain_naira,
@@ -44,7 +46,6 @@ from nightscreen.runs.quoting import quote_batch
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.errors import InputError, UsageError
-from nightscreen.schemas.parameters import CheckName, PurposeName
 from nightscreen.schemas.rows import KNOWN_COLUMNS, Action
 from nightscreen.values.customer_ids import CustomerNumbers
 
@@ -63,10 +64,9 @@ if TYPE_CHECKING:
 SHOWN_ROWS: Final = 50
 LONGEST_FIELDS: Final = 64 * 1024
 PURPOSES: Final = get_args(PurposeName)
-CHECKS: Final = get_args(CheckName)
 _USUAL: Final = {
     "purpose": "portfolio",
-    "checks": list(USUAL_CHECKS),
+    "checks": USUAL_CHECKS,
     "max_spend": "",
     "policy": "",
 }
@@ -626,7 +626,7 @@ def _counter(
         error=error,
         checks=CHECKS,
         chosen={
-            "checks": visit.form.get("check", list(USUAL_CHECKS)),
+            "checks": visit.form.get("check", USUAL_CHECKS),
             "max_spend": visit.text("max_spend", 20),
         },
     )

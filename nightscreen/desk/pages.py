@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.templates import html_templates
 from nightscreen.schemas.clock import LAGOS, MICROS, to_instant
 from nightscreen.schemas.money import from_micro
@@ -43,7 +43,7 @@ REPORT_POLICY: Final = (
 )
 """A report is one file with its own style; it has no script and is shown inside a page of ours."""
 TITLES: Final = {
-    each.check.value: each.title for each in sorted(CHECKS.values(), key=lambda each: each.order)
+    each.name: each.title for each in sorted(CHECKS.values(), key=lambda each: each.order)
 }
 """What people call each check."""
 NOTHING: Final = "\N{EN DASH}"

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import DECISIONS_CSV, enriched_parts
 from nightscreen.files.quarantine import GUARDED_PATTERN
 from nightscreen.policy.engine import locked_connection
 from nightscreen.report.decided import GROUPS, group_columns
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import NAIRA
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ SORTS: Final = {
     "officer": "officer NULLS LAST",
     "new": "new NULLS LAST",
 }
-STATUSES = tuple(f"{check.value}_status" for check in Check)
+STATUSES = tuple(f"{check}_status" for check in CHECKS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import FileResponse, Response
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.pages import REPORT_POLICY, onward
 from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import DeskError, plain_naira
@@ -18,7 +19,6 @@ from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.parameters import ScreenBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
 
 
 class Starter(Protocol):

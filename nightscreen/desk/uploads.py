@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, SealedWriter, sealed_writer
 from nightscreen.journal.desk_file import UPLOADS, upload_of
@@ -22,7 +23,7 @@ from nightscreen.journal.runs import RUNNING
 from nightscreen.reading.mapping import Mapping, mapping_toml
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
-from nightscreen.schemas.parameters import ScreenBatch, batch_name, contains_identifier
+from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.schemas.rows import KNOWN_COLUMNS
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 100 * 1024 * 1024
 NEVER_SCREENED_DAYS: Final = 1
-USUAL_CHECKS: Final = ("bank_account", "karma", "ecosystem")
 HELD, GONE = "held", "gone"
 CARRIED, LEFT_OUT = "", "-"
 TYPED: Final = "typed"
@@ -195,7 +195,7 @@ class Uploads:
             "batch": chosen.get("batch") or batch_name(Path(upload.name))[:80],
             "output": str(self.seat.output),
             "purpose": chosen.get("purpose", "portfolio"),
-            "checks": chosen.get("checks") or list(USUAL_CHECKS),
+            "checks": chosen.get("checks") or USUAL_CHECKS,
             "max_spend": chosen.get("max_spend", ""),
             "policy": chosen.get("policy", ""),
             "mapping": str(mapping) if mapping.exists() else "",

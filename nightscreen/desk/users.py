@@ -13,8 +13,8 @@ from nightscreen.schemas.errors import UsageError
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from nightscreen.config.settings import Settings
     from nightscreen.desk.visit import Visit
-    from nightscreen.schemas.settings import Settings
 
 
 def users(visit: Visit) -> Response:

@@ -26,9 +26,9 @@ from nightscreen.tasks.run_in_engine import OpenApiRun
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
     from nightscreen.schemas.api_runs import ApiRunParameters
-    from nightscreen.schemas.settings import Settings
 
 REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"
 """Name the flows' runs and their progress."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nightscreen.config.settings import read_settings
 from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import telling_false_starts
 from nightscreen.tasks.own_flow import flow

@@ -9,9 +9,10 @@ from typing import Any
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import run_screening
-from nightscreen.schemas.parameters import ScreenBatch, batch_name
-from nightscreen.schemas.settings import read_settings
+from nightscreen.schemas.naming import batch_name
 from nightscreen.tasks.cancellation import to_prefect_state
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input

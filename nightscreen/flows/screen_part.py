@@ -6,7 +6,6 @@ Started by `screen_batch` where it has several workers; not by hand.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from nightscreen.calling.worker import ask_shards
 from nightscreen.calling.worker_stats import numbers_of
@@ -14,9 +13,6 @@ from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.workers import part_opened
-
-if TYPE_CHECKING:
-    from nightscreen.schemas.checks import Check
 
 
 @flow(name="screen-part", persist_result=False, validate_parameters=True)
@@ -38,7 +34,7 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:
 
             part_, run = opened
 
-            async def ask(check: Check, name: str) -> None:
+            async def ask(check: str, name: str) -> None:
                 await BY_CHECK[check](run, name)
 
             async with asyncio.TaskGroup() as group:

@@ -23,8 +23,8 @@ from prefect.schedules import Schedule
 from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 
+from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.schemas.settings import read_settings
 from nightscreen.schemas.shipped import template
 from nightscreen.tasks.prefect_health import require_engine
 

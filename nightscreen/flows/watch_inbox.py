@@ -12,11 +12,11 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment
 from prefect.states import Cancelled
 
+from nightscreen.config.parameters import WatchInbox
+from nightscreen.config.settings import read_settings
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs.screening import load_last_stations
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import WatchInbox
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox_watch import (
     examine_file,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.control import COMPLETED, StopReason
+from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.inbox import (
     INPUT,
     OURS,
@@ -43,17 +44,17 @@ from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import LAGOS, span_micros, spending_day, system_clock, to_instant
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch, batch_name, contains_identifier
+from nightscreen.schemas.naming import batch_name, contains_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nightscreen.config.parameters import WatchInbox
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.journal.read_only import Look
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.parameters import WatchInbox
-    from nightscreen.schemas.settings import Settings
 
 MOST_ATTEMPTS = 3
 """How often a file is started before it counts as one that cannot be screened."""

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Engine
 
+    from nightscreen.config.settings import Cutoffs
     from nightscreen.journal import Journal
     from nightscreen.journal.holders import Holders
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Cutoffs
 
 ERASURE, RETENTION = "erasure", "retention"
 _PAGES, _FRESH, _OLDER = "removed_pages", "1", "older"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Engine
 
-    from nightscreen.schemas.settings import Cutoffs
+    from nightscreen.config.settings import Cutoffs
 
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 

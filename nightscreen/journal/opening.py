@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 JOURNAL_FILE = "journal.sqlite"
 MARKER = "journal.json"

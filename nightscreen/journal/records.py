@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Engine, Row
 
+    from nightscreen.config.settings import Cutoffs
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal import Journal
     from nightscreen.journal.erasure import ErasedPseudonyms
-    from nightscreen.schemas.settings import Cutoffs
 
 R = TypeVar("R", bound=JournalRecord)
 

@@ -49,8 +49,8 @@ from nightscreen.schemas.stops import refusals
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.read_only import Look
-    from nightscreen.schemas.settings import Settings
 
 
 @dataclass(slots=True)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nightscreen.client.connectivity import Knock
+    from nightscreen.config.settings import Settings
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 HOME_DISK = "disk (home)"

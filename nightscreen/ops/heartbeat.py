@@ -51,7 +51,7 @@ class RecentSpeed:
         if silent and self.silent_since is None:
             since = control.silence.since
             self.silent_since = now if since is None else since
-        done = {check.value: counts.done for check, counts in control.progress.items()}
+        done = {check: counts.done for check, counts in control.progress.items()}
         if self._samples and any(done[name] < self._samples[-1][1].get(name, 0) for name in done):
             self._samples.clear()  # a resumed run makes again the calls it had lost
         if not self._samples or now - self._samples[-1][0] >= SAMPLE_S * MICROS:
@@ -73,7 +73,7 @@ class RecentSpeed:
         began, before = self._samples[0]
         ends = [now]
         for check, counts in control.progress.items():
-            left, done = counts.wanted - counts.done, counts.done - before.get(check.value, 0)
+            left, done = counts.wanted - counts.done, counts.done - before.get(check, 0)
             if left <= 0 or check in control.stopped_checks:
                 continue
             if done <= 0:
@@ -103,7 +103,7 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
         "phase": phase,
         "rows": run.rows_read,
         "checks": {
-            check.value: {
+            check: {
                 "wanted": counts.wanted,
                 "done": counts.done,
                 "paid": counts.paid,
@@ -117,7 +117,7 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
                 "in_flight": counts.in_flight,
                 "cost_micro": counts.cost_micro,
                 "stopped": control.stopped_checks.get(check),
-                "troubles": troubles.get(check.value, {}),
+                "troubles": troubles.get(check, {}),
             }
             for check, counts in control.progress.items()
         },

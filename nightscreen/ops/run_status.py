@@ -27,10 +27,10 @@ from nightscreen.schemas.stops import StopReason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.read_only import Look, RunActivity
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 SILENT_S = 120
 """Age of a living run's signs from which its process counts as hung."""
@@ -194,7 +194,7 @@ def _rest_s(
         return None
     each_s = look.runs.seconds_per_answer()
     rests = [
-        check["left"] * each_s.get(name, 0.0) / getattr(settings.max_in_flight, name, 1)
+        check["left"] * each_s.get(name, 0.0) / settings.max_in_flight.get(name, 1)
         for name, check in checks.items()
     ]
     return max(rests, default=0.0)
@@ -211,7 +211,7 @@ def _shortage(
     try:
         listed = listed_prices(settings)
     except SettingsError:  # a separate finding
-        listed = {operation.value: price for operation, price in load_prices().items()}
+        listed = load_prices()
     seen = look.money.prices()
     missing: int | None = 0
     for name, check in checks.items():

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, pseudonym_column, read_queries
 from nightscreen.planning.consent import consent_column, consent_ends
 from nightscreen.planning.eligibility import FLAWS, flat, identities, why_not
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import row_schema
 
@@ -47,7 +47,7 @@ def planning_queries() -> dict[str, list[str]]:
 
 def subject_column(slot: CheckIdentity) -> str:
     """Return which column of `customers` has the subjects of a slot."""
-    return _SELFIE if slot.check is Check.SELFIE else slot.kind.value
+    return _SELFIE if slot.check == "selfie" else slot.kind.value
 
 
 def gather_customers(
@@ -125,7 +125,7 @@ def _asked(
     for slot in slots:
         why = why_not(rows, slot, allowed)
         columns[slot.column] = pa.array(why)
-        if slot.check is Check.SELFIE:
+        if slot.check == "selfie":
             asked = why == SkipReason.ASK.value
             some = rows.filter(pa.array(asked))
             named, images = identities(some, slot), flat(some["image_url"])

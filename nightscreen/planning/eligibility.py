@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks import CHECKS
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
 from nightscreen.schemas.rows import Flaw
 
@@ -34,7 +34,7 @@ FLAWS: dict[IdentityKind, Flaw] = {
 
 
 def slots_of(
-    checks: Sequence[Check], karma_kinds: Sequence[IdentityKind]
+    checks: Sequence[str], karma_kinds: Sequence[IdentityKind]
 ) -> tuple[CheckIdentity, ...]:
     """Return every check with the identities it is asked by."""
     return tuple(
@@ -64,7 +64,7 @@ def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> 
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
     absent = pc.is_null(identities(rows, slot)).to_numpy(zero_copy_only=False)
     mask = int(FLAWS[slot.kind])
-    if slot.check is Check.SELFIE:
+    if slot.check == "selfie":
         mask |= int(FLAWS[IdentityKind.IMAGE])
         absent = absent | pc.is_null(flat(rows["image_url"])).to_numpy(zero_copy_only=False)
     if slot.kind is IdentityKind.NUBAN:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nightscreen.config.settings import IN_DOUBT_AGE
 from nightscreen.journal.answers import OUTCOMES
 from nightscreen.journal.unreadable import Since
-from nightscreen.schemas.checks import Check, Outcome
-from nightscreen.schemas.settings import IN_DOUBT_AGE
+from nightscreen.schemas.checks import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +49,12 @@ class Freshness:
         cash_flow: how old figures of cash flow may be.
     """
 
-    ages: Mapping[tuple[Check, str], timedelta]
+    ages: Mapping[tuple[str, str], timedelta]
     at: int
     since: int = 0
     cash_flow: timedelta = timedelta(0)
 
-    def oldest(self, check: Check, word: str) -> int:
+    def oldest(self, check: str, word: str) -> int:
         """Return the earliest instant at which an answer of this outcome is still fresh."""
         age = self.ages.get((check, word))
         return self.at - age // _MICROS if age else NEVER_FRESH
@@ -63,12 +63,12 @@ class Freshness:
         """Return the earliest instant at which figures of cash flow are still fresh."""
         return self.at - self.cash_flow // _MICROS if self.cash_flow else NEVER_FRESH
 
-    def doubts_since(self, check: Check) -> Since:
+    def doubts_since(self, check: str) -> Since:
         """Return from when on calls in doubt count."""
         unread = self.oldest(check, Outcome.UNREADABLE.value)
         return Since(max(unread, self.at - IN_DOUBT_AGE // _MICROS), unread, self.at)
 
-    def limits(self, check: Check) -> pa.Table:
+    def limits(self, check: str) -> pa.Table:
         """Return for each outcome how old an answer may be, as `plan.sql` compares it.
 
         An answer is fresh from `fresh_from` on; `age` is how long, in microseconds.

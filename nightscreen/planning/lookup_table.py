@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import NEEDED
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from nightscreen.files.workspace import Workspace
 
-_CHECKS = tuple(check.value for check in Check)
+_CHECKS = tuple(check for check in CHECKS)
 _KINDS = tuple(kind.value for kind in IdentityKind)
 PLANNED = "needed"
 """Is in the workspace of a run once all its needed lookups are."""
@@ -49,9 +50,9 @@ def kind_number(kind: str) -> int:
     return _KINDS.index(kind)
 
 
-def check_of(number: int) -> Check:
+def check_of(number: int) -> str:
     """Return the check of a number."""
-    return Check(_CHECKS[number])
+    return _CHECKS[number]
 
 
 @dataclass(frozen=True, slots=True)

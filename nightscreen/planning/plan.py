@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import joined_bytes, plain
 from nightscreen.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
 from nightscreen.planning.consent import consent_ends
@@ -24,7 +24,7 @@ from nightscreen.planning.eligibility import flat, identities, slots_of
 from nightscreen.planning.row_plan import put_row_plan
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
-from nightscreen.schemas.checks import Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
 from nightscreen.schemas.plan import NEEDED, AgeEffect, CheckCounts, Plan, SkipReason
 from nightscreen.values.references import references
 
@@ -58,7 +58,7 @@ class Wanted:
         stop_at_first: karma asks no further about a row once one identity is listed.
     """
 
-    checks: tuple[Check, ...]
+    checks: tuple[str, ...]
     karma_kinds: tuple[IdentityKind, ...]
     purpose: Purpose
     run_id: str
@@ -82,7 +82,7 @@ class Planner:
         answers: AnswerBook,
         workspace: Workspace,
         whole: bool = True,
-        closed: Mapping[Check, Collection[bytes]] | None = None,
+        closed: Mapping[str, Collection[bytes]] | None = None,
     ) -> None:
         self._frame = frame
         self._wanted = wanted
@@ -92,7 +92,7 @@ class Planner:
         self._space = workspace
         self._is_whole = whole
         self._closed = closed or {}
-        self.unread: dict[Check, set[bytes]] = {check: set() for check in wanted.checks}
+        self.unread: dict[str, set[bytes]] = {check: set() for check in wanted.checks}
         self._slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._listed = np.zeros(starts[-1], dtype=bool)
         self.counts = {check: CheckCounts() for check in wanted.checks}
@@ -121,7 +121,7 @@ class Planner:
                 for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
                     put_row_plan(self._space, slot, chunk, found)
             frame.run("need", number=number)
-            if has_answers and self._wanted.stop_at_first and slot.check is Check.KARMA:
+            if has_answers and self._wanted.stop_at_first and slot.check == "karma":
                 self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
         self._count_rows()
         frame.run("rank", are_applicants=str(first))
@@ -141,7 +141,7 @@ class Planner:
         subjects = self._frame.table("subjects")["subject"].combine_chunks()
         joined, run_id = joined_bytes(subjects), self._wanted.run_id
         since = self._freshness.since
-        latest = self._answers.latest_columns(slot.check.value, joined, run_id, since)
+        latest = self._answers.latest_columns(slot.check, joined, run_id, since)
         there = latest.outcome != NONE
         columns = {name: getattr(latest, name)[there] for name in Latest.names()}
         found = {"subject": subjects.filter(pa.array(there)), **columns}
@@ -177,7 +177,7 @@ class Planner:
             self.counts[slot.check].add_lookups(self.slots[slot])
         for check, counts in self.counts.items():
             pairs = zip(self._slots, whys, strict=True)
-            of_check = np.vstack([why for slot, why in pairs if slot.check is check])
+            of_check = np.vstack([why for slot, why in pairs if slot.check == check])
             asked = (of_check == SkipReason.ASK).any(axis=0)
             _count_left_out(counts, np.where(asked, SkipReason.ASK, of_check.max(axis=0)), rows)
 
@@ -208,11 +208,11 @@ class Planner:
         nothing = pa.nulls(size, pa.string())
         return pa.table(
             {
-                "check": pa.array([slot.check.value] * size),
+                "check": pa.array([slot.check] * size),
                 "kind": pa.array([slot.kind.value] * size),
                 "subject": plain(found["subject"]),
                 "identity": identities(owners, slot),
-                "image_url": flat(owners["image_url"]) if slot.check is Check.SELFIE else nothing,
+                "image_url": flat(owners["image_url"]) if slot.check == "selfie" else nothing,
                 "consent_reference": references(owners) if gated else nothing,
                 "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
                 "tier": found["tier"],
@@ -230,7 +230,7 @@ class Planner:
         """
         self._frame.make("chunks", pa.table({"first_row": pa.array(self._starts[:-1], pa.int32())}))
         self._frame.run("number")
-        karma = [pair for pair in enumerate(self._slots) if pair[1].check is Check.KARMA]
+        karma = [pair for pair in enumerate(self._slots) if pair[1].check == "karma"]
         lookups = np.full((self._starts[-1], len(karma)), NOTHING, dtype=np.int32)
         for column, (number, slot) in enumerate(karma):
             found = self._frame.table("chain", number=number, **_names(slot))

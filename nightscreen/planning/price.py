@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nightscreen.checks import CHECKS
-from nightscreen.schemas.checks import HITS, Check
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.quote import CheckQuote, First, Quote
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from nightscreen.planning.lookup_table import LookupRanking
     from nightscreen.planning.short_circuit import Chains
-    from nightscreen.schemas.settings import MaxInFlight
 
 CAP_STEPS = 200
 """Steps of what lower caps would leave unanswered; up to so many rows they are exact."""
@@ -72,12 +71,10 @@ def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.i
     known = exposure[exposure >= 0]
     middle = int(np.median(known)) if len(known) else 0
     falling = np.where(exposure < 0, -middle, -exposure)
-    cheap = sorted(
-        CHECKS, key=lambda check: (prices_micro.get(check.value, 0), CHECKS[check].order)
-    )
+    cheap = sorted(CHECKS, key=lambda check: (prices_micro.get(check, 0), CHECKS[check].order))
     priority = np.zeros(len(needed), dtype=np.int8)
     for number, check in enumerate(cheap):
-        priority[needed.is_of(check.value)] = number
+        priority[needed.is_of(check)] = number
     return np.lexsort((priority, falling, needed.tier))
 
 
@@ -108,7 +105,7 @@ def quote(
     prices_micro: Mapping[str, int],
     seen: Mapping[tuple[str, str], SeenCharges],
     seconds: Mapping[str, float],
-    max_in_flight: MaxInFlight,
+    max_in_flight: Mapping[str, int],
     cap_micro: int | None = None,
     balance_micro: int | None = None,
     chains: Chains | None = None,
@@ -171,13 +168,13 @@ def _lines(
     prices_micro: Mapping[str, int],
     seen: Mapping[tuple[str, str], SeenCharges],
     seconds: Mapping[str, float],
-    max_in_flight: MaxInFlight,
+    max_in_flight: Mapping[str, int],
     chains: Chains | None,
 ) -> tuple[CheckQuote, ...]:
     """Return a line of the quote for each check and identity with lookups."""
     counts = {slot: int(needed.is_of(*slot).sum()) for slot in needed.slots()}
     rates = {
-        slot: _rates(calls, seen.get(slot, SeenCharges()), CHECKS[Check(slot[0])].first_night_hits)
+        slot: _rates(calls, seen.get(slot, SeenCharges()), CHECKS[slot[0]].first_night_hits)
         for slot, calls in counts.items()
     }
     lines = []
@@ -185,7 +182,7 @@ def _lines(
         check, kind = slot
         low, rate, high = rates[slot]
         price = prices_micro[check]
-        call_s = seconds.get(check, CHECKS[Check(check)].first_night_seconds)
+        call_s = seconds.get(check, CHECKS[check].first_night_seconds)
         lines.append(
             CheckQuote(
                 check=check,
@@ -197,7 +194,7 @@ def _lines(
                 low_micro=math.floor(low * calls.least) * price,
                 expected_micro=round(rate * calls.likely * price),
                 high_micro=math.ceil(high * calls.most) * price,
-                expected_s=calls.likely * call_s / getattr(max_in_flight, check),
+                expected_s=calls.likely * call_s / max_in_flight[check],
                 spread_micro=_spread(calls, rate, seen.get(slot, SeenCharges()), price),
             )
         )
@@ -226,7 +223,7 @@ def _calls(
     found = {slot: _Calls(number, number, number, number) for slot, number in counts.items()}
     if chains is None:
         return found
-    karma = Check.KARMA.value
+    karma = "karma"
     by_kind = [rates.get((karma, kind), (0.0, 0.0, 0.0)) for kind in chains.kinds]
     nobody, *bounds = ([0.0] * len(by_kind), *zip(*by_kind, strict=True))
     reached = [chains.reached(hits) for hits in (nobody, *reversed(bounds))]

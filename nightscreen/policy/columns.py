@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.cashflow import TX_FIELDS
-from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Purpose, Source
+from nightscreen.schemas.checks import NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.enriched import BVN_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, REQUESTED, row_schema
@@ -115,7 +115,7 @@ def known_columns() -> dict[str, pa.DataType]:
 
 
 @cache
-def check_columns() -> dict[str, Check]:
+def check_columns() -> dict[str, str]:
     """Return which check each of the checks' columns belongs to."""
     return {name: check for check in CHECKS for name, _ in CHECKS[check].fields}
 

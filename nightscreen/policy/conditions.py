@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from nightscreen.policy.sql import Node
-    from nightscreen.schemas.checks import Check
     from nightscreen.schemas.policy import CarriedKind
 
 _EXTRA = "ecosystem_extra"
@@ -72,7 +71,7 @@ class CheckedCondition:
     columns: tuple[str, ...]
     findings: tuple[SyntaxFinding, ...]
 
-    def checks(self) -> frozenset[Check]:
+    def checks(self) -> frozenset[str]:
         """Return the checks whose columns the condition names."""
         known = check_columns()
         return frozenset(known[name] for name in self.columns if name in known)

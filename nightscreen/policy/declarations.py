@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from nightscreen.schemas.declarations import Declarations
+from nightscreen.config.declarations import Declarations
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 
 def read_declarations(settings: Settings) -> Declarations:

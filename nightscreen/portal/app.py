@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.schemas.settings import Settings
 
 
 def application(

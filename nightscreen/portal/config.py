@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 USUAL_PORT = 8080
 _PORTS = {"http": 80, "https": 443}

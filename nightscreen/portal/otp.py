@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.portal.background import Lasting
     from nightscreen.portal.pages import Pages
     from nightscreen.portal.session import Browsers
-    from nightscreen.schemas.settings import Settings
 
     Accept = Callable[[Settings, str, str], Awaitable[LinkView]]
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.schemas.settings import Settings
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 200

@@ -12,6 +12,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.person import same_person
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
@@ -25,7 +26,7 @@ from nightscreen.results.notices import withdraw_notices
 from nightscreen.results.reviews import DEFAULT_DAYS
 from nightscreen.results.second_person import needs_second
 from nightscreen.results.tracked_state import evidence_digest
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.schemas.contests import (
     AskedAgain,
@@ -39,7 +40,6 @@ from nightscreen.schemas.contests import (
 )
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from pathlib import Path
 
+    from nightscreen.config.settings import ContestClocks, Settings
     from nightscreen.journal import Journal
-    from nightscreen.schemas.settings import ContestClocks, Settings
 
 _HOUR = 3600 * MICROS
 _LONGEST = 4000
@@ -289,7 +289,7 @@ def list_contests(journal: Journal, *, answered: bool = False) -> list[dict[str,
 
 
 def ask_again(
-    journal: Journal, settings: Settings, contest_id: str, check: Check, *, by: str
+    journal: Journal, settings: Settings, contest_id: str, check: str, *, by: str
 ) -> ScreenBatch:
     """Return what to screen so that one check of a contested decision is asked once more.
 
@@ -314,9 +314,9 @@ def ask_again(
             "the customer's row is not held any more: screen the customer from a file of your own"
         )
     run, row = found
-    status = row[f"{check.value}_status"]
+    status = row[f"{check}_status"]
     if status in {NoAnswer.OFF, NoAnswer.INELIGIBLE, NoAnswer.INVALID, NoAnswer.REFUSED}:
-        raise InputError(f"{check.value} cannot be asked of this customer: it is {status}")
+        raise InputError(f"{check} cannot be asked of this customer: it is {status}")
     cap = str(settings.contest.ask_again_cap)
     parameters = ScreenBatch.model_validate(
         {
@@ -326,7 +326,7 @@ def ask_again(
         }
     )
     now = journal.clock()
-    noted = AskedAgain(check=check.value, by=by.strip(), at=now, cap=cap)
+    noted = AskedAgain(check=check, by=by.strip(), at=now, cap=cap)
     after = contest.model_copy(update={"asked_again": (*contest.asked_again, noted)})
     if not Records.of(journal, Contest).replace(after, contest, now):
         raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")

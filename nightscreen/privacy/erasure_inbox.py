@@ -42,7 +42,7 @@ from nightscreen.reading.tables import (
 from nightscreen.reading.text_stream import MARKS, open_text
 from nightscreen.results.run_files import copy_sheets
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import batch_name
+from nightscreen.schemas.naming import batch_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

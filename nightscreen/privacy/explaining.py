@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.declaration import Compare
 from nightscreen.checks.karma import LISTINGS
+from nightscreen.checks.registry import CHECKS
+from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.journal.subject_data import Held
 from nightscreen.privacy.lookup_subject import (
     changes_of,
@@ -21,11 +23,9 @@ from nightscreen.results.decide import applied_rules
 from nightscreen.results.decision_list import missing_checks
 from nightscreen.results.one_row import row_table
 from nightscreen.results.tracked_state import TRACKED
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.clock import MICROS, instant_text, to_micros
 from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART
-from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, RING, SIGNALS
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Policy, PolicyRule
@@ -163,30 +163,30 @@ def evidence(
 ) -> list[dict[str, Any]]:
     """Return what each wanted check says of a row: status, age, source, fields without names."""
     found = []
-    for check in Check:
-        status = row[f"{check.value}_status"]
+    for check in CHECKS:
+        status = row[f"{check}_status"]
         if status == "off":
             continue
-        at = row[f"{check.value}_checked_at"]
+        at = row[f"{check}_checked_at"]
         micros = None if at is None else to_micros(at)
         found.append(
             {
-                "check": check.value,
+                "check": check,
                 "status": status,
                 "checked_at": instant_text(micros),
                 "age_days": None if micros is None else round((now - micros) / DAY, 1),
-                "source": row[f"{check.value}_source"],
-                "lawful_basis": basis_words(declared.basis_of(check.value, purpose)),
+                "source": row[f"{check}_source"],
+                "lawful_basis": basis_words(declared.basis_of(check, purpose)),
                 "fields": shown_fields(check, row),
             }
         )
     return found
 
 
-def shown_fields(check: Check, row: Mapping[str, Any]) -> dict[str, Any]:
+def shown_fields(check: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a check's fields that hold a value, names masked."""
     found: dict[str, Any] = {}
-    for field in TRACKED[check.value]:
+    for field in TRACKED[check]:
         value = row[field.name]
         if value is None or field.name.endswith("_status"):
             continue

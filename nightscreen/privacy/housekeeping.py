@@ -18,7 +18,7 @@ from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 

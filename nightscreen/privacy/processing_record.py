@@ -12,18 +12,18 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from nightscreen.schemas.declarations import (
+from nightscreen.config.declarations import (
     DECLARABLE,
     NOTHING_DECLARED,
     Declarations,
     basis_words,
 )
-from nightscreen.schemas.settings import Settings
+from nightscreen.config.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.schemas.settings import Retention
+    from nightscreen.config.settings import Retention
 
 BLANK = "[to be filled in]"
 NOT_SET = "not set"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.config.settings import Cutoffs
 from nightscreen.files import outputs
 from nightscreen.files.inbox import INPUT
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
@@ -32,12 +33,11 @@ from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
-from nightscreen.schemas.settings import Cutoffs
 
 if TYPE_CHECKING:
+    from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.schemas.settings import Retention
 
 QUARANTINE, ENRICHED, DECISIONS, NOTICES = "quarantine", "enriched", "decisions", "notices"
 TYPED = "transactions"

@@ -22,12 +22,12 @@ from nightscreen.schemas.records import RecordKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.contests import CustomerAction, Review, ToldNotice
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.schemas.records import JournalRecord
-    from nightscreen.schemas.settings import Retention
 
 
 def shown_records(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.checks import CHECKS
 from nightscreen.checks.ecosystem import OF_THE_BORROWER
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.config.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import KINDS
@@ -43,22 +44,21 @@ from nightscreen.schemas.answers import (
     KarmaListings,
     Record,
 )
-from nightscreen.schemas.checks import HITS, Operation
+from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Review
-from nightscreen.schemas.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.values.names import CONTRADICTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunRecord
     from nightscreen.journal.subject_data import HeldAnswer, HeldCall
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.bvn import BvnRequest
-    from nightscreen.schemas.settings import Retention
 
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
@@ -228,7 +228,7 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
         return {**document, "said": WITHHELD}
     if answer.outcome not in HITS:
         return {**document, "said": None}
-    record = parse_answer(Operation(answer.check), answer.body)
+    record = parse_answer(answer.check, answer.body)
     if isinstance(record, KarmaListings):
         return {**document, "said": {"listings": [_said(each, rows) for each in record.listings]}}
     if not isinstance(record, Record):

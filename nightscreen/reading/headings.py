@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from nightscreen.schemas.checks import Check
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.rows import CUSTOMERS
 from nightscreen.schemas.shipped import DATA
 
@@ -32,7 +32,7 @@ CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNOREC
 HEADER_SEARCH_ROWS = 30
 """How far down to search for the row of headings; titles and notes take a few rows."""
 
-OUTPUT_PREFIXES = (*(f"{check.value}_" for check in Check), "batch_same_", "bvn_", "tx_")
+OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_", "tx_")
 OUTPUT_COLUMNS = frozenset(
     {
         *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),

@@ -13,10 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import MANIFEST, REPORT, RunFolder
 from nightscreen.report.page import report_page
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
 
@@ -60,7 +59,7 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
     ][:NIGHTS]
     found: list[str] = []
     for name, part in report["checks"].items():
-        check = Check(name)
+        check = name
         tonight = _counts(part.get("asked_answers", part.get("answers", {})), check)
         if sum(tonight.values()) < ENOUGH_LOOKUPS:
             continue
@@ -74,13 +73,13 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
     return found
 
 
-def _counts(answers: Mapping[str, int], check: Check) -> dict[str, int]:
-    return {word: answers.get(word, 0) for word in CHECKS[Check(check)].answered}
+def _counts(answers: Mapping[str, int], check: str) -> dict[str, int]:
+    return {word: answers.get(word, 0) for word in CHECKS[check].answered}
 
 
-def _rates(report: Mapping[str, Any], check: Check) -> dict[str, float] | None:
+def _rates(report: Mapping[str, Any], check: str) -> dict[str, float] | None:
     """Return the share of each outcome among a night's answered rows; None if they are few."""
-    counts = _counts(report["checks"].get(check.value, {}).get("answers", {}), check)
+    counts = _counts(report["checks"].get(check, {}).get("answers", {}), check)
     answered = sum(counts.values())
     if answered < ENOUGH_LOOKUPS:
         return None
@@ -98,7 +97,7 @@ class _Sample:
         nights: how many nights the usual is the median of.
     """
 
-    check: Check
+    check: str
     tonight: Mapping[str, int]
     usual: Mapping[str, float]
     again: Mapping[str, int]
@@ -154,8 +153,8 @@ class _Sample:
         return found
 
 
-def _title(check: Check) -> str:
-    return check.value.replace("_", " ").capitalize()
+def _title(check: str) -> str:
+    return check.replace("_", " ").capitalize()
 
 
 def _in_words(word: str) -> str:

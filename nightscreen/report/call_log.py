@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.config.declarations import UNDECLARED, Declarations
 from nightscreen.files.memory_tuning import trim_memory
 from nightscreen.journal.money import RESERVING
 from nightscreen.report.reconciliation import BalanceReconciliation, WalletCalls
 from nightscreen.report.timeline import NO_BALANCE
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.declarations import UNDECLARED, Declarations
 from nightscreen.schemas.enriched import COST, WORD, naira_of_micro
 from nightscreen.schemas.rows import INSTANT
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks import CHECKS
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Coverage:
 
     def take(self, table: pa.Table) -> None:
         """Enter a chunk of enriched rows."""
-        statuses = [table[f"{check.value}_status"].combine_chunks() for check in Check]
+        statuses = [table[f"{check}_status"].combine_chunks() for check in CHECKS]
         cause, due, open_, lacks = _standing(statuses, table.num_rows)
         keys = {
             "cause": cause,
@@ -134,7 +134,7 @@ class Coverage:
 
     def _ages(self, table: pa.Table) -> NDArray[np.int8]:
         """Return the class of age of each row's oldest evidence; -1 where it has none."""
-        times = [table[f"{check.value}_checked_at"].cast(pa.int64()) for check in Check]
+        times = [table[f"{check}_checked_at"].cast(pa.int64()) for check in CHECKS]
         oldest = pc.min_element_wise(*times, skip_nulls=True)
         known = pc.is_valid(oldest).to_numpy()
         days = (self.at - pc.fill_null(oldest, 0).to_numpy()) / DAY_MICROS

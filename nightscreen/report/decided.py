@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.report.coverage import ExposureTotal, together, weigh
-from nightscreen.schemas.checks import Check, NoAnswer, Outcome
+from nightscreen.schemas.checks import NoAnswer, Outcome
 from nightscreen.schemas.policy import Decision
 
 WITH_HISTORY, NO_HISTORY, NO_CONSENT = "with_history", "no_history", "no_consent"
@@ -74,7 +74,7 @@ class Decided:
         decision = table["decision"].cast(pa.string())
         keys = {
             "decision": decision,
-            "history": table[f"{Check.ECOSYSTEM.value}_status"].cast(pa.string()),
+            "history": table[f"{'ecosystem'}_status"].cast(pa.string()),
             "reasons": pc.binary_join(table["reasons"], _BETWEEN),
         }
         for (word, history, reasons), weight in weigh(keys, exposure, table.num_rows):

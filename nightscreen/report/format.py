@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.clock import LAGOS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TITLES = {
-    **{check.value: declared.title for check, declared in CHECKS.items()},
+    **{check: declared.title for check, declared in CHECKS.items()},
     "bvn_start": "Password sent",
     "bvn_finish": "BVN confirmed",
     "aggregator_refresh": "Access renewed",

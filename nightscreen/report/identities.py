@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.report.report_json import settled_counts
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import LookupStatus
 
@@ -76,7 +76,7 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
 
     For each check and pseudonym it is the status of the rows that need it.
     """
-    closed = {(check.value, each) for check, lookups in run.closed.items() for each in lookups}
+    closed = {(check, each) for check, lookups in run.closed.items() for each in lookups}
     found = dict.fromkeys(closed, NoAnswer.IN_DOUBT.value)
     found |= run.journal.runs.unanswered(run.run_id)
     lapsed = run.status == LookupStatus.LAPSED.value
@@ -91,11 +91,11 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
     return found
 
 
-def of_check(ends: Ends, check: Check) -> Counter[LookupStatus]:
+def of_check(ends: Ends, check: str) -> Counter[LookupStatus]:
     """Return how many lookups of a check had which end, over all identities."""
     total = Counter[LookupStatus]()
     for (name, _), numbers in ends.items():
-        if name == check.value:
+        if name == check:
             total.update(numbers)
     return total
 
@@ -121,12 +121,12 @@ def identities_report(
     """
     found = {}
     for slot, counts in slots.items():
-        if slot.check is not Check.KARMA:
+        if slot.check != "karma":
             continue
         kind = slot.kind.value
-        calls = call_log.identities[(slot.check.value, kind)]
+        calls = call_log.identities[(slot.check, kind)]
         settled = settled_counts(
-            counts, ends.get((slot.check.value, kind), Counter()), test_mode=test_mode
+            counts, ends.get((slot.check, kind), Counter()), test_mode=test_mode
         )
         found[kind] = {
             "rows_ineligible": counts.rows_ineligible,

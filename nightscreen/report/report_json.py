@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.report.coverage import Coverage, weigh
 from nightscreen.report.decided import Decided
@@ -19,7 +20,7 @@ from nightscreen.report.findings import findings_of
 from nightscreen.report.run_end import cost_of, head_of, notices_of, versions_used
 from nightscreen.results.backtest import Moves
 from nightscreen.runs.screening_run import PROBLEMS
-from nightscreen.schemas.checks import Check, NoAnswer, Source
+from nightscreen.schemas.checks import NoAnswer, Source
 from nightscreen.schemas.clock import MICROS, instant_text, spending_day, spending_month
 from nightscreen.schemas.money import MICRO, naira_text
 from nightscreen.schemas.plan import AgeEffect, CheckCounts, LookupStatus
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from nightscreen.report.call_log import CallLog
     from nightscreen.report.reconciliation import Balance
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.checks import Asked
     from nightscreen.schemas.policy import PolicyApproval
 
 DAY = 24 * 3600 * MICROS
@@ -55,20 +55,20 @@ class RowTally:
     """Counts enriched rows as they are written."""
 
     rows: int = 0
-    statuses: dict[Check, Counter[str]] = field(
-        default_factory=lambda: {check: Counter() for check in Check}
+    statuses: dict[str, Counter[str]] = field(
+        default_factory=lambda: {check: Counter() for check in CHECKS}
     )
     decisions: Counter[str] = field(default_factory=Counter)
     listed_by: Counter[str] = field(default_factory=Counter)
     exposure: Counter[str] = field(default_factory=Counter)
     exposure_unknown_rows: int = 0
-    shared_micro: Counter[Check] = field(default_factory=Counter)
+    shared_micro: Counter[str] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
     decided: Decided = field(default_factory=Decided)
     shadow: Moves = field(default_factory=Moves)
     unread: Counter[str] = field(default_factory=Counter)
-    asked: dict[Check, Counter[str]] = field(
-        default_factory=lambda: {check: Counter() for check in Check}
+    asked: dict[str, Counter[str]] = field(
+        default_factory=lambda: {check: Counter() for check in CHECKS}
     )
 
     def take(self, table: pa.Table) -> None:
@@ -77,14 +77,14 @@ class RowTally:
         self.coverage.take(table)
         self.decided.take(table)
         exposure = table["exposure"] if "exposure" in table.column_names else None
-        for check in Check:
-            own = pc.equal(table[f"{check.value}_source"].cast("string"), Source.ASKED.value)
-            keys = {"status": table[f"{check.value}_status"].cast("string"), "own": own}
+        for check in CHECKS:
+            own = pc.equal(table[f"{check}_source"].cast("string"), Source.ASKED.value)
+            keys = {"status": table[f"{check}_status"].cast("string"), "own": own}
             for (status, is_own), weight in weigh(keys, exposure, table.num_rows):
                 self.statuses[check][status] += weight.rows
                 self.asked[check].update({status: weight.rows} if is_own else {})
                 if exposure is not None and status in _OPEN:
-                    self.exposure[f"{check.value}_{status}"] += weight.kobo
+                    self.exposure[f"{check}_{status}"] += weight.kobo
         keys = {"decision": table["decision"].cast("string")}
         for (decision,), weight in weigh(keys, exposure, table.num_rows):
             self.decisions[decision] += weight.rows
@@ -99,7 +99,7 @@ def check_report(
     counts: CheckCounts,
     ends: Counter[LookupStatus],
     call_log: CallLog,
-    check: Asked,
+    check: str,
     statuses: Counter[str],
     *,
     asked: Counter[str],
@@ -120,7 +120,7 @@ def check_report(
         shared_micro: what rows saved that shared an answer of this run.
         test_mode: no answer counts: all is pending.
     """
-    calls = call_log.checks[check.value]
+    calls = call_log.checks[check]
     ended = 0 if test_mode else statuses[NoAnswer.REFUSED.value] - counts.rows_refused
     lapsed = 0 if test_mode else ends[LookupStatus.LAPSED]
     return {
@@ -224,7 +224,7 @@ def shadow_report(policy: str, rows: RowTally) -> dict[str, Any]:
 
 
 def cost_report(
-    run: ScreeningRun, call_log: CallLog, rows: RowTally, counts: Mapping[Check, CheckCounts]
+    run: ScreeningRun, call_log: CallLog, rows: RowTally, counts: Mapping[str, CheckCounts]
 ) -> dict[str, Any]:
     """Return the cost part: what was charged, against quote and cap, and what was saved."""
     cap_micro, cost_micro = run.caps.run_micro, call_log.cost_micro
@@ -332,7 +332,7 @@ def approval_report(approval: PolicyApproval | None) -> dict[str, Any] | None:
     }
 
 
-def freshness_report(counts: Mapping[Check, CheckCounts], now: int) -> dict[str, Any]:
+def freshness_report(counts: Mapping[str, CheckCounts], now: int) -> dict[str, Any]:
     """Return the age of the oldest evidence used, and what other age limits would have cost."""
     oldest = [counted.oldest_reused_at for counted in counts.values() if counted.oldest_reused_at]
     return {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.checks import CHECKS
 from nightscreen.checks.declaration import Tone
+from nightscreen.checks.registry import CHECKS
 from nightscreen.report.charts import Bars, Series
 from nightscreen.report.components import Picture, Section, Table, spoken
 from nightscreen.report.format import (
@@ -29,7 +29,6 @@ from nightscreen.report.format import (
     some,
     untight,
 )
-from nightscreen.schemas.checks import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -274,7 +273,7 @@ _TONES = {
 def _answer_picture(name: str, answers: Mapping[str, int]) -> Picture:
     total = sum(answers.values())
     words = _by_size(answers)
-    statuses = CHECKS[Check(name)].statuses
+    statuses = CHECKS[name].statuses
     tones = [_TONES[statuses.get(word)] for word, _ in words]
     series = [
         Series(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.report.components import Tile
 from nightscreen.report.decided import WITH_HISTORY
 from nightscreen.report.format import (

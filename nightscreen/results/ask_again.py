@@ -10,20 +10,19 @@ import io
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.config.settings import AGED
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.reading.headings import is_output_name
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
-from nightscreen.schemas.settings import FreshnessOverrides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.schemas.checks import Check
 
 
-def parameters_again(run: RunRecord, check: Check, cap: str) -> dict[str, Any]:
+def parameters_again(run: RunRecord, check: str, cap: str) -> dict[str, Any]:
     """Return what a run screens with that asks one check once more; it has no input yet.
 
     Answers of the other checks are reused where they are fresh.
@@ -37,13 +36,10 @@ def parameters_again(run: RunRecord, check: Check, cap: str) -> dict[str, Any]:
     return {
         "batch": run.batch,
         "purpose": run.purpose,
-        "checks": given.get("checks") or [check.value],
+        "checks": given.get("checks") or [check],
         "karma_identities": given.get("karma_identities") or [],
         "policy": given.get("policy") or "",
-        "freshness": [
-            f"{check.value}.{outcome}=0"
-            for outcome in type(getattr(FreshnessOverrides(), check.value)).model_fields
-        ],
+        "freshness": [f"{check}.{outcome}=0" for outcome in AGED[check]],
         "max_spend": cap,
     }
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks import CHECKS
 from nightscreen.checks.karma import listings_of
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.planning.eligibility import flat, slots_of
@@ -26,7 +26,7 @@ from nightscreen.results.enriched import enriched_schema, input_columns
 from nightscreen.results.evidence import ACCOUNT, HISTORY, evidence_of, typed_column
 from nightscreen.results.judge import judge_selfie
 from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
-from nightscreen.schemas.checks import Check, NoAnswer, Outcome, Source
+from nightscreen.schemas.checks import NoAnswer, Outcome, Source
 from nightscreen.schemas.enriched import (
     CONSENT_UNREADABLE,
     SIGNALS,
@@ -157,7 +157,7 @@ class Chunk:
         self._rows = rows
         self._size = rows.num_rows
         self._cost: NDArray[np.int64] = np.zeros(self._size, dtype=np.int64)
-        self.shared_micro: Counter[Check] = Counter()
+        self.shared_micro: Counter[str] = Counter()
         wanted = assembly.wanted
         slots = slots_of(wanted.checks, wanted.karma_kinds)
         self._views = {slot: self._view(slot, row_plan) for slot in slots}
@@ -195,7 +195,7 @@ class Chunk:
         distinct, inverse = np.unique(subjects[rows], return_inverse=True)
         answers, run_id = self._assembly.answers, self._assembly.wanted.run_id
         since = self._assembly.freshness.since
-        found = answers.latest_columns(slot.check.value, distinct.tobytes(), run_id, since)
+        found = answers.latest_columns(slot.check, distinct.tobytes(), run_id, since)
         latest = Latest.nothing(self._size)
         latest.put(rows, found.take(inverse))
         return latest
@@ -205,7 +205,7 @@ class Chunk:
         found: dict[str, pa.Array | pa.ChunkedArray] = {
             name: self._rows[source] for name, source in input_columns(self._assembly.columns)
         }
-        for check in Check:
+        for check in CHECKS:
             found.update(self._check_columns(check))
         found.update(self._bvn_columns())
         found.update(self._cash_flow_columns())
@@ -231,16 +231,16 @@ class Chunk:
             return no_cash_flow(self._size)
         return cash_flow.columns(self._rows)
 
-    def _check_columns(self, check: Check) -> dict[str, pa.Array]:
+    def _check_columns(self, check: str) -> dict[str, pa.Array]:
         if check not in self._assembly.wanted.checks:
             cells = self._blank(np.full(self._size, _CODE[NoAnswer.OFF.value], np.int32))
         else:
             cells = _FILLERS[check](self)
         instants = pa.array(cells.checked_at, pa.int64(), mask=cells.source < 0)
         columns = {
-            f"{check.value}_status": _words(cells.status, _STATUSES),
-            f"{check.value}_checked_at": instants.cast(INSTANT),
-            f"{check.value}_source": _words(cells.source, _SOURCES),
+            f"{check}_status": _words(cells.status, _STATUSES),
+            f"{check}_checked_at": instants.cast(INSTANT),
+            f"{check}_source": _words(cells.source, _SOURCES),
         }
         for name, kind in CHECKS[check].fields:
             if name not in columns:
@@ -258,14 +258,14 @@ class Chunk:
         if self._assembly.test_mode:
             codes[asked] = _CODE[NoAnswer.TEST_MODE.value]
         elif self._assembly.unanswered:
-            check, words = view.slot.check.value, self._assembly.unanswered
+            check, words = view.slot.check, self._assembly.unanswered
             for row in np.flatnonzero(asked & ~shown).tolist():
                 subject = view.subjects[row : row + 1].tobytes()
                 codes[row] = _CODE[words.get((check, subject), NoAnswer.PENDING.value)]
         codes[asked & view.unread] = _CODE[NoAnswer.UNREADABLE.value]
         return codes
 
-    def _oldest(self, check: Check, word: str) -> int:
+    def _oldest(self, check: str, word: str) -> int:
         return self._assembly.freshness.oldest(check, word)
 
     def _current(self, view: _SlotView) -> Mask:
@@ -287,12 +287,12 @@ class Chunk:
         self._cost += np.where(view.own, known, 0)
         self.shared_micro[view.slot.check] += int(known[~view.own].sum())
 
-    def _one_view(self, check: Check) -> _SlotView:
-        return next(view for slot, view in self._views.items() if slot.check is check)
+    def _one_view(self, check: str) -> _SlotView:
+        return next(view for slot, view in self._views.items() if slot.check == check)
 
     def bank_account(self) -> _Cells:
         """Fill the bank account columns."""
-        view, check = self._one_view(Check.BANK_ACCOUNT), Check.BANK_ACCOUNT
+        view, check = self._one_view("bank_account"), "bank_account"
         places, lines = self._evidence(view)
         words = np.where(view.at_hand & ~view.said(Outcome.FOUND), _CODE["not_found"], NONE)
         words[places] = _codes(lines["status"])
@@ -309,7 +309,7 @@ class Chunk:
 
     def _spread(
         self,
-        check: Check,
+        check: str,
         lines: pa.Table,
         places: NDArray[np.int64],
         shown: Mask,
@@ -329,7 +329,7 @@ class Chunk:
 
     def karma(self) -> _Cells:
         """Fill the karma columns from every identity asked by."""
-        views = [view for slot, view in self._views.items() if slot.check is Check.KARMA]
+        views = [view for slot, view in self._views.items() if slot.check == "karma"]
         cells = self._blank(np.zeros(self._size, np.int32))
         codes: list[Codes] = []
         listings: list[tuple[int, dict[str, Any]]] = []
@@ -372,8 +372,8 @@ class Chunk:
         if not wanted:
             return {}
         records = {
-            call_id: parse_answer(check, answers.body(check.value, stored))
-            for call_id, stored in answers.of_calls(check.value, wanted)
+            call_id: parse_answer(check, answers.body(check, stored))
+            for call_id, stored in answers.of_calls(check, wanted)
         }
         return {
             place: records[call]
@@ -383,7 +383,7 @@ class Chunk:
 
     def ecosystem(self) -> _Cells:
         """Fill the ecosystem columns."""
-        view, check = self._one_view(Check.ECOSYSTEM), Check.ECOSYSTEM
+        view, check = self._one_view("ecosystem"), "ecosystem"
         places, lines = self._evidence(view)
         there = ~view.said(Outcome.FOUND)
         there[places] = True
@@ -396,7 +396,7 @@ class Chunk:
 
     def selfie(self) -> _Cells:
         """Fill the selfie columns."""
-        view = self._one_view(Check.SELFIE)
+        view = self._one_view("selfie")
         shown = self._current(view)
         scored = np.flatnonzero(shown & view.said(Outcome.SCORED))
         records = self._records(view, scored)
@@ -418,10 +418,10 @@ class Chunk:
 
 
 _FILLERS = {
-    Check.BANK_ACCOUNT: Chunk.bank_account,
-    Check.KARMA: Chunk.karma,
-    Check.ECOSYSTEM: Chunk.ecosystem,
-    Check.SELFIE: Chunk.selfie,
+    "bank_account": Chunk.bank_account,
+    "karma": Chunk.karma,
+    "ecosystem": Chunk.ecosystem,
+    "selfie": Chunk.selfie,
 }
 
 
@@ -475,7 +475,7 @@ def _listing_columns(
 
     An identity may have several listings; it stands once among those that list the row.
     """
-    kinds = dict(CHECKS[Check.KARMA].fields)
+    kinds = dict(CHECKS["karma"].fields)
     highest: list[Decimal | None] = [None] * len(answered)
     for row, listing in listings:
         amount = listing["amount_in_contention"]

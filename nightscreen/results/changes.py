@@ -30,7 +30,6 @@ from nightscreen.results.tracked_state import (
     read_state,
     state_texts,
 )
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.decisions import (
     CHANGES,
     DECISION_PART,
@@ -66,7 +65,7 @@ _PIECE = "states-{:05d}"
 _GONE = "gone"
 _KINDS = tuple(ChangeKind)
 _DECISIONS = tuple(Decision)
-_KARMA = Check.KARMA.value
+_KARMA = "karma"
 _NEW = FieldChange(None, None, ChangeKind.NEW)
 _NONE = -1
 _PREVIOUS, _CHANGE, _QUIET = range(3)

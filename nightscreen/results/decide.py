@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.policy.check import check_rules
 from nightscreen.policy.columns import (
     NO_ANSWER,
@@ -30,7 +31,7 @@ from nightscreen.policy.columns import (
 )
 from nightscreen.policy.conditions import column_types
 from nightscreen.policy.engine import TIMEOUT_S, bounded, locked_engine
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import CarriedKind, Decision, Effect, Policy
 
@@ -213,7 +214,7 @@ def _compiled(policy: Policy) -> _Compiled:
         raise PolicyError(f"the policy {policy.name}: {conditions}")
     own = {name: kind for name, kind in policy.carried_kinds.items() if name not in known_columns()}
     known = column_types(own)
-    statuses = [f"{check.value}_status" for check in Check]
+    statuses = [f"{check}_status" for check in CHECKS]
     named = [name for condition in conditions for name in condition.columns]
     types = {name: known[name] for name in dict.fromkeys([*statuses, *named])}
     verdicts = [
@@ -247,7 +248,7 @@ def _verdict(effect: Effect, condition: CheckedCondition) -> str:
 def _lacking(condition: CheckedCondition) -> str:
     """Return SQL that tells whether a check the condition names has no answer."""
     return _any(
-        f"COALESCE({check.value}_status IN {_listed(NO_ANSWER)}, true)"
+        f"COALESCE({check}_status IN {_listed(NO_ANSWER)}, true)"
         for check in sorted(condition.checks())
     )
 
@@ -271,7 +272,7 @@ def _rightly_empty(name: str) -> str:
     check = check_columns().get(name)
     if check is None:
         return "false"
-    return f"COALESCE({check.value}_status IN {_listed(SILENT)}, true)"
+    return f"COALESCE({check}_status IN {_listed(SILENT)}, true)"
 
 
 def _evidence(statuses: Iterable[str]) -> str:

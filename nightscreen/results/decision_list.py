@@ -23,13 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.external_sort import SortedFile
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.decision_files import WORKBOOK_ROWS, Cell, DecisionFiles, Listed
 from nightscreen.results.list_columns import NAMES, Columns, words_of
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
     LISTED,
@@ -93,8 +94,8 @@ _READ = frozenset(
         "ecosystem_running_loans",
         "bank_account_name",
         "name_match",
-        *(f"{check.value}_status" for check in Check),
-        *(f"{check.value}_checked_at" for check in Check),
+        *(f"{check}_status" for check in CHECKS),
+        *(f"{check}_checked_at" for check in CHECKS),
     }
 )
 
@@ -376,7 +377,7 @@ def customer_name(row: Mapping[str, Any]) -> str | None:
 def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the checks without an answer and why, those that were not wanted left out."""
     reasons = {each.value for each in NoAnswer} - {NoAnswer.OFF.value}
-    words = ((check.value, row[f"{check.value}_status"]) for check in Check)
+    words = ((check, row[f"{check}_status"]) for check in CHECKS)
     return {check: word for check, word in words if word in reasons}
 
 
@@ -386,7 +387,7 @@ def told_of(rows: pa.Table, reasons: Words) -> dict[str, pa.Array]:
     It hangs on decision, reasons and statuses alone, of which few combinations occur: each is put
     into words once.
     """
-    names = ["decision", "reasons", *(f"{check.value}_status" for check in Check)]
+    names = ["decision", "reasons", *(f"{check}_status" for check in CHECKS)]
     keys = [rows[name].combine_chunks() for name in names]
     texts = [
         pc.binary_join(key, _BETWEEN) if pa.types.is_list(key.type) else key.cast(pa.string())

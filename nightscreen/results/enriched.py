@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.cashflow import TX_FIELDS
 from nightscreen.schemas.enriched import (
     BVN_FIELDS,

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.checks import CHECKS
 from nightscreen.checks.ecosystem import FIELDS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.results.judge import NAME_FIELDS, dob_agrees, history_name, judge_account
-from nightscreen.schemas.checks import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ ACCOUNT = pa.schema(
         pa.field("name_explained", pa.string()),
     ]
 )
-_HISTORY_TYPES = dict(CHECKS[Check.ECOSYSTEM].fields)
+_HISTORY_TYPES = dict(CHECKS["ecosystem"].fields)
 _HISTORY_NAMES = (
     *(f"ecosystem_{name}" for name in FIELDS),
     *("ecosystem_extra", "ecosystem_name_match", "ecosystem_dob_match"),
@@ -85,13 +84,13 @@ def _history(row: Mapping[str, Any], record: EcosystemRecord | None) -> Line:
 
 
 MAKERS = {
-    Check.BANK_ACCOUNT: Maker(ACCOUNT, ("flaws", "bvn", *NAME_FIELDS), _account),
-    Check.ECOSYSTEM: Maker(HISTORY, (*NAME_FIELDS, "date_of_birth"), _history),
+    "bank_account": Maker(ACCOUNT, ("flaws", "bvn", *NAME_FIELDS), _account),
+    "ecosystem": Maker(HISTORY, (*NAME_FIELDS, "date_of_birth"), _history),
 }
 
 
 def evidence_of(
-    check: Check, rows: pa.Table, records: Mapping[int, object]
+    check: str, rows: pa.Table, records: Mapping[int, object]
 ) -> tuple[NDArray[np.int64], pa.Table]:
     """Hold the answers to a chunk's rows against the rows.
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Columns:
 
     def evidence_as_of(self) -> pa.Array:
         """Return when each row's oldest answer was given: the evidence is as old as that."""
-        instants = [self.of(f"{check.value}_checked_at", INSTANT) for check in Check]
+        instants = [self.of(f"{check}_checked_at", INSTANT) for check in CHECKS]
         micros = [each.cast(pa.int64()) for each in instants]
         return pc.min_element_wise(*micros, skip_nulls=True).cast(INSTANT)
 

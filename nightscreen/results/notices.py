@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import date
 
+    from nightscreen.config.declarations import Declarations
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.contests import Review
-    from nightscreen.schemas.declarations import Declarations
 
     Stands = Callable[[int, bytes, Review], bool]
     """Tells of a row's number, its customer and a review whether the evidence is still the same."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import REPORT
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.decide import columns_of
-from nightscreen.schemas.checks import Check, Purpose
+from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.errors import InputError
 
@@ -115,7 +116,7 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
     Raises:
         InputError: a part cannot be read, or is no part of an enriched table.
     """
-    wanted = {*_ALWAYS, *(f"{check.value}_status" for check in Check)}
+    wanted = {*_ALWAYS, *(f"{check}_status" for check in CHECKS)}
     wanted = wanted.union(*(columns_of(policy) for policy in policies))
     for part in run.parts:
         file = _open(part)

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks import CHECKS
 from nightscreen.checks.declaration import Column, Compare
 from nightscreen.checks.karma import LISTINGS
-from nightscreen.schemas.checks import Check
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, CheckState, State
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.policy import Decision
@@ -36,7 +35,7 @@ _DECISION = (
     Column("reasons", pa.list_(pa.string()), Compare.PLAIN),
 )
 TRACKED: dict[str, tuple[Column, ...]] = {
-    **{check.value: declared.tracked for check, declared in CHECKS.items()},
+    **{check: declared.tracked for check, declared in CHECKS.items()},
     DECISION_PART: _DECISION,
 }
 """The columns that nights are compared by, by check; and those of the decision."""
@@ -45,12 +44,12 @@ READ = [
     "customer_id",
     "decision",
     "reasons",
-    *(f"{check.value}_status" for check in Check),
-    *(f"{check.value}_checked_at" for check in Check),
+    *(f"{check}_status" for check in CHECKS),
+    *(f"{check}_checked_at" for check in CHECKS),
     *(
         field.name
-        for check in Check
-        for field in TRACKED[check.value]
+        for check in CHECKS
+        for field in TRACKED[check]
         if not field.name.endswith("_status")
     ),
 ]
@@ -67,16 +66,16 @@ def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
     """
     rows = rows.combine_chunks()
     parts: list[pa.Array] = []
-    for check in Check:
-        status = _texts(rows[f"{check.value}_status"])
+    for check in CHECKS:
+        status = _texts(rows[f"{check}_status"])
         answered = pc.is_in(status, value_set=pa.array(CHECKS[check].answered))
         if pc.any(answered).as_py():
-            fields = TRACKED[check.value]
+            fields = TRACKED[check]
             values = {each.name: _field_texts(rows[each.name], each) for each in fields}
             # Arrow leaves a row out of a join in which all is null; a status never is.
-            values[f"{check.value}_status"] = status.fill_null("")
-            instants = _texts(rows[f"{check.value}_checked_at"].cast(pa.int64())).fill_null("0")
-            part = _part(check.value, instants, run_id, values)
+            values[f"{check}_status"] = status.fill_null("")
+            instants = _texts(rows[f"{check}_checked_at"].cast(pa.int64())).fill_null("0")
+            part = _part(check, instants, run_id, values)
             parts.append(pc.if_else(answered, part, None))
     decision = _texts(rows["decision"]).fill_null("undecided")
     parts.append(_part(LISTED_PART, pa.scalar(str(at)), run_id, {"decision": decision}))
@@ -111,8 +110,8 @@ def read_state(text: str | bytes) -> State:
 def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
     """Return which rows could be decided: decided, or undecided with every answer there is."""
     missing = np.zeros(rows.num_rows, bool)
-    for check in Check:
-        status = _texts(rows[f"{check.value}_status"])
+    for check in CHECKS:
+        status = _texts(rows[f"{check}_status"])
         settled = pc.is_in(status, value_set=pa.array([*CHECKS[check].answered, "off"]))
         missing |= ~settled.to_numpy(zero_copy_only=False)
     decided = pc.not_equal(_texts(rows["decision"]), Decision.UNDECIDED.value)
@@ -171,6 +170,6 @@ def digest(text: str) -> str:
 
 def evidence_digest(state: State) -> bytes:
     """Return a digest of all that the checks say, whenever and by whichever run it was asked."""
-    values = {check.value: state[check.value].values for check in Check if check.value in state}
+    values = {check: state[check].values for check in CHECKS if check in state}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=_EVIDENCE_BYTES).digest()

@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.inbox import WAITING
 from nightscreen.files.person import user_name
 from nightscreen.journal.approvals import Approvals
@@ -22,15 +23,14 @@ from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalSt
 from nightscreen.schemas.clock import LAGOS, span_micros, to_instant
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.runs import RunRecord
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.settings import Settings
 
 
 def approval_needed(run: ScreeningRun) -> str | None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.planning.consent import consent_column
 from nightscreen.planning.eligibility import slots_of, why_not
 from nightscreen.reading.headings import looks_like_value
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.runs.intake import Intake
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX
 from nightscreen.values.customer_ids import CustomerNumbers
@@ -195,9 +196,9 @@ class _Tally:
         rows = {"read": self._read, "screened": self._screened, "refused": self._refused}
         if self._merged is not None:
             rows["customers"] = self._merged
-        karma = {s.kind.value: view for s, view in self._slots.items() if s.check is Check.KARMA}
-        others = {s.check.value: v for s, v in self._slots.items() if s.check is not Check.KARMA}
-        checks = {check.value: others.get(check.value) for check in Check}
+        karma = {s.kind.value: view for s, view in self._slots.items() if s.check == "karma"}
+        others = {s.check: v for s, v in self._slots.items() if s.check != "karma"}
+        checks = {check: others.get(check) for check in CHECKS}
         return FileDiagnosis(
             file=str(self._source.path),
             format=table.format,
@@ -243,7 +244,7 @@ class _Tally:
 
 def _slots() -> tuple[CheckIdentity, ...]:
     kinds = [kind for kind in IdentityKind if kind is not IdentityKind.IMAGE]
-    return slots_of(tuple(Check), kinds)
+    return slots_of(tuple(CHECKS), kinds)
 
 
 def _filled(batch: SourceBatch, at: int, known: str | None) -> int:

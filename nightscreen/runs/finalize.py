@@ -59,7 +59,7 @@ from nightscreen.results.publish_results import tell, withdraw
 from nightscreen.results.replay import PURPOSE_KEY
 from nightscreen.results.shadow import exposure_of, with_shadow, write_shadow
 from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.plan import CheckCounts
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def check_reports(
     counts = {} if run.plan is None else run.plan.checks
     ended = statuses(run)
     parts = {
-        check.value: check_report(
+        check: check_report(
             counts.get(check, CheckCounts()),
             of_check(ended, check),
             call_log,
@@ -257,8 +257,8 @@ def check_reports(
     for check, part in parts.items():
         again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
         part["asked_again"] = dict(sorted(again.items()))
-    if Check.KARMA in run.wanted.checks and run.plan is not None:
-        parts[Check.KARMA.value]["identities"] = identities_report(
+    if "karma" in run.wanted.checks and run.plan is not None:
+        parts["karma"]["identities"] = identities_report(
             run.plan.slots, ended, call_log, rows.listed_by, test_mode=test_mode
         )
     return parts

@@ -8,10 +8,10 @@ from nightscreen.runs.screening_run import make_plan, make_price, open_screening
 from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.quote import First, Quote
-    from nightscreen.schemas.settings import Settings
 
 
 def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]
         "affordable_rows": None if quote.affordable is None else plan.rows - quote.rows_short,
         "goes_first": first_document(quote.first),
         "checks": {
-            check.value: {
+            check: {
                 "rows_refused": counts.rows_refused,
                 "rows_ineligible": counts.rows_ineligible,
                 "rows_invalid": counts.rows_invalid,

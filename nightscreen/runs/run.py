@@ -27,6 +27,7 @@ from nightscreen.calling.control import (
 from nightscreen.calling.detectors import Silence
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.config.declarations import Declarations
 from nightscreen.files.filesystem import is_url
 from nightscreen.files.outputs import RunFolder
 from nightscreen.files.publishing import withdraw
@@ -35,10 +36,9 @@ from nightscreen.journal import Journal, journal_of
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.schemas.calls import CallState, Caps
 from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant, to_micros
-from nightscreen.schemas.declarations import Declarations
 from nightscreen.schemas.errors import InputError, ServiceAddressError, SettingsError
 from nightscreen.schemas.money import to_micro
-from nightscreen.schemas.parameters import new_run_id
+from nightscreen.schemas.naming import new_run_id
 from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.stops import REFUSALS
 
@@ -46,12 +46,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nightscreen.client.response_rules import ResponseRules
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.api_runs import ApiRunParameters
-    from nightscreen.schemas.checks import Asked
-    from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.quote import Quote
-    from nightscreen.schemas.settings import Settings
 
 _COLLECTED_EVERY = 50_000
 """Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
@@ -104,7 +103,7 @@ class Run:
         return self.journal.clock
 
     @property
-    def operations(self) -> tuple[Asked, ...]:
+    def operations(self) -> tuple[str, ...]:
         """Return the checks or operations that its calls are counted under."""
         return tuple(self.control.progress)
 
@@ -168,7 +167,7 @@ def open_api_run(
     *,
     flow: str,
     batch: str,
-    operation: Asked,
+    operation: str,
     input_digest: str = "",
     clock: Clock = system_clock,
 ) -> Run:
@@ -284,7 +283,7 @@ def begin_run(
     flow: str,
     batch: str,
     purpose: str,
-    operations: Iterable[Asked],
+    operations: Iterable[str],
     input_digest: str,
     earlier: RunRecord | None,
 ) -> Run:
@@ -384,7 +383,7 @@ def _control(
     *,
     run_id: str,
     caps: Caps,
-    operations: Iterable[Asked],
+    operations: Iterable[str],
 ) -> Control:
     """Return what stops a run: deadline, caps, floor, patience, what is known before."""
     control = Control(
@@ -404,9 +403,7 @@ def _control(
 def note_unreadable(control: Control, journal: Journal) -> None:
     """Take note of how many answers in a row could not be read before: the first more decides."""
     for check in control.progress:
-        control.unreadable_run[check] = journal.answers.unreadable_run(
-            check.value, UNREADABLE_AFTER - 1
-        )
+        control.unreadable_run[check] = journal.answers.unreadable_run(check, UNREADABLE_AFTER - 1)
 
 
 def deadline_instant(text: str, now: int) -> int | None:
@@ -441,7 +438,7 @@ def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None
 
 def caps_of(parameters: ScreenBatch | ApiRunParameters, settings: Settings) -> Caps:
     """Return every limit on money and calls that binds a run."""
-    per_day, listed = settings.max_per_day.model_dump(), listed_prices(settings)
+    per_day, listed = settings.max_per_day, listed_prices(settings)
     shares = settings.share_caps or getattr(parameters, "workers", 1) > 1
     return Caps(
         run_micro=_optional_micro(parameters.cap),
@@ -449,7 +446,7 @@ def caps_of(parameters: ScreenBatch | ApiRunParameters, settings: Settings) -> C
         month_micro=_optional_micro(settings.monthly_spend_cap),
         day_calls=tuple((check, most) for check, most in per_day.items() if most is not None),
         price_limits=tuple((name, price_limit(price)) for name, price in listed.items()),
-        in_flight=tuple(settings.max_in_flight.model_dump().items()) if shares else (),
+        in_flight=tuple(settings.max_in_flight.items()) if shares else (),
     )
 
 
@@ -489,8 +486,7 @@ def listed_prices(settings: Settings) -> dict[str, int]:
     Raises:
         SettingsError: it cannot be read.
     """
-    prices = load_prices(settings.own_table("prices"))
-    return {operation.value: price for operation, price in prices.items()}
+    return load_prices(settings.own_table("prices"))
 
 
 def price_list_of(settings: Settings) -> str:

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.filesystem import is_url
 from nightscreen.journal.approvals import Approvals
 from nightscreen.planning.plan import Wanted
 from nightscreen.runs.run import find_earlier, run_id_for
 from nightscreen.schemas.approvals import ApprovalState
-from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, Check, IdentityKind, Purpose
+from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, IdentityKind, Purpose
 from nightscreen.schemas.clock import LAGOS, span_micros, to_instant
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch, batch_name
+from nightscreen.schemas.naming import batch_name
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -58,7 +59,7 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
     purpose = Purpose(parameters.purpose)
     kinds = tuple(IdentityKind(kind) for kind in dict.fromkeys(parameters.karma_identities))
-    checks = tuple(Check(name) for name in dict.fromkeys(parameters.checks))
+    checks = tuple(name for name in dict.fromkeys(parameters.checks))
     path = Path(parameters.input)
     wanted = Wanted(
         checks,

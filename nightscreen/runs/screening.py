@@ -33,11 +33,10 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.funding_rounds import FundingRounds
     from nightscreen.client.transport import Transport
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.report.report_json import RowTally
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.checks import Check
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
 
 SHARDS_AT_ONCE = 3
 """Shards of one check in flight at a time, so that its window never runs dry between two."""
@@ -80,7 +79,7 @@ class Runner:
     async def share(self, rounds: FundingRounds) -> None:
         """Have other processes ask their part of the lookups, where the run has any."""
 
-    async def shard(self, check: Check, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - for tasks by check
+    async def shard(self, check: str, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - for tasks by check
         """Ask the lookups of one shard; return how many came to which end."""
         return await ask_shard(rounds, name)
 
@@ -149,11 +148,11 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
 
 
 async def _ask_round(
-    rounds: FundingRounds, runner: Runner, shards: Mapping[Check, list[str]]
+    rounds: FundingRounds, runner: Runner, shards: Mapping[str, list[str]]
 ) -> None:
     """Ask every shard of a round, each check at its own pace."""
 
-    async def one(check: Check, name: str, slots: asyncio.Semaphore) -> None:
+    async def one(check: str, name: str, slots: asyncio.Semaphore) -> None:
         async with slots:
             await runner.shard(check, rounds, name)
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
+from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.files.frame import Frame
 from nightscreen.files.memory_tuning import trim_memory, tune_allocator
 from nightscreen.files.outputs import QUARANTINE
@@ -60,13 +62,11 @@ from nightscreen.runs.run import (
     require_service,
 )
 from nightscreen.runs.run_parameters import Resolved, resolve
-from nightscreen.schemas.checks import Check, IdentityKind
+from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import Clock, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, PolicyError
-from nightscreen.schemas.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.rows import CUSTOMER
-from nightscreen.schemas.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.values.customer_ids import CustomerNumbers
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.journal import Journal
     from nightscreen.planning.short_circuit import Chains
     from nightscreen.reading.tables import TableSource
-    from nightscreen.schemas.parameters import ScreenBatch
     from nightscreen.schemas.policy import Policy, PolicyApproval
     from nightscreen.schemas.quote import Quote
     from nightscreen.schemas.rows import Problem, SourceColumn
@@ -139,9 +139,9 @@ class ScreeningRun(Run):
     status: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
     listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     chains: Chains | None = None
-    doubts: dict[Check, dict[bytes, Doubts]] = field(default_factory=dict)
-    closed: dict[Check, set[bytes]] = field(default_factory=dict)
-    unread: dict[Check, set[bytes]] = field(default_factory=dict)
+    doubts: dict[str, dict[bytes, Doubts]] = field(default_factory=dict)
+    closed: dict[str, set[bytes]] = field(default_factory=dict)
+    unread: dict[str, set[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.needed = NeededPieces(self.workspace)
@@ -436,7 +436,7 @@ def make_plan(run: ScreeningRun) -> None:
         run.ranked = LookupRanking.joined(ranked)
         run.plan = planner.result(now, len(run.ranked))
         run.unread = planner.unread
-        if run.wanted.stop_at_first and Check.KARMA in run.wanted.checks:
+        if run.wanted.stop_at_first and "karma" in run.wanted.checks:
             run.chains = planner.chains(len(run.ranked))
     if problems:
         append_problems(run.folder.path / PROBLEMS, problems)
@@ -446,12 +446,12 @@ def make_plan(run: ScreeningRun) -> None:
 def count_doubts(run: ScreeningRun) -> None:
     """Count in the journal how often lookups were sent of late whose calls are in doubt."""
     run.doubts = {
-        check: doubts_of(run.journal, check.value, run.run_id, run.freshness.doubts_since(check))
+        check: doubts_of(run.journal, check, run.run_id, run.freshness.doubts_since(check))
         for check in run.wanted.checks
     }
 
 
-def closed_lookups(run: ScreeningRun, check: Check) -> set[bytes]:
+def closed_lookups(run: ScreeningRun, check: str) -> set[bytes]:
     """Return a check's lookups that are left alone until their calls in doubt are old enough."""
     return {
         subject
@@ -476,7 +476,7 @@ def make_price(run: ScreeningRun) -> Quote:
     del order
     waiting = run.status == LookupStatus.WAITING.value
     for check in run.wanted.checks:
-        wanted = int((waiting & needed.is_of(check.value)).sum())
+        wanted = int((waiting & needed.is_of(check)).sum())
         run.control.progress[check].wanted = wanted
     run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     tallies = run.journal.runs.tallies()

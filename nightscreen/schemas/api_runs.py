@@ -6,6 +6,7 @@ They are stored in clear by the engine and the journal: paths and choices only, 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated
 
@@ -13,6 +14,21 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 """An address such as s3://bucket, also where a path has swallowed one of its slashes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a parameter is typed on the command line, where that does not follow from the field.
+
+    Attributes:
+        names: as it is typed; `--field-name` where there are none.
+        argument: name of the positional argument that it is.
+        help: in place of the field's description, which is written for the form.
+    """
+
+    names: tuple[str, ...] = ()
+    argument: str = ""
+    help: str = ""
 
 
 class ApiRunParameters(BaseModel):

@@ -15,12 +15,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.parameters import (
-    Option,
-    refuse_identifiers,
-    refuse_named_after_somebody,
-)
+from nightscreen.schemas.api_runs import ApiRunParameters, Option
+from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_somebody
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 ContactName = Literal["phone", "email"]

@@ -13,25 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Check(StrEnum):
-    """A question that a run can ask about a customer."""
-
-    BANK_ACCOUNT = "bank_account"
-    KARMA = "karma"
-    ECOSYSTEM = "ecosystem"
-    SELFIE = "selfie"
-
-
 class Operation(StrEnum):
-    """One operation of the service (specification, endpoints); those of area B are priced.
+    """An operation of the service beside the checks (specification, endpoints).
 
-    Those marked experimental are named by the scopes, but their paths are not in the specification.
+    A check's own operation has the check's name. Those marked experimental are named by the scopes,
+    but their paths are not in the specification.
     """
 
-    BANK_ACCOUNT = "bank_account"
-    KARMA = "karma"
-    ECOSYSTEM = "ecosystem"
-    SELFIE = "selfie"
     BVN_START = "bvn_start"
     BVN_FINISH = "bvn_finish"
 
@@ -65,10 +53,6 @@ def family_of(operation: str) -> str:
     return next(
         (word for word, members in FAMILIES.items() if operation in members), str(operation)
     )
-
-
-Asked = Check | Operation
-"""The subject of a window of calls: a check of a screening run, or another operation."""
 
 
 class IdentityKind(StrEnum):
@@ -147,14 +131,14 @@ class Lookup:
     """One question to the service.
 
     Attributes:
-        check: the check it belongs to.
+        check: the name of the check it belongs to.
         kind: what kind of identifier is asked about.
         identity: the identifier in the service's own form: a BVN of 11 digits, `+234` and 10
             digits, `058-0123456789` for an account, an email, a domain. For a selfie the BVN.
         image_url: the photograph to compare, for a selfie only.
     """
 
-    check: Check
+    check: str
     kind: IdentityKind
     identity: str
     image_url: str | None = None

@@ -14,8 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.parameters import Option
+from nightscreen.schemas.api_runs import ApiRunParameters, Option
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]

@@ -11,24 +11,24 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from nightscreen.schemas.checks import Check, IdentityKind, NoAnswer
+from nightscreen.schemas.checks import IdentityKind, NoAnswer
 
 
 class CheckIdentity(NamedTuple):
     """A check with the kind of identity it is asked by; karma may have several."""
 
-    check: Check
+    check: str
     kind: IdentityKind
 
     @property
     def column(self) -> str:
         """Name of the slot's columns in a row plan."""
-        return f"{self.check.value}:{self.kind.value}"
+        return f"{self.check}:{self.kind.value}"
 
     @property
     def file_name(self) -> str:
         """Name of the slot in names of files."""
-        return f"{self.check.value}-{self.kind.value}"
+        return f"{self.check}-{self.kind.value}"
 
 
 class SkipReason(IntEnum):
@@ -144,6 +144,6 @@ class Plan:
     chunks: int
     rows: int
     planned_at: int
-    checks: dict[Check, CheckCounts] = field(default_factory=dict)
+    checks: dict[str, CheckCounts] = field(default_factory=dict)
     slots: dict[CheckIdentity, CheckCounts] = field(default_factory=dict)
     needed: int = 0

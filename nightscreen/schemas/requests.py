@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from nightscreen.schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from nightscreen.schemas.checks import Operation
 
 VERIFICATION = "/v2/verification"
 """Path of area B, validation."""
@@ -35,7 +31,7 @@ class Request:
             authentication 3); empty where the key is sent.
     """
 
-    operation: Operation
+    operation: str
     method: str
     path: str
     body: bytes | None

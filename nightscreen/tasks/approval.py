@@ -22,9 +22,9 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.schemas.parameters import ScreenBatch
 
 SCREENING = "screen-batch"
 

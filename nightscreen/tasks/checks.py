@@ -13,7 +13,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from nightscreen.calling import funding_rounds
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.errors import UnexpectedFault
 from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.run_in_engine import OpenScreening

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from nightscreen.config.settings import read_settings
 from nightscreen.journal.read_only import look_into
 from nightscreen.ops.daily_summary import night_of
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import JournalError
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.events import tell_morning
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 
 @task(name="tell the night", cache_policy=NO_CACHE, persist_result=False)

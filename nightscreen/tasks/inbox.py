@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import contains_identifier
+from nightscreen.schemas.naming import contains_identifier
 
 if TYPE_CHECKING:
-    from nightscreen.schemas.parameters import ScreenBatch
+    from nightscreen.config.parameters import ScreenBatch
 
 _WILD = frozenset("*?[")
 

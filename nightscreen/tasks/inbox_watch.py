@@ -18,6 +18,7 @@ from prefect import get_client
 from prefect.runtime import deployment, flow_run
 from watchfiles import awatch
 
+from nightscreen.config.settings import overridden
 from nightscreen.files.inbox import Inbox, Ticket, is_being_written, is_whole
 from nightscreen.inbox.file_intake import (
     Fate,
@@ -35,16 +36,15 @@ from nightscreen.policy.versions import policy_in_force
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.settings import overridden
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from typing import Any
 
+    from nightscreen.config.parameters import ScreenBatch, WatchInbox
+    from nightscreen.config.settings import Settings
     from nightscreen.files.inbox import Lock
     from nightscreen.schemas.errors import InputError
-    from nightscreen.schemas.parameters import ScreenBatch, WatchInbox
-    from nightscreen.schemas.settings import Settings
 
 LOOK_S = 5.0
 """How often the folder is looked at where nothing tells of changes."""

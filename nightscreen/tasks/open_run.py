@@ -17,9 +17,9 @@ from prefect.runtime import flow_run
 from nightscreen.calling.call_session import open_call_session
 from nightscreen.calling.control import StopReason
 from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.config.settings import read_settings
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.artifacts import ending_tags, show_report, tag_run
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
 from nightscreen.tasks.events import tell_events
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
     from nightscreen.calling.call_session import CallSession
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
 
 
 T = TypeVar("T")

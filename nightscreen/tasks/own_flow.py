@@ -22,7 +22,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from nightscreen.schemas.settings import read_settings
+from nightscreen.config.settings import read_settings
 from nightscreen.tasks.monitoring import telling_false_starts
 from nightscreen.tasks.prefect_health import require_engine
 from nightscreen.tasks.temporary_server import at_hand

@@ -25,10 +25,10 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_CUSTOM_HEADERS, temporary_settings
 
+from nightscreen.config.settings import read_settings
 from nightscreen.ops.health_checks import OK, SCHEDULE, WARNING, WRONG, HealthFinding
 from nightscreen.ops.suggestions import Remedy
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from prefect import Task
 
     from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.checks import Check
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
 
 PROGRESS = "screening"
 """Names the progress of a run."""
@@ -133,7 +132,7 @@ class EngineRunner(Runner):
             if gathering is not None:
                 await ask_parts(gathering)
 
-    async def shard(self, check: Check, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - open_run has them
+    async def shard(self, check: str, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - open_run has them
         """Ask one shard as a task run of its check."""
         found: Mapping[str, int] = await BY_CHECK[check](self.open_run, name)
         return found

@@ -14,8 +14,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.config.settings import PREFIX
 from nightscreen.schemas.money import MICRO
-from nightscreen.schemas.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -209,7 +209,7 @@ def _each_check(
 
     def observed(_options: CallbackOptions) -> Iterable[Observation]:
         return [
-            Observation(value(each), {"run_id": run.run_id, "check": check.value})
+            Observation(value(each), {"run_id": run.run_id, "check": check})
             for run in list(runs.values())
             for check, each in run.control.progress.items()
         ]

@@ -21,8 +21,8 @@ from prefect.states import Cancelled
 from nightscreen.calling import coordinator as gathers
 from nightscreen.calling import worker
 from nightscreen.calling.control import StopReason
+from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
 from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.logs import set_up_logs
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
     from nightscreen.calling.worker import WorkerPart
-    from nightscreen.schemas.checks import Check
-    from nightscreen.schemas.parameters import ScreenBatch
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
 
 DEPLOYMENT = "screen-part/part"
 _ALONE = "run with one worker"
@@ -182,7 +181,7 @@ async def parts_called(run: OpenScreening) -> AsyncIterator[gathers.Gathering | 
     crew = PoolCrew(run.run_id)
     run.sessions += 1
 
-    async def ask(check: Check, name: str) -> None:
+    async def ask(check: str, name: str) -> None:
         await BY_CHECK[check](run, name)
 
     gathering = await asyncio.to_thread(gathers.open_gathering, run.funded, run.sessions, crew, ask)

@@ -1195,7 +1195,7 @@ _PEOPLE = (
         "A BVN stands in every log, report and page, since the file was called so.",
         (
             Edit(
-                "nightscreen/schemas/parameters.py",
+                "nightscreen/config/parameters.py",
                 "    if contains_identifier(Path(path).name):\n",
                 "    if contains_identifier(Path(path).suffix):\n",
             ),

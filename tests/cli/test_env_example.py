@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.settings import read_settings, setting_names
+from nightscreen.config.settings import read_settings, setting_names
 
 if TYPE_CHECKING:
     import pytest

@@ -9,10 +9,10 @@ import typer
 from typer.testing import CliRunner
 
 from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.config.parameters import ScreenBatch, WatchInbox
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.schemas.parameters import ScreenBatch, WatchInbox
 from nightscreen.schemas.pulls import PullTransactions
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.cli import guardian, up
+from nightscreen.config.settings import read_settings
 from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.settings import read_settings
 from nightscreen.schemas.shipped import template
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 
@@ -128,7 +128,7 @@ def test_only_what_bears_the_mark_is_ended(tmp_path: Path) -> None:
 def test_the_demo_leaves_the_mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It takes every setting out of the environment; what it starts bears the mark all the same."""
     from nightscreen.cli.demo import point_at  # noqa: PLC0415 - it changes this process
-    from nightscreen.schemas.settings import Settings  # noqa: PLC0415 - as above
+    from nightscreen.config.settings import Settings  # noqa: PLC0415 - as above
 
     monkeypatch.setattr(os, "environ", {**os.environ, guardian.MARK: "mine"})
     monkeypatch.setitem(Settings.model_config, "env_file", ".env")
@@ -160,7 +160,7 @@ def test_limits_of_the_caller_hold_in_a_demo(tmp_path: Path) -> None:
         """
     )
     reading = (
-        "from nightscreen.schemas.settings import read_settings;"
+        "from nightscreen.config.settings import read_settings;"
         "print(read_settings().model_dump_json())"
     )
     found = []

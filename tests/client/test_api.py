@@ -20,9 +20,9 @@ from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.transport import REST_S, Departure, PooledTransport
+from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.checks import IdentityKind, Operation
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import TimeoutsS
 from tests.client.fakes import Canned, FakeTransport
 from tests.client.service_in_a_test import Authority, Wire, raw_service
 
@@ -41,8 +41,8 @@ LISTED = {
 GOOD = json.dumps(LISTED).encode()
 MISTAKEN = json.dumps({**LISTED, "data": {"karma_identity": "22200000000"}}).encode()
 ASK = karma(IdentityKind.BVN, BVN)
-TIMES = TimeoutsS(karma=0.4)
-PATIENCE = TimeoutsS(karma=60.0)
+TIMES = TIMEOUTS_S | {"karma": 0.4}
+PATIENCE = TIMEOUTS_S | {"karma": 60.0}
 """Where no timeout is wanted, however busy the machine is."""
 
 
@@ -479,7 +479,7 @@ async def test_connection_closed_while_idle_is_not_used_again() -> None:
 @pytest.mark.parametrize("base", ["http://127.0.0.1:1", "https://nobody.invalid"])
 async def test_connection_never_made_is_not_sent(base: str) -> None:
     """Refused connections and unknown hosts cost nothing and may be tried again."""
-    async with Client(base, KEY, timeouts_s=TimeoutsS(karma=5.0)) as client:
+    async with Client(base, KEY, timeouts_s=TIMEOUTS_S | {"karma": 5.0}) as client:
         departure = Departure()
         reading = await client.send(ASK, departure)
         assert (reading.verdict, reading.retry, reading.cost_micro) == ("not_sent", True, 0)
@@ -504,7 +504,7 @@ async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
 
     async with raw_service(hold) as service:
         transport = PooledTransport(connections=1)
-        times = TimeoutsS(karma=0.1, ecosystem=60.0)
+        times = TIMEOUTS_S | {"karma": 0.1, "ecosystem": 60.0}
         async with Client(service.base, KEY, timeouts_s=times, transport=transport) as client:
             holding = asyncio.create_task(client.send(ecosystem(BVN)))
             await arrived.wait()
@@ -540,12 +540,12 @@ async def test_pools_survive_a_storm_of_timeouts() -> None:
     """No place in a pool is lost to calls that ended badly."""
     async with (
         raw_service(silent) as service,
-        Client(service.base, KEY, timeouts_s=TimeoutsS(karma=0.05), connections=3) as client,
+        Client(service.base, KEY, timeouts_s=TIMEOUTS_S | {"karma": 0.05}, connections=3) as client,
     ):
         await asyncio.gather(*(client.send(ASK) for _ in range(60)))
         assert repr(client._transport).endswith("0 calls)")
         service.behave = good
-        client._timeouts_s[Operation.KARMA] = PATIENCE.karma
+        client._timeouts_s = PATIENCE
         readings = [await client.send(ASK) for _ in range(30)]
         assert {reading.verdict for reading in readings} == {ChargeStatus.ANSWERED}
 

@@ -21,10 +21,10 @@ from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
 BVN = "22212345678"
 ACCOUNT = "0123456789"
 REQUESTS = {
-    Operation.BANK_ACCOUNT: bank_account(ACCOUNT, "058"),
-    Operation.KARMA: karma(IdentityKind.BVN, BVN),
-    Operation.ECOSYSTEM: ecosystem(BVN),
-    Operation.SELFIE: selfie(BVN, "https://img.example/a.jpg"),
+    "bank_account": bank_account(ACCOUNT, "058"),
+    "karma": karma(IdentityKind.BVN, BVN),
+    "ecosystem": ecosystem(BVN),
+    "selfie": selfie(BVN, "https://img.example/a.jpg"),
     Operation.BVN_START: wire.bvn_start(BVN, "08012345678"),
     Operation.BVN_FINISH: wire.bvn_finish(BVN, "123456"),
     Operation.AGGREGATOR_EXCHANGE: aggregator.exchange("code", "https://lender.example/cb"),
@@ -65,7 +65,7 @@ CLASSIFIER = Classifier()
 def read(operation: str, status: int, body: object) -> CallOutcome:
     """Read one whole response."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return CLASSIFIER.read(REQUESTS[Operation(operation)], Exchange(status, raw))
+    return CLASSIFIER.read(REQUESTS[operation], Exchange(status, raw))
 
 
 def told(reading: CallOutcome) -> str:
@@ -261,7 +261,7 @@ def test_table_of_responses(operation: str, status: int, body: object, line: str
 )
 def test_table_of_broken_exchanges(operation: str, broken: Break, line: str) -> None:
     """A BVN call that may have arrived is never repeated by machine."""
-    reading = CLASSIFIER.read(REQUESTS[Operation(operation)], Exchange(broken=broken))
+    reading = CLASSIFIER.read(REQUESTS[operation], Exchange(broken=broken))
     assert told(reading) == line
 
 

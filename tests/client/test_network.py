@@ -16,8 +16,8 @@ from nightscreen.client import loans
 from nightscreen.client.api import Client
 from nightscreen.client.connectivity import knock, reach
 from nightscreen.client.network import Network
+from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import read_settings
 from tests.client.service_in_a_test import Authority
 
 if TYPE_CHECKING:

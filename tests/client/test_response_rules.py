@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.checks.bank_account import bank_account
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.classify import Classifier
 from nightscreen.client.http_exchange import Exchange
 from nightscreen.client.prices import PRICES, load_prices
@@ -83,8 +84,8 @@ def test_missing_table_is_a_settings_error(tmp_path: Path) -> None:
 def test_prices_are_micro_naira_for_every_operation() -> None:
     """The list starts from what was seen."""
     prices = load_prices()
-    assert set(prices) == set(Operation)
-    assert prices[Operation.ECOSYSTEM] == 25_000_000
+    assert set(prices) == {*CHECKS, *Operation}
+    assert prices["ecosystem"] == 25_000_000
     assert prices[Operation.BVN_START] == 0
 
 
@@ -92,9 +93,13 @@ def test_prices_are_micro_naira_for_every_operation() -> None:
     ("text", "told"),
     [
         ('karma = "10"\n', "naira"),
-        ('[naira]\nkarma = "10"\n', "naira.bank_account is missing"),
-        (PRICES.read_text("utf-8").replace('"25"', '"dear"'), "naira.ecosystem"),
-        (PRICES.read_text("utf-8").replace('"25"', '"-1"'), "below zero"),
+        ('[naira]\nkarma = "10"\n', "naira: .*bvn_start, bvn_finish.* is missing"),
+        (PRICES.read_text("utf-8") + 'ecosystem = "dear"\n', "naira.ecosystem"),
+        (
+            PRICES.read_text("utf-8") + 'ecosystem = "-1"\n',
+            "naira.ecosystem: .*greater than or equal to 0",
+        ),
+        (PRICES.read_text("utf-8") + 'karmaa = "1"\n', "there is no operation karmaa"),
     ],
 )
 def test_mistakes_in_prices_are_told(tmp_path: Path, text: str, told: str) -> None:

@@ -14,11 +14,11 @@ from nightscreen.checks.selfie import selfie
 from nightscreen.client import wire
 from nightscreen.client.api import Client
 from nightscreen.client.response_rules import ChargeStatus
+from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.test_identifiers import TABLE, by_word
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import from_micro
-from nightscreen.schemas.settings import TimeoutsS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ async def test_outcomes_and_money_agree(sandbox: SandboxProcess, word: str) -> N
 async def test_faults_agree(sandbox: SandboxProcess, word: str) -> None:
     """Each fault is read as what it is, whatever the operation; what was charged is in doubt."""
     sandbox.reset()
-    times = TimeoutsS(karma=1.0, bank_account=1.0, ecosystem=1.0, selfie=1.0)
+    times = TIMEOUTS_S | {"karma": 1.0, "bank_account": 1.0, "ecosystem": 1.0, "selfie": 1.0}
     async with Client(sandbox.url, sandbox.api_key, timeouts_s=times) as client:
         for request in requests(word):
             assert told(await client.send(request)) == FAULTS[word], request

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import uvicorn
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import COOKIE
@@ -23,7 +24,6 @@ from nightscreen.privacy.contests import open_contest
 from nightscreen.reading.tables import file_digest
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.money import to_micro
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.desk.conftest import BRANCHES
 from tests.desk.office import PASSWORD, Office
 from tests.portal.visiting import Clock

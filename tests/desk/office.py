@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 from argon2 import PasswordHasher
 
+from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
 from nightscreen.desk.seat import Seat
 from nightscreen.journal import open_journal
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.settings import read_settings
 from tests.portal.visiting import Clock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.schemas.parameters import ScreenBatch
 
 ORIGIN = "http://127.0.0.1:8090"
 PASSWORD = "palm wine at noon"

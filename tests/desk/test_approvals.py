@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.cli.desk import EngineStarter
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.heartbeat import FOLDER
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.ops.run_status import HUNG, condition_of
@@ -18,7 +19,6 @@ from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import to_micro
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.screening import World

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.config.settings import read_settings
 from nightscreen.desk.audit import reseal_desk
 from nightscreen.desk.second_factor import code_at
 from nightscreen.journal.rotation import rotate_key
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import read_settings
 from tests.desk.office import PASSWORD, Browser, Office
 
 if TYPE_CHECKING:

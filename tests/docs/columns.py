@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nightscreen.config.settings import NIGHTLY_MARGIN, cash_flow_age, max_ages
 from nightscreen.operations.bvn.table import SCHEMA as BVN
 from nightscreen.operations.loans.offer_report import OFFERS
 from nightscreen.operations.loans.tracking_report import LOANS
@@ -21,7 +22,6 @@ from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
-from nightscreen.schemas.settings import NIGHTLY_MARGIN, FreshnessOverrides, cash_flow_age, max_ages
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _ages() -> Iterator[str]:
     yield ""
     yield f"Each is meant on a nightly run: {NIGHTLY_MARGIN.seconds // 3600} hours are taken off."
     yield ""
-    ages = {purpose: max_ages(purpose, FreshnessOverrides()) for purpose in Purpose}
+    ages = {purpose: max_ages(purpose, {}) for purpose in Purpose}
     yield from table(
         ("check", "answer", "days at origination", "days in a portfolio"),
         (
@@ -146,7 +146,7 @@ def _ages() -> Iterator[str]:
         ),
     )
     days = [
-        (cash_flow_age(purpose, FreshnessOverrides()) + NIGHTLY_MARGIN).days
+        (cash_flow_age(purpose, {}) + NIGHTLY_MARGIN).days
         for purpose in (Purpose.ORIGINATION, Purpose.PORTFOLIO)
     ]
     yield ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.settings import PREFIX, Settings, setting_names
+from nightscreen.config.settings import PREFIX, Settings, setting_names
 from tests.docs.pages import ROOT, code, page, table
 
 if TYPE_CHECKING:

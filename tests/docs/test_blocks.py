@@ -17,12 +17,12 @@ from nightscreen.checks.karma import karma
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.config.settings import read_settings
 from nightscreen.policy.check import check_policy
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import IdentityKind, Operation
-from nightscreen.schemas.settings import read_settings
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT
 from tests.screening import CONSENT, World, customer

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.config.settings import setting_names
 from nightscreen.policy.loading import load_policy
-from nightscreen.schemas.settings import setting_names
 from tests.docs.columns import columns_page, schemas
 from tests.docs.commands import EXAMPLE, walk
 from tests.docs.pages import DOCS, meanings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.calling.control import COMPLETED, STOPPED, TEST_MODE, StopReason
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.suggestions import ENDS
@@ -12,7 +13,7 @@ from nightscreen.policy.loading import load_policy
 from nightscreen.results.assemble import _STATUSES as STATUSES
 from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.checks import Check, NoAnswer, Source
+from nightscreen.schemas.checks import NoAnswer, Source
 from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.offers import LoanWord, OfferWord
 from nightscreen.schemas.policy import Decision
@@ -134,7 +135,7 @@ def _checks() -> Iterator[str]:
     yield ""
     yield "Column `<check>_status` of `enriched`."
     yield ""
-    order = {check.value: place for place, check in enumerate(Check)}
+    order = {check: place for place, check in enumerate(CHECKS)}
     rows = sorted(meanings()["answers"].items(), key=lambda each: order[each[0].split()[0]])
     yield from table(
         ("check", "status", "means"), ((*map(code, name.split()), says) for name, says in rows)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import BLOCK, ROOT, until

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks import cancellation, progress
 
 if TYPE_CHECKING:

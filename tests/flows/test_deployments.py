@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.flows.engine_in_a_test import until
 
 if TYPE_CHECKING:

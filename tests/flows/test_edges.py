@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows import screen_batch
 from nightscreen.runs.quoting import quote_document
 from nightscreen.schemas.errors import InputError, JournalError, UnexpectedFault, foremost
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks.cancellation import shield_until_done
 from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
 from nightscreen.tasks.inbox import newest_input

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import ScreenBatch, batch_name
+from nightscreen.schemas.naming import batch_name
 from nightscreen.tasks.inbox import newest_input
 from tests.cli.command import SERVICE, nightscreen, surroundings
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.parameters import WatchInbox
 from nightscreen.flows.watch_inbox import keep_watch
 from nightscreen.journal import open_journal
 from nightscreen.journal.approvals import Approvals
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.approvals import ApprovalDecision
-from nightscreen.schemas.parameters import WatchInbox
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.config.parameters import WatchInbox
+from nightscreen.config.settings import read_settings
 from nightscreen.files.inbox import Inbox
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.parameters import WatchInbox
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.inbox_watch import open_watch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.schemas.settings import Settings
+    from nightscreen.config.settings import Settings
 
 SETTLE_S = 0.15
 

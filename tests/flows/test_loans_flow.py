@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.flows.offer_loans import offer_loans
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.flows.track_loans import track_loans
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.flows.engine_in_a_test import until
 from tests.flows.test_what_prefect_keeps import leaks
 from tests.screening import World

@@ -18,11 +18,11 @@ from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import emit_event
 from prefect.states import Running, Scheduled
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.morning_summary import morning_summary
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks.automations import DEAD, LATE, PAGES, SUMMARY, install
 from tests.flows.engine_in_a_test import until
 from tests.flows.test_stopping import command, wait_until_under_way

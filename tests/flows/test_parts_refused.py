@@ -13,10 +13,10 @@ from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
 from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.schemas.errors import NightscreenError, SettingsError
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks import temporary_server
 from nightscreen.tasks.workers import (
     DEPLOYMENT,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling import funding_rounds
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import JournalError, NightscreenError
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
 from nightscreen.tasks.run_in_engine import OpenScreening
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.control import StopReason
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import pytest
 
 from nightscreen.calling.control import CheckProgress, Control, StopReason
 from nightscreen.calling.waiting import wait_and_resume
-from nightscreen.schemas.checks import Check
 
 HOUR = 3600 * 1_000_000
 
@@ -21,7 +20,7 @@ def stopped_line(
 ) -> Any:  # noqa: ANN401
     """Return what waiting needs of a line: why it stopped and until when it may wait."""
     control = Control(
-        deadline_at=deadline_at, progress={Check.KARMA: CheckProgress(wanted=2, paid=1, failed=1)}
+        deadline_at=deadline_at, progress={"karma": CheckProgress(wanted=2, paid=1, failed=1)}
     )
     control.stop_run(reason)
     return SimpleNamespace(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from coolname.data import config
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs import finalize, screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import InputError, UnexpectedFault
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import Settings, read_settings
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.screening import Runner, run_screening
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import Settings, read_settings
 from tests.laws import Overseen, require_laws
 
 if TYPE_CHECKING:

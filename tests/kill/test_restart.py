@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.calls import Caps, ReservationStatus, ReserveRequest
 from nightscreen.schemas.errors import JournalUnreachableError
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.kill import truth
 from tests.kill.database import database
 from tests.kill.drive import Driven, screen, settings_for

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import to_instant
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.client.fakes import Canned, FakeTransport
 from tests.kill.drive import Driven, screen, settings_for
 from tests.steps.virtual_time import VirtualLoop

@@ -18,6 +18,7 @@ import httpx
 
 from nightscreen.calling.call_session import open_call_session
 from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.vault import Vault
@@ -32,7 +33,6 @@ from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, TrackLoans
 from nightscreen.schemas.pulls import PullTransactions
-from nightscreen.schemas.settings import Settings, read_settings
 from tests.client.fakes import Canned, FakeTransport
 from tests.screening import World
 from tests.steps.bvn_in_a_test import asked

@@ -358,9 +358,7 @@ def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "manners.toml").write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
-    (home / "prices.toml").write_text(
-        PRICES.read_text("utf-8").replace('ecosystem = "25"', 'ecosystem = "40"'), "utf-8"
-    )
+    (home / "prices.toml").write_text(PRICES.read_text("utf-8") + 'ecosystem = "40"\n', "utf-8")
     driven = desk.night()
     assert driven.report["checks"]["ecosystem"]["unreadable"] == 0
     manifest = json.loads(

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
 from nightscreen.journal.keyring import PSEUDONYM_KEY, put_meta, sealed_text
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import fixed
 from nightscreen.sandbox.wire import TRANSPORT
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, to_instant, to_micros
 from tests.screening import Unasked, World
 from tests.steps.virtual_time import run as run_virtually
@@ -73,7 +73,7 @@ class FixedWorld(World):
 
     def __post_init__(self) -> None:
         self.clock = self.instant
-        in_flight = dict.fromkeys((check.value for check in Check), 1)
+        in_flight = dict.fromkeys((check for check in CHECKS), 1)
         self.settings = {"max_in_flight": in_flight, "data_key": DATA_KEY, **self.settings}
         for operation, milliseconds in LATENCIES_MS.items():
             self.sandbox.latency.by_operation[operation] = fixed(milliseconds)

@@ -9,6 +9,7 @@ import csv
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from nightscreen.config.settings import ContestClocks
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.privacy.contests import open_contest
@@ -16,7 +17,6 @@ from nightscreen.results.reviews import Judge, take_in
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.clock import MICROS, to_instant
 from nightscreen.schemas.decisions import ReviewRow
-from nightscreen.schemas.settings import ContestClocks
 from tests.killed import is_killed
 from tests.nights.fixed_world import FixedWorld, Seeded
 from tests.screening import customer

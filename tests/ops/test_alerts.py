@@ -9,7 +9,6 @@ import pytest
 from nightscreen.calling.control import CheckProgress, Control, StopReason
 from nightscreen.ops.alerts import Alarm, Alarms
 from nightscreen.ops.heartbeat import RecentSpeed
-from nightscreen.schemas.checks import Check
 from tests.ops.signs import MINUTE, signs_in_a_test
 
 WAKING: list[tuple[Alarm, dict[str, Any]]] = [
@@ -72,7 +71,7 @@ def test_a_second_outage_is_told_again() -> None:
 
 def control(**done: int) -> Control:
     """Return a control whose karma check is to ask a thousand."""
-    return Control(progress={Check.KARMA: CheckProgress(wanted=1000, **done)})
+    return Control(progress={"karma": CheckProgress(wanted=1000, **done)})
 
 
 def test_the_end_is_told_from_the_pace_of_late() -> None:
@@ -80,7 +79,7 @@ def test_the_end_is_told_from_the_pace_of_late() -> None:
     pace, run = RecentSpeed(), control()
     pace.take(run, 0)
     assert pace.finish_at(run, 0) is None
-    run.progress[Check.KARMA].paid = 100
+    run.progress["karma"].paid = 100
     pace.take(run, MINUTE)
     assert pace.finish_at(run, MINUTE) == 10 * MINUTE
 
@@ -91,7 +90,7 @@ def test_a_stopped_check_delays_nothing() -> None:
     pace.take(run, 0)
     pace.take(run, MINUTE)
     assert pace.finish_at(run, MINUTE) is None
-    run.stopped_checks[Check.KARMA] = "auth"
+    run.stopped_checks["karma"] = "auth"
     assert pace.finish_at(run, MINUTE) == MINUTE
 
 

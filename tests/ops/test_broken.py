@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.cli.doctor import lines_of
+from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
 from nightscreen.ops.diagnostics import diagnose
-from nightscreen.schemas.settings import read_settings
 from tests.ops.signs import signs_in_a_test
 
 if TYPE_CHECKING:

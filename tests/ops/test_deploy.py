@@ -17,11 +17,11 @@ from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from nightscreen.config.settings import read_settings, setting_names
 from nightscreen.journal import open_journal
 from nightscreen.journal.copying import restore
 from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
 from nightscreen.schemas.errors import OutputError, SettingsError
-from nightscreen.schemas.settings import read_settings, setting_names
 from tests.docs.pages import ROOT
 
 if TYPE_CHECKING:

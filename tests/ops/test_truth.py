@@ -16,6 +16,7 @@ from sqlalchemy import update
 
 from nightscreen.cli.doctor import lines_of
 from nightscreen.cli.screen import prepare_engine
+from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
 from nightscreen.journal.tables import meta
@@ -24,7 +25,6 @@ from nightscreen.ops.diagnostics import Diagnosis, diagnose
 from nightscreen.ops.health_checks import SCHEDULE, WARNING, WRONG, HealthFinding
 from nightscreen.ops.suggestions import Remedy
 from nightscreen.schemas.errors import JournalError, SettingsError
-from nightscreen.schemas.settings import read_settings
 from nightscreen.tasks.prefect_health import look_at_engine, look_at_schedules
 
 if TYPE_CHECKING:

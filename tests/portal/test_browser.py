@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import ViewportSize, expect
 
 from nightscreen.calling.call_session import open_call_session
+from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.links import link_for
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.settings import read_settings
 from tests.browser.chromium import chromium
 from tests.portal.browsing import Served, pictures, served
 from tests.privacy.search import Search

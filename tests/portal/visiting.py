@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
+from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.vault import Grant, Vault
 from nightscreen.operations.consents.links import ConsentLinks
@@ -19,7 +20,6 @@ from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.settings import Settings, read_settings
 from tests.sandbox.consented import quick_sandbox
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import pytest
 
 from nightscreen.client.api import Client
 from nightscreen.client.classify import Classifier, Exchange
+from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.sandbox import validation
 from nightscreen.sandbox.aggregator import AUTH_ROUTES, DATA_ROUTES
 from nightscreen.sandbox.app import application
@@ -20,9 +21,7 @@ from nightscreen.sandbox.loans import ROUTES as LOAN_ROUTES
 from nightscreen.sandbox.people import contacts_of
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
-from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.requests import Request
-from nightscreen.schemas.settings import TimeoutsS
 from tests.examples import KEY, Example, alike, differences, load
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class Replay:
         """Return the same request as the client has it."""
         shown = self.example.request
         return Request(
-            Operation(self.example.operation),
+            self.example.operation,
             shown["method"],
             self._own(shown["path"]),
             self._own(self.example.sent().decode()).encode() or None,
@@ -221,9 +220,7 @@ async def test_broken_exchanges_break_the_same_way(
     running.reset()
     async with (
         httpx.AsyncClient(base_url=running.url) as http,
-        Client(
-            running.url, KEY, timeouts_s=TimeoutsS(**dict.fromkeys(TimeoutsS.model_fields, 0.5))
-        ) as client,
+        Client(running.url, KEY, timeouts_s=dict.fromkeys(TIMEOUTS_S, 0.5)) as client,
     ):
         replay = Replay(http, example)
         await replay.prepare()

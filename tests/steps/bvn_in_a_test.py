@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.calling.call_session import open_call_session
 from nightscreen.calling.control import StopReason
+from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.operations.bvn import closing as bvn_closing
 from nightscreen.operations.bvn import confirming as bvn_confirming
@@ -25,7 +26,6 @@ from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.schemas.settings import Settings, read_settings
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from nightscreen.config.settings import Settings
 from nightscreen.operations.transactions.cashflow import (
     ACCOUNTS,
     CUSTOMERS,
@@ -16,7 +17,6 @@ from nightscreen.operations.transactions.cashflow import (
     CashFlow,
     Match,
 )
-from nightscreen.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

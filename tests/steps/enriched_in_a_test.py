@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.results.enriched import enriched_schema
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import SourceColumn
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def enriched_row(customer_id: str, **cells: Any) -> dict[str, Any]:  # noqa: ANN
         **CLEAR,
         **cells,
     }
-    for check in Check:
-        answered = row[f"{check.value}_status"] not in {"off", "pending", "refused", "failed"}
-        row.setdefault(f"{check.value}_checked_at", ASKED_AT if answered else None)
-        row.setdefault(f"{check.value}_source", "asked" if answered else None)
+    for check in CHECKS:
+        answered = row[f"{check}_status"] not in {"off", "pending", "refused", "failed"}
+        row.setdefault(f"{check}_checked_at", ASKED_AT if answered else None)
+        row.setdefault(f"{check}_source", "asked" if answered else None)
     return row
 
 

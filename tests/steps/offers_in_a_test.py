@@ -13,12 +13,12 @@ import httpx
 import pyarrow.parquet as pq
 
 from nightscreen.calling.call_session import open_call_session
+from nightscreen.config.settings import read_settings
 from nightscreen.operations.loans import offering, tracking
 from nightscreen.operations.loans.offer_report import close_offering
 from nightscreen.operations.loans.tracking_report import close_tracking
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.schemas.settings import read_settings
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.calling.call_session import CallSession
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 PRODUCT = "LP1001"
 NOWHERE = "http://127.0.0.1:1"

@@ -14,10 +14,10 @@ import httpx
 
 from nightscreen.calling import coordinator, worker
 from nightscreen.calling import funding_rounds as asking
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.runs import screening_run
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import JournalError
-from nightscreen.schemas.parameters import ScreenBatch
 from tests.screening import Unasked
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from nightscreen.calling.worker import WorkerPart
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.calls import Reservation
-    from nightscreen.schemas.checks import Check
     from tests.screening import Night, World
 
 
@@ -73,7 +72,7 @@ class TaskCrew:
         open_ = part.open_rounds(transport=transport)
         self.books[number] = open_.session.writer
 
-        async def ask(_check: Check, name: str) -> None:
+        async def ask(_check: str, name: str) -> None:
             if self.on_shard is not None:
                 self.on_shard(self, number, name)
             await asking.ask_shard(open_, name)
@@ -170,6 +169,6 @@ class Shared(Unasked):
         self.crew.offers = rounds.laid_out
 
 
-async def refuse_to_ask(_check: Check, name: str) -> None:
+async def refuse_to_ask(_check: str, name: str) -> None:
     """Fail a test in which the run's own process would ask a shard."""
     raise AssertionError(f"{name} was asked by the run's own process")

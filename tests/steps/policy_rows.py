@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.results.enriched import enriched_schema
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.rows import SourceColumn
 
 if TYPE_CHECKING:
@@ -84,4 +84,4 @@ def enriched(
     return table
 
 
-STATUSES = [f"{check.value}_status" for check in Check]
+STATUSES = [f"{check}_status" for check in CHECKS]

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from nightscreen.calling.call_session import open_call_session
+from nightscreen.config.settings import read_settings
 from nightscreen.operations.transactions.report import close_pull
 from nightscreen.operations.transactions.sync import (
     TransactionSync,
@@ -20,7 +21,6 @@ from nightscreen.operations.transactions.sync import (
     pull_shard,
 )
 from nightscreen.schemas.pulls import PullTransactions
-from nightscreen.schemas.settings import read_settings
 
 
 async def ask(pull: TransactionSync) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.calling.call_session import open_call_session
 from nightscreen.calling.control import StopReason
+from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.vault import Vault
 from nightscreen.operations.transactions.report import close_pull
@@ -32,7 +33,6 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

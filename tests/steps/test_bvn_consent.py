@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.journal.customers import Customers
@@ -25,7 +26,6 @@ from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.people import bvn_details, person_of_bvn
 from nightscreen.schemas.clock import LAGOS, MICROS, system_clock
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.settings import Retention
 from tests.screening import days_ago
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.settings import overridden
 from nightscreen.journal import open_journal
 from nightscreen.journal.cash_flows import CashFlows, Figures
 from nightscreen.journal.vault import Vault
@@ -16,7 +17,6 @@ from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import FreshnessOverrides, overridden
 from nightscreen.values.tenors import judge_tenor
 from tests.screening import CONSENT, World, customer, days_ago
 
@@ -144,7 +144,7 @@ def test_their_age_can_be_set_for_a_run(world: World) -> None:
     row = screened(world, customer(1), freshness=["cash_flow.pulled=90"])["C1"]
     assert row["tx_months"] == 6
     with pytest.raises(SettingsError, match=r"cash_flow\.pulled"):
-        overridden(FreshnessOverrides(), ["cash_flow.found=90"])
+        overridden({}, ["cash_flow.found=90"])
 
 
 def test_what_is_requested_is_read_and_held_against_the_figures(world: World) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.cli.explain import explain_customer
+from nightscreen.config.settings import Retention
 from nightscreen.journal.cash_flows import CashFlows
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
@@ -20,7 +21,6 @@ from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.privacy.purging import due
 from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.settings import Retention
 from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.cli.preflight import check_before_engine
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import ContestClocks, Cutoffs, read_settings
 from nightscreen.files.sealed_file import SUFFIX, sealed_writer
 from nightscreen.journal import open_journal
 from nightscreen.journal.erasure import Erasures
@@ -24,14 +26,11 @@ from nightscreen.privacy.contests import (
 )
 from nightscreen.results.reviews import Judge, active_reviews, take_in
 from nightscreen.runs.run import lasting
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.policy import Decision
-from nightscreen.schemas.settings import ContestClocks, Cutoffs, read_settings
 from tests.screening import Night, World, customer
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights
@@ -225,7 +224,7 @@ def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: Wor
     )
     with open_journal(world.folder / "home") as journal:
         made = open_contest(journal, CLOCKS, "C2", by="Ada", said="It is not me.")
-        parameters = ask_again(journal, settings, made.key, Check.KARMA, by="Ada")
+        parameters = ask_again(journal, settings, made.key, "karma", by="Ada")
         assert Records.of(journal, Contest).find(made.key).asked_again[0].check == "karma"  # type: ignore[union-attr]  # it is there
     assert parameters.max_spend == "100"
     assert "C2" not in parameters.input

@@ -17,16 +17,15 @@ from nightscreen.calling.detectors import (
     TestModeDetector,
 )
 from nightscreen.client.classify import CallOutcome, ChargeStatus
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
 
 NAIRA = 1_000_000
 
 
-def control(*checks: Check) -> Control:
+def control(*checks: str) -> Control:
     """Return a control of some checks."""
     made = Control()
-    made.progress = {check: CheckProgress() for check in checks or (Check.KARMA,)}
+    made.progress = {check: CheckProgress() for check in checks or ("karma",)}
     return made
 
 
@@ -40,21 +39,21 @@ def test_the_first_reason_stays() -> None:
 
 def test_the_run_stops_where_no_check_is_left() -> None:
     """One check alone leaves the run going; the last one ends it."""
-    made = control(Check.KARMA, Check.ECOSYSTEM)
-    made.stop_check(Check.KARMA, "auth")
+    made = control("karma", "ecosystem")
+    made.stop_check("karma", "auth")
     assert made.stop is None
-    assert made.may_send(Check.ECOSYSTEM, 0, 0)
-    assert not made.may_send(Check.KARMA, 0, 0)
-    made.stop_check(Check.ECOSYSTEM, "quota")
+    assert made.may_send("ecosystem", 0, 0)
+    assert not made.may_send("karma", 0, 0)
+    made.stop_check("ecosystem", "quota")
     assert made.stop == "quota"
 
 
 def test_listeners_are_told_of_stops() -> None:
     """Windows asleep wake up when the run or a check stops."""
-    made = control(Check.KARMA, Check.ECOSYSTEM)
+    made = control("karma", "ecosystem")
     told: list[int] = []
     made.on_stop(lambda: told.append(1))
-    made.stop_check(Check.KARMA, "auth")
+    made.stop_check("karma", "auth")
     made.stop_run("cancelled")
     assert len(told) == 2
 
@@ -63,8 +62,8 @@ def test_the_deadline_is_noticed_when_it_comes() -> None:
     """From the instant on nothing may be sent."""
     made = control()
     made.deadline_at = 100
-    assert made.may_send(Check.KARMA, 99, 0)
-    assert not made.may_send(Check.KARMA, 100, 0)
+    assert made.may_send("karma", 99, 0)
+    assert not made.may_send("karma", 100, 0)
     assert made.stop == StopReason.DEADLINE
 
 
@@ -72,7 +71,7 @@ def test_going_on_clears_stop_and_breaker() -> None:
     """A stop that may have passed is forgotten with the silence that led to it."""
     made = control()
     made.breaker = CircuitBreaker(after=1)
-    made.saw_trouble(Check.KARMA, "cut", silence=True, at=0, now=0)
+    made.saw_trouble("karma", "cut", silence=True, at=0, now=0)
     made.stop_run(StopReason.OUTAGE)
     made.go_on()
     assert made.stop is None
@@ -84,10 +83,10 @@ def test_failures_count_from_enough_lookups_on() -> None:
     made = control()
     made.tolerated_failure_pct = 5
     for _ in range(100):
-        made.ended(Check.KARMA, LookupStatus.FAILED, 0)
+        made.ended("karma", LookupStatus.FAILED, 0)
     assert made.stop is None
     for _ in range(100):
-        made.ended(Check.KARMA, LookupStatus.FREE, 0)
+        made.ended("karma", LookupStatus.FREE, 0)
     assert made.stop == StopReason.FAILURES
 
 
@@ -95,10 +94,10 @@ def test_a_notice_is_given_once_at_eighty_percent() -> None:
     """What others had spent under the cap counts."""
     made = control()
     made.watches = [SpendingAlert("day's", 100 * NAIRA, 60 * NAIRA)]
-    made.ended(Check.KARMA, LookupStatus.PAID, 19 * NAIRA)
+    made.ended("karma", LookupStatus.PAID, 19 * NAIRA)
     assert made.notices == []
     for _ in range(3):
-        made.ended(Check.KARMA, LookupStatus.PAID, NAIRA)
+        made.ended("karma", LookupStatus.PAID, NAIRA)
     assert made.notices == ["80% of the day's spending cap is used up"]
 
 
@@ -106,10 +105,10 @@ def test_a_risen_price_is_told_once_and_its_excess_summed() -> None:
     """Each call in flight at the old price adds to the excess; the notice comes once."""
     made = control()
     for _ in range(4):
-        made.saw_answer(Check.KARMA, 15 * NAIRA, 10 * NAIRA)
+        made.saw_answer("karma", 15 * NAIRA, 10 * NAIRA)
     assert made.excess_micro == 20 * NAIRA
     assert len(made.notices) == 1
-    assert made.highest_micro[Check.KARMA] == 15 * NAIRA
+    assert made.highest_micro["karma"] == 15 * NAIRA
 
 
 def test_a_cost_that_can_be_no_price_is_reported_and_the_second_lookup_stops_its_check() -> None:
@@ -119,9 +118,9 @@ def test_a_cost_that_can_be_no_price_is_reported_and_the_second_lookup_stops_its
 
     def saw(subject: bytes, cost: int | None, *, absurd: bool = False, wrong: bool = False) -> None:
         answer = CallOutcome(ChargeStatus.ANSWERED, cost_micro=cost, absurd_cost=absurd)
-        named = made.disbelieved(Check.KARMA, answer)
+        named = made.disbelieved("karma", answer)
         if named is not None:
-            made.saw_disbelieved(Check.KARMA, subject, named, disproved=wrong)
+            made.saw_disbelieved("karma", subject, named, disproved=wrong)
 
     for cost in (201 * NAIRA, 300 * NAIRA):
         saw(b"a", cost)
@@ -133,7 +132,7 @@ def test_a_cost_that_can_be_no_price_is_reported_and_the_second_lookup_stops_its
     assert not made.stopped_checks
     saw(b"b", None, absurd=True)
     saw(b"c", 201 * NAIRA)
-    assert made.stopped_checks[Check.KARMA] == StopReason.AUTH
+    assert made.stopped_checks["karma"] == StopReason.AUTH
     assert "/etc/prices.toml" in made.notices[-1]
     assert made.refusals() == []
     assert len(made.notices) == 4
@@ -192,7 +191,7 @@ def test_free_answers_without_a_difference_are_suspicious(number: int, *, hit: b
     """The same answer for many people at no cost is reported once."""
     made = control()
     for _ in range(2 * number):
-        made.saw_body(Check.KARMA, b"sample", 0, hit=hit)
+        made.saw_body("karma", b"sample", 0, hit=hit)
     assert len(made.notices) == 1
     assert made.notices[0].startswith(f"suspicious: {number} karma answers")
 

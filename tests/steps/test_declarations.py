@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.declarations import DECLARABLE, Declarations, LawfulBasis
+from nightscreen.config.settings import read_settings
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.schemas.checks import Operation
-from nightscreen.schemas.declarations import DECLARABLE, Declarations, LawfulBasis
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import read_settings
 from tests.screening import World, customer
 
 if TYPE_CHECKING:

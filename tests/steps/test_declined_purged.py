@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.settings import ContestClocks, Cutoffs, Retention
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
 from nightscreen.journal import Journal, open_journal
@@ -20,7 +21,6 @@ from nightscreen.privacy.contests import open_contest
 from nightscreen.privacy.purging import due, hold, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.records import Ground
-from nightscreen.schemas.settings import ContestClocks, Cutoffs, Retention
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

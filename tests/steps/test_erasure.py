@@ -12,6 +12,8 @@ import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.erasure import Erasures
@@ -23,8 +25,6 @@ from nightscreen.results.run_files import NOTE, RunFiles
 from nightscreen.runs import screening_run
 from nightscreen.schemas.calls import Caps, ReserveRequest
 from nightscreen.schemas.errors import InputError, OutputError
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import read_settings
 from tests.left_behind import content, everything
 from tests.screening import CONSENT, Night, Screened, World, customer
 

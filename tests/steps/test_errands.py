@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from nightscreen.calling.call_session import CallSession, open_call_session
 from nightscreen.calling.control import ADDRESS
 from nightscreen.client import loans, wire
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.files.outputs import RunFolder
 from nightscreen.journal import open_journal
 from nightscreen.report.api_run import (
@@ -31,9 +33,7 @@ from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallResult, CallState, ReserveRequest
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressError
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.schemas.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.config.settings import Retention
 from nightscreen.policy.loading import load_policy
 from nightscreen.privacy.explaining import explain, masked
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject
@@ -17,7 +18,6 @@ from nightscreen.results.decision_list import write_decisions
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.settings import Retention
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, SECOND, Nights
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.config.settings import read_settings
 from nightscreen.sandbox.test_identifiers import by_word
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.settings import read_settings
 from nightscreen.values.images import (
     is_public_address,
     judge_image_url,

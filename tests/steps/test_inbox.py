@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.parameters import WatchInbox
+from nightscreen.config.settings import Retention, read_settings
 from nightscreen.files.inbox import Inbox
 from nightscreen.inbox.file_intake import (
     MOST_ATTEMPTS,
@@ -35,15 +37,13 @@ from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.parameters import WatchInbox
-from nightscreen.schemas.settings import Retention, read_settings
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nightscreen.config.settings import Settings
     from nightscreen.files.inbox import Ticket
-    from nightscreen.schemas.settings import Settings
 
 ROWS = 12
 DAY_MICROS = 86_400_000_000

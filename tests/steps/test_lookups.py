@@ -20,7 +20,7 @@ from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
 from nightscreen.schemas.plan import LookupStatus
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 MICROS = 1_000_000
 
 
-async def ask_all(made: Bench, number: int, check: Check = Check.KARMA) -> list[LookupTask]:
+async def ask_all(made: Bench, number: int, check: str = "karma") -> list[LookupTask]:
     """Ask so many lookups and return them as they stand."""
     return await made.windows[check].ask([task(each, check) for each in range(number)])
 
@@ -260,15 +260,13 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(
     """Where lookups agree nothing new is sent, and every intent is given back."""
 
     def reply(lookup: Lookup, _: int) -> CallOutcome:
-        if lookup.check is Check.KARMA and int(lookup.identity) >= 6:
+        if lookup.check == "karma" and int(lookup.identity) >= 6:
             return stopping(stop, scope)
         return hit()
 
     async def main(loop: VirtualLoop) -> None:
-        made = bench(loop, reply, cap=2, checks=(Check.KARMA, Check.ECOSYSTEM))
-        karma, ecosystem = await asyncio.gather(
-            ask_all(made, 100), ask_all(made, 100, Check.ECOSYSTEM)
-        )
+        made = bench(loop, reply, cap=2, checks=("karma", "ecosystem"))
+        karma, ecosystem = await asyncio.gather(ask_all(made, 100), ask_all(made, 100, "ecosystem"))
         stopped = "outage" if stop is StopSignal.ADDRESS else stop.value
         assert stopped in {made.control.stop, *made.control.stopped_checks.values()}
         assert made.service.attempts["00000000010"] <= 1
@@ -287,19 +285,17 @@ def test_a_stop_of_one_check_leaves_the_others() -> None:
     """A refused key for one operation does not stop the rest; all of them refused stop the run."""
 
     def reply(lookup: Lookup, _: int) -> CallOutcome:
-        return stopping(StopSignal.AUTH, StopScope.CHECK) if lookup.check is Check.KARMA else hit()
+        return stopping(StopSignal.AUTH, StopScope.CHECK) if lookup.check == "karma" else hit()
 
     async def main(loop: VirtualLoop) -> None:
-        made = bench(loop, reply, cap=2, checks=(Check.KARMA, Check.ECOSYSTEM))
-        karma, ecosystem = await asyncio.gather(
-            ask_all(made, 50), ask_all(made, 50, Check.ECOSYSTEM)
-        )
+        made = bench(loop, reply, cap=2, checks=("karma", "ecosystem"))
+        karma, ecosystem = await asyncio.gather(ask_all(made, 50), ask_all(made, 50, "ecosystem"))
         assert {each.status for each in karma[:2]} == {LookupStatus.FAILED}
         assert {each.status for each in karma[2:]} == {LookupStatus.WAITING}
         assert {each.status for each in ecosystem} == {LookupStatus.PAID}
         assert made.control.stop is None
-        assert made.control.stopped_checks == {Check.KARMA: "auth"}
-        made.control.stop_check(Check.ECOSYSTEM, "auth")
+        assert made.control.stopped_checks == {"karma": "auth"}
+        made.control.stop_check("ecosystem", "auth")
         assert made.control.stop == "auth"
 
     run(main)
@@ -376,9 +372,9 @@ def test_the_breaker_gives_up_after_the_set_time() -> None:
             cap=4,
             attempts=1000,
             control=control,
-            checks=(Check.KARMA, Check.ECOSYSTEM),
+            checks=("karma", "ecosystem"),
         )
-        await asyncio.gather(ask_all(made, 30), ask_all(made, 30, Check.ECOSYSTEM))
+        await asyncio.gather(ask_all(made, 30), ask_all(made, 30, "ecosystem"))
         assert control.stop == StopReason.OUTAGE
         assert 120 <= loop.time() < 150
         assert made.control.bound_micro == 0
@@ -391,9 +387,9 @@ def test_probes_are_single_over_all_checks() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         control = Control(breaker=CircuitBreaker(after=6), silence=Silence(300))
-        checks = (Check.KARMA, Check.ECOSYSTEM)
+        checks = ("karma", "ecosystem")
         made = bench(loop, lambda *_: lost(), cap=4, attempts=1000, control=control, checks=checks)
-        asked = asyncio.gather(ask_all(made, 30), ask_all(made, 30, Check.ECOSYSTEM))
+        asked = asyncio.gather(ask_all(made, 30), ask_all(made, 30, "ecosystem"))
         await asyncio.sleep(30)
         made.service.peak = made.service.flying
         await asked
@@ -410,7 +406,7 @@ def test_the_quota_stops_its_check() -> None:
         made = bench(loop, caps=caps)
         tasks = await ask_all(made, 50)
         assert len(made.service.sent) == 20
-        assert made.control.stopped_checks == {Check.KARMA: "quota"}
+        assert made.control.stopped_checks == {"karma": "quota"}
         assert sum(each.status is LookupStatus.WAITING for each in tasks) == 30
 
     run(main)
@@ -470,10 +466,10 @@ def test_a_broken_journal_stops_everything_and_is_told(phase: str, error: Except
     """Nothing more is sent, nobody hangs, every caller gets the error."""
 
     async def main(loop: VirtualLoop) -> None:
-        made = bench(loop, lambda *_: hit(), cap=4, checks=(Check.KARMA, Check.ECOSYSTEM))
+        made = bench(loop, lambda *_: hit(), cap=4, checks=("karma", "ecosystem"))
         asked = [
             asyncio.ensure_future(ask_all(made, 100)),
-            asyncio.ensure_future(ask_all(made, 100, Check.ECOSYSTEM)),
+            asyncio.ensure_future(ask_all(made, 100, "ecosystem")),
         ]
         await asyncio.sleep(0.55)
         setattr(made.store, f"break_{phase}", error)
@@ -660,7 +656,7 @@ def test_retries_that_fall_due_together_keep_their_order() -> None:
 
 def test_a_lookup_is_never_shown() -> None:
     """A lookup in a log or a traceback names no person."""
-    assert "123" not in repr(Lookup(Check.KARMA, IdentityKind.BVN, "22123456789"))
+    assert "123" not in repr(Lookup("karma", IdentityKind.BVN, "22123456789"))
 
 
 # --- what makes further calls useless ---
@@ -732,9 +728,9 @@ def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(cap: int) -
     async def main(loop: VirtualLoop) -> None:
         same = replace(lost(FailureReason.OVERLOAD), status=500, fault="the same")
         made = bench(loop, lambda *_: same, cap=cap)
-        made.windows[Check.KARMA]._cap = AdaptiveCap(cap)
+        made.windows["karma"]._cap = AdaptiveCap(cap)
         tasks = await ask_all(made, 300)
-        assert made.control.stopped_checks == {Check.KARMA: "outage"}
+        assert made.control.stopped_checks == {"karma": "outage"}
         assert len(made.service.sent) <= 5 + max(4, cap // 4)
         assert sum(each.attempts for each in tasks) == len(made.service.sent)
         assert 60 < loop.time() < 120
@@ -817,7 +813,7 @@ def test_the_last_customer_who_is_never_answered_is_no_outage() -> None:
         control = Control(silence=Silence(GIVE_UP_S))
         made = bench(loop, reply, control=control, attempts=2, cap=4)
         asked = [replace(task(each), row=min(each, 96)) for each in range(100)]
-        tasks = await made.windows[Check.KARMA].ask(asked)
+        tasks = await made.windows["karma"].ask(asked)
         assert control.stop is None
         assert [each.status for each in tasks[96:]] == [LookupStatus.FAILED] * 4
 
@@ -902,9 +898,9 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         caps = Caps(day_calls=(("karma", 20),))
-        made = bench(loop, caps=caps, checks=(Check.KARMA, Check.ECOSYSTEM))
+        made = bench(loop, caps=caps, checks=("karma", "ecosystem"))
         first = await ask_all(made, 50)
-        assert made.control.stopped_checks == {Check.KARMA: "quota"}
+        assert made.control.stopped_checks == {"karma": "quota"}
         left = [task(each.index) for each in first if each.status is LookupStatus.WAITING]
         made.store.calls = 0
         made.control.renew_quotas(loop.micros())
@@ -923,9 +919,7 @@ def test_the_last_check_to_end_wakes_those_that_wait_for_its_money() -> None:
 
     async def main(loop: VirtualLoop) -> list[LookupStatus]:
         funding = Funding()
-        made = bench(
-            loop, lambda *_: hit(), checks=(Check.BANK_ACCOUNT, Check.KARMA), funding=funding
-        )
+        made = bench(loop, lambda *_: hit(), checks=("bank_account", "karma"), funding=funding)
         funding.begin(np.array([0, 1]), np.array([PRICE, PRICE]), PRICE)
         asked = await asyncio.gather(
             *(
@@ -967,10 +961,10 @@ def test_three_customers_in_a_row_that_cannot_be_read_are_an_outage(
 
     made = run(night)
     counted = Counter(identity for _, identity in made.service.sent)
-    assert made.control.stopped_checks == ({Check.KARMA: "outage"} if stopped else {})
+    assert made.control.stopped_checks == ({"karma": "outage"} if stopped else {})
     if stopped:
         assert len(counted) == 4
-        assert [check for check, _ in made.control.unread_outages()] == [Check.KARMA]
+        assert [check for check, _ in made.control.unread_outages()] == ["karma"]
     else:
         assert sorted(counted.values()) == [1] * 6 + [1 if cost else 2] * 6
         assert made.control.unread_outages() == []
@@ -1001,4 +995,4 @@ def test_workers_that_share_a_check_go_by_their_common_count(
 
     made = run(night)
     assert len(made.service.sent) == (1 if stopped else 30)
-    assert made.control.stopped_checks == ({Check.KARMA: "failures"} if stopped else {})
+    assert made.control.stopped_checks == ({"karma": "failures"} if stopped else {})

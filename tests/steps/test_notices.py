@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.declarations import Declarations, PolicyAlone
+from nightscreen.config.settings import ContestClocks
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
@@ -26,10 +28,8 @@ from nightscreen.results.run_files import RunFiles
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow
-from nightscreen.schemas.declarations import Declarations, PolicyAlone
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import ASK_US, Policy
-from nightscreen.schemas.settings import ContestClocks
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:

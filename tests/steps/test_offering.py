@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from nightscreen.config.settings import ContestClocks
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.loan_offers import LoanOffers
@@ -32,7 +33,6 @@ from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.contests import ContestOutcome, Review
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.offers import OfferLoans
-from nightscreen.schemas.settings import ContestClocks
 from nightscreen.schemas.stops import REFUSALS
 from tests.screening import Night
 from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
@@ -573,7 +573,7 @@ def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> No
 PROGRAM = """
 import asyncio, json, sys
 from nightscreen.schemas.offers import OfferLoans
-from nightscreen.schemas.settings import read_settings
+from nightscreen.config.settings import read_settings
 from nightscreen.operations.loans import offering
 from nightscreen.calling.call_session import open_call_session
 from nightscreen.operations.loans.offer_report import close_offering

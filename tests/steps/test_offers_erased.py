@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.loan_offers import LoanOffers
@@ -15,7 +16,6 @@ from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
-from nightscreen.schemas.settings import Retention
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.records import Records
@@ -31,7 +32,6 @@ from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.schemas.outcomes import BadLoan, LoanOutcome
-from nightscreen.schemas.settings import Retention
 from tests.screening import CONSENT, customer
 from tests.steps.enriched_in_a_test import enriched_row
 from tests.steps.loan_book_in_a_test import HEADINGS, POLICY, Book, loan, year

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.checks import CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import Frame
 from nightscreen.files.sealing import Pseudonyms, Sealer, pieces_of
 from nightscreen.files.workspace import Workspace
@@ -26,7 +26,7 @@ from nightscreen.planning.freshness import Freshness
 from nightscreen.planning.plan import Planner, Wanted
 from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.planning.shared_identifiers import count_shared
-from nightscreen.schemas.checks import Check, IdentityKind, Outcome, Purpose
+from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.plan import CheckCounts, SkipReason
 from nightscreen.schemas.rows import Flaw, row_schema
@@ -41,19 +41,19 @@ AT = datetime(2026, 6, 1, tzinfo=UTC)
 NOW = int(AT.timestamp()) * MICROS
 DAY = 24 * 3600 * MICROS
 AGES = {
-    (Check.KARMA, "clear"): timedelta(days=4),
-    (Check.KARMA, "listed"): timedelta(days=40),
-    (Check.BANK_ACCOUNT, "found"): timedelta(days=20),
-    (Check.BANK_ACCOUNT, "not_found"): timedelta(0),
-    (Check.ECOSYSTEM, "found"): timedelta(days=8),
-    (Check.ECOSYSTEM, "not_found"): timedelta(days=2),
-    (Check.ECOSYSTEM, "unreadable"): timedelta(days=99_999_999),  # never again
-    (Check.KARMA, "unreadable"): timedelta(days=3),
+    ("karma", "clear"): timedelta(days=4),
+    ("karma", "listed"): timedelta(days=40),
+    ("bank_account", "found"): timedelta(days=20),
+    ("bank_account", "not_found"): timedelta(0),
+    ("ecosystem", "found"): timedelta(days=8),
+    ("ecosystem", "not_found"): timedelta(days=2),
+    ("ecosystem", "unreadable"): timedelta(days=99_999_999),  # never again
+    ("karma", "unreadable"): timedelta(days=3),
 }
 OF_CHECK = {
-    Check.KARMA: (Outcome.CLEAR, Outcome.LISTED, Outcome.UNREADABLE),
-    Check.BANK_ACCOUNT: (Outcome.FOUND, Outcome.NOT_FOUND),
-    Check.ECOSYSTEM: (Outcome.FOUND, Outcome.NOT_FOUND, Outcome.UNREADABLE),
+    "karma": (Outcome.CLEAR, Outcome.LISTED, Outcome.UNREADABLE),
+    "bank_account": (Outcome.FOUND, Outcome.NOT_FOUND),
+    "ecosystem": (Outcome.FOUND, Outcome.NOT_FOUND, Outcome.UNREADABLE),
 }
 KINDS = (IdentityKind.BVN, IdentityKind.PHONE, IdentityKind.NUBAN, IdentityKind.EMAIL)
 KEY = Pseudonyms(b"k" * 32)
@@ -171,7 +171,7 @@ def nights(draw: st.DrawFn) -> Night:
                 outcomes = OF_CHECK[slot.check]
                 found = outcomes[outcome % len(outcomes)]
                 of_answer = Stored(found, age, len(stored) + 1, cost, own, current)
-                stored[slot.check.value, KEY.subject(slot.kind.value, value)] = of_answer
+                stored[slot.check, KEY.subject(slot.kind.value, value)] = of_answer
     return Night(rows, starts if rows else (0,), wanted, stored)
 
 
@@ -207,12 +207,12 @@ def why(row: Mapping[str, Any], slot: CheckIdentity) -> SkipReason:
     )
 
 
-def limit_of(found: Stored, check: Check) -> int:
+def limit_of(found: Stored, check: str) -> int:
     """Return how old an answer may be, in microseconds."""
     return AGES.get((check, found.outcome.value), timedelta(0)) // timedelta(microseconds=1)
 
 
-def fresh(found: Stored | None, check: Check) -> bool:
+def fresh(found: Stored | None, check: str) -> bool:
     """Return whether an answer may be used again."""
     if found is None:
         return False
@@ -235,7 +235,7 @@ def lookups_of(night: Night) -> dict[CheckIdentity, list[Lookup]]:
             if CHECKS[slot.check].needs_consent:
                 owner = max(rows, key=lambda number: (ends(night.rows[number]), -number))
             kobo = [-1 if (at := each["exposure"]) is None else int(100 * at) for each in of_rows]
-            stored = night.stored.get((slot.check.value, subject))
+            stored = night.stored.get((slot.check, subject))
             needed = not fresh(stored, slot.check)
             found[slot].append(Lookup(slot, subject, rows, owner, max(kobo), stored, needed))
     return found
@@ -313,7 +313,7 @@ def plan(night: Night, folder: Path) -> Made:
             sum(start <= each["row"] < end for each in needed) for start, end in pairwise(starts)
         ]
         chains, listed = None, []
-        if night.wanted.stop_at_first and Check.KARMA in night.wanted.checks:
+        if night.wanted.stop_at_first and "karma" in night.wanted.checks:
             made = planner.chains(len(needed))
             chains, listed = made.lookups.tolist(), made.listed.tolist()
     parts = [read_row_plan(space, night.slots, number).to_pydict() for number in chunks]
@@ -357,7 +357,7 @@ def needed_of(night: Night, lookups: Sequence[Lookup]) -> list[dict[str, Any]]:
     )
     return [
         {
-            "check": lookup.slot.check.value,
+            "check": lookup.slot.check,
             "kind": lookup.slot.kind.value,
             "subject": lookup.subject,
             "identity": identity(night.rows[lookup.owner], lookup.slot.kind),
@@ -404,7 +404,7 @@ def chains_of(
     for number in range(len(night.rows)):
         chain, is_listed = [], False
         for slot, of_slot in lookups.items():
-            if slot.check is Check.KARMA:
+            if slot.check == "karma":
                 lookup = next((each for each in of_slot if number in each.rows), None)
                 key = (*map(str, slot), lookup.subject if lookup else b"")
                 chain.append(number_of.get(key, -1))

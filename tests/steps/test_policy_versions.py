@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from nightscreen.config.settings import Cutoffs
 from nightscreen.journal import open_journal
 from nightscreen.journal.erasure import Erasures
 from nightscreen.policy.file import parse, read_text, rewritten
@@ -23,7 +24,6 @@ from nightscreen.policy.versions import (
 )
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError, PolicyError
-from nightscreen.schemas.settings import Cutoffs
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

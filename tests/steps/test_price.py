@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.config.settings import IN_FLIGHT
 from nightscreen.planning.lookup_table import LookupRanking
 from nightscreen.planning.price import (
     SeenCharges,
@@ -25,7 +26,6 @@ from nightscreen.runs.quoting import quote_document
 from nightscreen.schemas.money import MICRO
 from nightscreen.schemas.plan import NEEDED
 from nightscreen.schemas.quote import First
-from nightscreen.schemas.settings import MaxInFlight
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 
@@ -113,7 +113,7 @@ def test_a_quote_is_always_low_then_expected_then_high(
     """Whatever was seen, the range holds the expectation and never more than every call."""
     seen = {("karma", "bvn"): SeenCharges(answers, int(share * answers))}
     table = needed([("karma", 0, 1)] * calls)
-    found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=MaxInFlight())
+    found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=IN_FLIGHT)
     assert 0 <= found.low_micro <= found.expected_micro + MICRO
     assert found.expected_micro <= found.high_micro + MICRO
     assert found.high_micro <= calls * PRICES["karma"]
@@ -123,7 +123,7 @@ def likely(answers: int, share: float, calls: int = 1000) -> tuple[int, int] | N
     """Return the likely range of some karma lookups, after so many answers."""
     seen = {("karma", "bvn"): SeenCharges(answers, round(share * answers))}
     table = needed([("karma", 0, 1)] * calls)
-    found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=MaxInFlight())
+    found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=IN_FLIGHT)
     assert found.likely_micro is None or (
         found.low_micro <= found.likely_micro[0] <= found.likely_micro[1] <= found.high_micro
     )
@@ -172,7 +172,7 @@ def test_what_the_money_affords_is_told() -> None:
         prices_micro=PRICES,
         seen={},
         seconds={},
-        max_in_flight=MaxInFlight(),
+        max_in_flight=IN_FLIGHT,
         cap_micro=50 * MICRO,
         balance_micro=None,
     )
@@ -189,7 +189,7 @@ def test_what_lower_caps_would_leave_unanswered_is_what_a_quote_under_them_says(
     """Step by step: at each of the amounts the same rows are short as in a quote with that cap."""
     table = needed([(check, 0, 1) for check, _ in rows])
     table = replace(table, row=np.array([row for _, row in rows], dtype=np.int32))
-    given: dict[str, Any] = {"seen": {}, "seconds": {}, "max_in_flight": MaxInFlight()}
+    given: dict[str, Any] = {"seen": {}, "seconds": {}, "max_in_flight": IN_FLIGHT}
     steps = quote(table, prices_micro=PRICES, by_cap=True, **given).short_by_cap
     assert [short for _, short in steps] == list(range(len({row for _, row in rows}), -1, -1))
     for cap, short in steps:

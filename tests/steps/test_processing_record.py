@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.config.declarations import DECLARABLE, Declarations
+from nightscreen.config.settings import Cutoffs, Settings, read_settings
 from nightscreen.privacy.processing_record import (
     BLANK,
     assessment_page,
     processing_record,
     record_page,
 )
-from nightscreen.schemas.declarations import DECLARABLE, Declarations
-from nightscreen.schemas.settings import Cutoffs, Settings, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

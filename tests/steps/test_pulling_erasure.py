@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.config.settings import Retention
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.access import consented_data
@@ -15,7 +16,6 @@ from nightscreen.operations.transactions.transaction_files import Transactions
 from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
-from nightscreen.schemas.settings import Retention
 from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:

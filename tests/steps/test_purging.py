@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.verify import verify_journal
@@ -14,7 +15,6 @@ from nightscreen.privacy.purging import due, hold, purge, release
 from nightscreen.results.run_files import RunFiles
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.settings import Retention
 from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.report.coverage import CAUSES, OPEN, Coverage, share_pct
 from nightscreen.report.findings import findings_of
 from nightscreen.report.news import News
 from nightscreen.report.timeline import NO_BALANCE, POINTS, timeline
 from nightscreen.results.changes import ChangeSet
-from nightscreen.schemas.checks import Check, NoAnswer
+from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
@@ -32,14 +33,14 @@ ANSWERED = ("clear", "verified", "found")
 def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
     """Return enriched rows with statuses, ages in days by check, exposure, all else absent."""
     columns: dict[str, Any] = {}
-    for check in Check:
-        words = [row.get(check.value, "off") for row in rows]
+    for check in CHECKS:
+        words = [row.get(check, "off") for row in rows]
         times = [
             NOW - int(row.get("days", 0) * DAY_MICROS) if word in ANSWERED else None
             for row, word in zip(rows, words, strict=True)
         ]
-        columns[f"{check.value}_status"] = pa.array(words, pa.string()).dictionary_encode()
-        columns[f"{check.value}_checked_at"] = pa.array(times, pa.timestamp("us", "UTC"))
+        columns[f"{check}_status"] = pa.array(words, pa.string()).dictionary_encode()
+        columns[f"{check}_checked_at"] = pa.array(times, pa.timestamp("us", "UTC"))
     if exposure:
         columns["exposure"] = pa.array([row.get("exposure") for row in rows], pa.decimal128(20, 2))
     return pa.table(columns)

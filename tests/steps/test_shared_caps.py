@@ -19,7 +19,6 @@ from nightscreen.calling.window import RetryBudget, Window
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.journal import open_journal
 from nightscreen.schemas.calls import Caps
-from nightscreen.schemas.checks import Check
 from nightscreen.schemas.plan import LookupStatus
 from tests.how_many import examples
 from tests.steps.parts_in_a_test import DeadStore
@@ -69,10 +68,10 @@ class Process:
         self.writer = JournalWriter(
             self.journal.calls, run_id=self.name, purpose="portfolio", caps=caps, since=1 << 60
         )
-        self.control.progress = {Check.KARMA: CheckProgress()}
+        self.control.progress = {"karma": CheckProgress()}
         self.machine.on_wire[self.name] = 0
         self.window = Window(
-            Check.KARMA,
+            "karma",
             send=self._answer,
             writer=self.writer,
             cap=AdaptiveCap(self.machine.cap, start=self.machine.cap),

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import read_settings
 from nightscreen.planning.short_circuit import NOTHING, Chains, ShortCircuit, Step
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.sandbox.people import karma_of
-from nightscreen.schemas.parameters import ScreenBatch
 from nightscreen.schemas.plan import LookupStatus
-from nightscreen.schemas.settings import read_settings
 from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import Unasked, World, customer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.calling.funding_rounds import FundingRounds
-    from nightscreen.schemas.checks import Check
+
 
 KINDS = ["bvn", "phone", "email", "domain", "nuban"]
 ENDS = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
@@ -292,7 +292,7 @@ class OneByOne(Unasked):
         super().__init__()
         self._turn = asyncio.Lock()
 
-    async def shard(self, check: Check, rounds: FundingRounds, name: str) -> Mapping[str, int]:
+    async def shard(self, check: str, rounds: FundingRounds, name: str) -> Mapping[str, int]:
         """Ask one once those before it have ended."""
         self.rounds = rounds
         async with self._turn:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.settings import Retention, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
@@ -18,8 +20,6 @@ from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.runs import screening_run
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
-from nightscreen.schemas.parameters import ScreenBatch
-from nightscreen.schemas.settings import Retention, read_settings
 from tests.screening import World, customer
 
 if TYPE_CHECKING:

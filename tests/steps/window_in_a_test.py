@@ -26,7 +26,7 @@ from nightscreen.schemas.calls import (
     ReservationStatus,
     ReserveRequest,
 )
-from nightscreen.schemas.checks import Check, IdentityKind, Lookup, Outcome
+from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -90,7 +90,7 @@ def stopping(stop: StopSignal, scope: StopScope) -> CallOutcome:
     )
 
 
-def task(number: int, check: Check = Check.KARMA, worst: int = PRICE) -> LookupTask:
+def task(number: int, check: str = "karma", worst: int = PRICE) -> LookupTask:
     """Return a lookup of its own for each number."""
     lookup = Lookup(check, IdentityKind.BVN, f"{number:011d}")
     return LookupTask(lookup, number.to_bytes(16, "big"), worst, index=number)
@@ -214,7 +214,7 @@ class Bench:
     store: FakeStore
     control: Control
     book: JournalWriter
-    windows: dict[Check, Window]
+    windows: dict[str, Window]
     ended: list[int] = field(default_factory=list)
 
     @property
@@ -236,7 +236,7 @@ def bench(
     latency_s: float = 0.1,
     attempts: int = 5,
     caps: Caps | None = None,
-    checks: Sequence[Check] = (Check.KARMA,),
+    checks: Sequence[str] = ("karma",),
     control: Control | None = None,
     funding: Funding | None = None,
 ) -> Bench:

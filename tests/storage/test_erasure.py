@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select
 
+from nightscreen.config.settings import Cutoffs
 from nightscreen.journal.customers import Customers, StateWrite
 from nightscreen.journal.engine import reading, sqlite_file
 from nightscreen.journal.erasure import (
@@ -24,7 +25,6 @@ from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import CheckState
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.settings import Cutoffs
 from tests.storage.conftest import PRICE, ended, reserve, subject
 
 if TYPE_CHECKING:

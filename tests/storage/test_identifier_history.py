@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import func, select, update
 
+from nightscreen.config.settings import Cutoffs
 from nightscreen.files.keys import encode_key
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import reading, writing
@@ -23,7 +24,6 @@ from nightscreen.journal.identifier_history import (
 from nightscreen.journal.opening import open_journal
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.clock import DAY_MICROS
-from nightscreen.schemas.settings import Cutoffs
 from tests.storage.conftest import subject
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from nightscreen.config.settings import Cutoffs
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
@@ -24,7 +25,6 @@ from nightscreen.schemas.outcomes import (
     OutcomeSource,
 )
 from nightscreen.schemas.records import RecordKind
-from nightscreen.schemas.settings import Cutoffs
 
 if TYPE_CHECKING:
     from pathlib import Path

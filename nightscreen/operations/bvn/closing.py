@@ -116,7 +116,7 @@ def _close(
         checks={operation.value: part},
         more={"states": states, "changes": changes},
     )
-    if operation is Operation.BVN_START:
+    if operation == Operation.BVN_START:
         report["cost"]["to_come"] = to_come(run, states)
     return finish_api_run(run, report)
 

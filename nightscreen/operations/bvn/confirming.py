@@ -34,16 +34,16 @@ from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.parameters import batch_name
+from nightscreen.schemas.naming import batch_name
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.rows import Action, Problem, RefusedRow
 
 if TYPE_CHECKING:
     from nightscreen.calling.call_session import CallSession
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.config.settings import BvnConsent, Settings
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import BvnConsent, Settings
 
 FLOW = "confirm_bvns"
 

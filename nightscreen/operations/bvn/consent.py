@@ -25,8 +25,8 @@ from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.config.settings import BvnConsent
     from nightscreen.journal import Journal
-    from nightscreen.schemas.settings import BvnConsent
 
 _LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
 """Nobody knows what the call did, though that of an unreadable one is paid for."""

@@ -41,10 +41,10 @@ from nightscreen.schemas.clock import span_micros, system_clock
 if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 FLOW = "confirm_by_link"
 PATH = "/otp/"

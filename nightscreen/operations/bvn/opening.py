@@ -19,9 +19,9 @@ from nightscreen.schemas.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 P = TypeVar("P", RequestBvns, ConfirmBvns)
 _PATHS = ("input", "mapping", "output")

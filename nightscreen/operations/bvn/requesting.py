@@ -36,7 +36,7 @@ from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock, to_instant
-from nightscreen.schemas.parameters import batch_name
+from nightscreen.schemas.naming import batch_name
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.rows import Action, Flaw, Problem
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.call_session import CallSession
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
     from nightscreen.schemas.bvn import RequestBvns
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 FLOW = "request_bvns"
 _NAMES = ("first_name", "middle_name", "last_name", "full_name")
@@ -279,7 +279,7 @@ def quote(run: Run, operation: Operation, calls: int) -> Quote:
         low_micro=0,
         expected_micro=calls * price,
         high_micro=calls * worst[operation.value],
-        expected_s=calls * seconds / run.settings.max_in_flight.bvn,
+        expected_s=calls * seconds / run.settings.max_in_flight["bvn"],
     )
     return Quote((line,), cap_micro=run.caps.run_micro)
 

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.journal.vault import Grant
     from nightscreen.schemas.consented import TokenAnswer
     from nightscreen.schemas.requests import Request
-    from nightscreen.schemas.settings import Settings
 
 PURPOSE = "consent"
 PATIENCE_S = 40.0
@@ -136,7 +136,7 @@ class CodeExchange:
             settings.base_url,
             settings.api_key.get_secret_value(),
             timeouts_s=settings.timeout_s,
-            connections=settings.max_in_flight.aggregator,
+            connections=settings.max_in_flight["aggregator"],
             manners=load_response_rules(settings.own_table("manners")),
             network=Network.of(settings),
             transport=transport,
@@ -154,7 +154,7 @@ class CodeExchange:
         task = LookupTask(
             ApiCall(request.operation, SubjectKind.CUSTOMER, request, keeps_body=False),
             subject=self._vault.customer(consent.customer_id),
-            worst_micro=known_prices(self._journal, self._settings)[1][request.operation.value],
+            worst_micro=known_prices(self._journal, self._settings)[1][request.operation],
             consent_reference=consent.reference,
         )
         task.bound_micro = task.worst_micro

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.call_session import CallSession
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.loans.offer_source import Candidate, OfferSource
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.loans import LoanProduct
-    from nightscreen.schemas.settings import Settings
 
 BLOCK = 64
 """Offers written down at a time before they are sent: what a crash can leave to be learnt."""

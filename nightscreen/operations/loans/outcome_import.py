@@ -24,6 +24,7 @@ from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.naming import new_run_id
 from nightscreen.schemas.outcomes import (
     OUTCOMES_BATCH,
     OUTCOMES_FLOW,
@@ -31,7 +32,6 @@ from nightscreen.schemas.outcomes import (
     OutcomeSource,
     with_arrears,
 )
-from nightscreen.schemas.parameters import new_run_id
 from nightscreen.schemas.rows import LOAN_DAYS
 
 if TYPE_CHECKING:

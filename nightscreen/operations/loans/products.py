@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from nightscreen.calling.control import Control
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 
 async def fetch_products(session: CallSession) -> tuple[LoanProducts | None, LookupTask]:

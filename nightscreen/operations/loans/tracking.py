@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.call_session import CallSession
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.settings import Settings
 
 BLOCK = 128
 """Loans asked about before what was seen of them is written down."""

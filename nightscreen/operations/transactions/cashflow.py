@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+    from nightscreen.config.settings import Settings
     from nightscreen.operations.transactions.narrations import Narrations
-    from nightscreen.schemas.settings import Settings
 
 DEFINITIONS: Final = DATA / "features.sql"
 MEMORY: Final = "512MB"

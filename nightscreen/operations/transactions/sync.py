@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.call_session import CallSession
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.vault import Grant, Tokens
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.requests import Request
-    from nightscreen.schemas.settings import Settings
 
 BESIDE: Final = {
     PulledKind.TRANSACTION: (PulledKind.TRANSACTION,),
@@ -159,7 +159,7 @@ def begin_pull(run: Run) -> TransactionSync:
         SettingsError: the table of fields, of narrations or of features has a mistake.
     """
     run.control.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
-    turns = asyncio.Semaphore(_TURNS_A_CALL * run.settings.max_in_flight.aggregator)
+    turns = asyncio.Semaphore(_TURNS_A_CALL * run.settings.max_in_flight["aggregator"])
     kind = kind_of(run.parameters)
     pull = TransactionSync(
         run,

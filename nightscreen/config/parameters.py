@@ -6,43 +6,27 @@ They are stored in clear by the engine and the journal: paths and choices only, 
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-if TYPE_CHECKING:
-    from datetime import datetime
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.api_runs import Option
+from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_somebody
 
-CheckName = Literal["bank_account", "karma", "ecosystem", "selfie"]
+
+def _check(name: str) -> str:
+    if name not in CHECKS:
+        raise ValueError(f"there is no check {name}; there are {', '.join(CHECKS)}")
+    return name
+
+
+CheckName = Annotated[str, AfterValidator(_check), Field(json_schema_extra={"enum": [*CHECKS]})]
+USUAL_CHECKS = [name for name, check in CHECKS.items() if check.is_default]
+"""The checks of a run that names none."""
 KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban"]
 PurposeName = Literal["portfolio", "origination"]
-
-_DATE_IN_NAME = re.compile(
-    r"[-_. ]*(?<!\d)(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])"
-    r"(?:[-_.T ]?\d{4,6})?(?!\d)[-_. ]*"
-)
-_SOMEBODY = re.compile(r"\S*@\S*|\+?\d(?:[-_. ]?\d){9,}")
-"""An email address, or ten digits and more: a BVN, an account, a phone number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """How a parameter is typed on the command line, where that does not follow from the field.
-
-    Attributes:
-        names: as it is typed; `--field-name` where there are none.
-        argument: name of the positional argument that it is.
-        help: in place of the field's description, which is written for the form.
-    """
-
-    names: tuple[str, ...] = ()
-    argument: str = ""
-    help: str = ""
-
 
 SCREEN_FLOW = "screen_batch"
 """The flow of a screening run, as the journal has it."""
@@ -63,16 +47,6 @@ def _in_order(schema: dict[str, Any]) -> None:
             fields[name] = fields.pop(name)
 
 
-def refuse_identifiers(batch: str) -> str:
-    """Refuse a batch name that the engine, the journal and reports must not keep."""
-    if contains_identifier(batch):
-        raise ValueError(
-            "holds what looks like a customer's number or email address, and is shown everywhere: "
-            "name the list, such as portfolio"
-        )
-    return batch
-
-
 class _Screening(BaseModel):
     """Parameters of every screening, whatever its input."""
 
@@ -87,7 +61,7 @@ class _Screening(BaseModel):
         "people who apply now; they are asked afresh.",
     )
     checks: list[CheckName] = Field(
-        ["bank_account", "karma", "ecosystem"],
+        USUAL_CHECKS,
         title="Checks",
         description="The lookups for each customer. Ecosystem and selfie are asked only for "
         "customers with valid consent; selfie needs an image address.",
@@ -174,16 +148,6 @@ class _Screening(BaseModel):
         return Decimal(self.max_spend) if self.max_spend else None
 
 
-def refuse_named_after_somebody(path: str) -> str:
-    """Refuse a file whose name the engine, the journal and manifests must not keep."""
-    if contains_identifier(Path(path).name):
-        raise ValueError(
-            "the file's name holds what looks like a customer's number or email address, and is "
-            "shown everywhere: rename the file, for example portfolio.csv"
-        )
-    return path
-
-
 class ScreenBatch(_Screening):
     """What to screen, until when and at which cost."""
 
@@ -260,25 +224,3 @@ class WatchInbox(_Screening):
     def screening(self) -> dict[str, Any]:
         """Return what each file is screened with."""
         return self.model_dump(include=set(_Screening.model_fields))
-
-
-def batch_name(path: Path) -> str:
-    """Return a file's stem without a date, so that each night's file belongs to one batch.
-
-    What looks like somebody's number or address is left out too: the name is shown everywhere.
-    """
-    stem = path.name if "@" in path.name else path.name.split(".")[0]
-    bare = _DATE_IN_NAME.sub("-", stem).strip("-_ ")
-    if contains_identifier(path.name):
-        return _SOMEBODY.sub("-", bare).strip("-_. ") or "batch"
-    return bare or path.stem
-
-
-def contains_identifier(name: str) -> bool:
-    """Return whether a file's name seems to hold a customer's number or an email address."""
-    return _SOMEBODY.search(_DATE_IN_NAME.sub("-", name)) is not None
-
-
-def new_run_id(at: datetime, salt: str) -> str:
-    """Return an id that sorts by time and says nothing of any person."""
-    return f"{at:%Y%m%d-%H%M%S}-{salt}"

@@ -11,7 +11,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -21,6 +21,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -28,12 +29,13 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSettingsError
 
-from nightscreen.schemas.checks import Check, Outcome, Purpose
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.checks import Outcome, Purpose
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.outcomes import BadLoan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 PREFIX = "NIGHTSCREEN_"
 
@@ -133,90 +135,60 @@ class _Group(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class MaxInFlight(_Group):
-    """Most calls in flight at once, by check."""
-
-    bank_account: Cap = 6
-    karma: Cap = 8
-    ecosystem: Cap = 8
-    selfie: Cap = 3
-    bvn: Cap = 2
-    aggregator: Cap = 8
-    loans: Cap = 4
-
-
-class TimeoutsS(_Group):
-    """Seconds a whole call may take, by check."""
-
-    bank_account: TimeoutS = 45
-    karma: TimeoutS = 30
-    ecosystem: TimeoutS = 30
-    selfie: TimeoutS = 75
-    bvn: TimeoutS = 75
-    aggregator: TimeoutS = 30
-    loans: TimeoutS = 30
+OF_FAMILIES: Mapping[str, tuple[int, float]] = {
+    "bvn": (2, 75),
+    "aggregator": (8, 30),
+    "loans": (4, 30),
+}
+"""Calls in flight and seconds of a call, for the operations beside the checks."""
+IN_FLIGHT = {
+    **{name: check.max_in_flight for name, check in CHECKS.items()},
+    **{family: calls for family, (calls, _) in OF_FAMILIES.items()},
+}
+TIMEOUTS_S = {
+    **{name: check.timeout_s for name, check in CHECKS.items()},
+    **{family: seconds for family, (_, seconds) in OF_FAMILIES.items()},
+}
+AGED = {
+    **{name: (*check.ages, Outcome.UNREADABLE.value) for name, check in CHECKS.items()},
+    "cash_flow": ("pulled",),
+}
+"""The outcomes whose age may be set, by check. An answer that could not be read is asked again
+after an age of its own; figures of pulled transactions age as `cash_flow.pulled`."""
 
 
-class MaxPerDay(_Group):
-    """Most lookups of a check in one day, noon to noon in Lagos; none by default."""
-
-    bank_account: int | None = Field(None, ge=0)
-    karma: int | None = Field(None, ge=0)
-    ecosystem: int | None = Field(None, ge=0)
-    selfie: int | None = Field(None, ge=0)
+def _refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
 
 
-class _Ages(_Group):
-    """How long answers to a check stay fresh.
-
-    One that could not be read is asked again after the shortest of the check's other ages, unless
-    an age of its own is set.
-    """
-
-    unreadable: Age | None = None
+def _in_flight(given: dict[str, int]) -> dict[str, int]:
+    _refuse_unknown(given, IN_FLIGHT)
+    return IN_FLIGHT | given
 
 
-class KarmaAges(_Ages):
-    """How long a karma answer stays fresh."""
-
-    clear: Age | None = None
-    listed: Age | None = None
+def _timeouts(given: dict[str, float]) -> dict[str, float]:
+    _refuse_unknown(given, TIMEOUTS_S)
+    return TIMEOUTS_S | given
 
 
-class BankAccountAges(_Ages):
-    """How long a bank account answer stays fresh."""
-
-    found: Age | None = None
-    not_found: Age | None = None
+def _per_day(given: dict[str, int]) -> dict[str, int]:
+    _refuse_unknown(given, CHECKS)
+    return given
 
 
-class EcosystemAges(_Ages):
-    """How long an ecosystem answer stays fresh."""
-
-    found: Age | None = None
-    not_found: Age | None = None
-
-
-class SelfieAges(_Ages):
-    """How long an image match stays fresh (another image is another question)."""
-
-    scored: Age | None = None
+def _ages(given: dict[str, dict[str, timedelta]]) -> dict[str, dict[str, timedelta]]:
+    named = (f"{check}.{outcome}" for check, ages in given.items() for outcome in ages)
+    known = [f"{check}.{outcome}" for check, outcomes in AGED.items() for outcome in outcomes]
+    _refuse_unknown(named, known)
+    return given
 
 
-class CashFlowAges(_Group):
-    """How long figures of pulled transactions stay fresh."""
-
-    pulled: Age | None = None
-
-
-class FreshnessOverrides(_Group):
-    """Ages set by the lender; what is not set follows the run's purpose."""
-
-    karma: KarmaAges = KarmaAges()
-    bank_account: BankAccountAges = BankAccountAges()
-    ecosystem: EcosystemAges = EcosystemAges()
-    selfie: SelfieAges = SelfieAges()
-    cash_flow: CashFlowAges = CashFlowAges()
+InFlight = Annotated[dict[str, Cap], AfterValidator(_in_flight)]
+Timeouts = Annotated[dict[str, TimeoutS], AfterValidator(_timeouts)]
+PerDay = Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_per_day)]
+AgesSet = Annotated[dict[str, dict[str, Age]], AfterValidator(_ages)]
 
 
 class Cutoffs(NamedTuple):
@@ -283,26 +255,6 @@ class ContestClocks(_Group):
 
 
 _ROLES = "(analyst|approver|auditor|privacy|administrator)"
-_DAYS: dict[Purpose, dict[tuple[Check, str], int]] = {
-    Purpose.ORIGINATION: {
-        (Check.KARMA, Outcome.CLEAR): 1,
-        (Check.KARMA, Outcome.LISTED): 7,
-        (Check.BANK_ACCOUNT, Outcome.FOUND): 30,
-        (Check.BANK_ACCOUNT, Outcome.NOT_FOUND): 1,
-        (Check.ECOSYSTEM, Outcome.FOUND): 3,
-        (Check.ECOSYSTEM, Outcome.NOT_FOUND): 1,
-        (Check.SELFIE, Outcome.SCORED): 365,
-    },
-    Purpose.PORTFOLIO: {
-        (Check.KARMA, Outcome.CLEAR): 7,
-        (Check.KARMA, Outcome.LISTED): 30,
-        (Check.BANK_ACCOUNT, Outcome.FOUND): 180,
-        (Check.BANK_ACCOUNT, Outcome.NOT_FOUND): 30,
-        (Check.ECOSYSTEM, Outcome.FOUND): 30,
-        (Check.ECOSYSTEM, Outcome.NOT_FOUND): 14,
-        (Check.SELFIE, Outcome.SCORED): 365,
-    },
-}
 _CASH_FLOW_DAYS = {
     Purpose.ORIGINATION: timedelta(days=7),
     Purpose.PORTFOLIO: timedelta(days=31),  # a pull a month
@@ -317,26 +269,34 @@ IN_DOUBT_AGE = timedelta(days=1) - NIGHTLY_MARGIN
 """How long a call in doubt counts as an attempt whose response was lost on its way."""
 
 
-def max_ages(purpose: Purpose, overrides: FreshnessOverrides) -> dict[tuple[Check, str], timedelta]:
-    """Return how old an answer may be, by check and outcome, margin already taken off."""
-    ages = {key: timedelta(days=days) for key, days in _DAYS[purpose].items()}
-    for check in Check:
-        group: _Group = getattr(overrides, check.value)
-        for outcome, age in group:
-            if age is not None:
-                ages[(check, outcome)] = age
-        ages.setdefault((check, _UNREADABLE), _UNREADABLE_DAYS)
+def max_ages(
+    purpose: Purpose, given: Mapping[str, Mapping[str, timedelta]]
+) -> dict[tuple[str, str], timedelta]:
+    """Return how old an answer may be, by check and outcome, margin already taken off.
+
+    Args:
+        purpose: why the batch is screened.
+        given: ages that replace those the checks declare, by check and outcome.
+    """
+    ages = {
+        (name, outcome.value): timedelta(days=getattr(days, purpose.value))
+        for name, check in CHECKS.items()
+        for outcome, days in check.ages.items()
+    }
+    ages |= {(name, _UNREADABLE): _UNREADABLE_DAYS for name in CHECKS}
+    ages |= {(name, word): age for name in CHECKS for word, age in given.get(name, {}).items()}
     return {key: max(age - NIGHTLY_MARGIN, timedelta(0)) for key, age in ages.items()}
 
 
-def cash_flow_age(purpose: Purpose, overrides: FreshnessOverrides) -> timedelta:
+def cash_flow_age(purpose: Purpose, given: Mapping[str, Mapping[str, timedelta]]) -> timedelta:
     """Return how old figures of cash flow may be, margin already taken off."""
-    age = overrides.cash_flow.pulled
-    age = _CASH_FLOW_DAYS[purpose] if age is None else age
+    age = given.get("cash_flow", {}).get("pulled", _CASH_FLOW_DAYS[purpose])
     return max(age - NIGHTLY_MARGIN, timedelta(0))
 
 
-def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessOverrides:
+def overridden(
+    settings: Mapping[str, Mapping[str, timedelta]], given: Sequence[str]
+) -> dict[str, dict[str, timedelta]]:
     """Return ages with those of one run laid over them.
 
     Args:
@@ -347,22 +307,19 @@ def overridden(settings: FreshnessOverrides, given: Sequence[str]) -> FreshnessO
         SettingsError: one of them cannot be read, names no check and outcome, or says of the same
             outcome something else than another.
     """
-    merged = settings.model_dump(exclude_none=True)
+    merged: dict[str, dict[str, Any]] = {check: dict(ages) for check, ages in settings.items()}
     for name, age in _limits_of(given).items():
         check, _, outcome = name.partition(".")
         merged.setdefault(check, {})[outcome] = age
     try:
-        return FreshnessOverrides.model_validate(merged)
+        return TypeAdapter(AgesSet).validate_python(merged)
     except ValidationError as error:
-        place = ".".join(str(part) for part in error.errors()[0]["loc"])
+        first = error.errors()[0]
+        why = first["msg"].removeprefix("Value error, ")
+        place = ".".join(str(part) for part in first["loc"])
         raise SettingsError(
-            f"freshness {place} cannot be read: write it such as karma.clear=1 for a day, or "
-            "ecosystem.found=PT12H; there are "
-            + ", ".join(
-                f"{name}.{outcome}"
-                for name, group in FreshnessOverrides()
-                for outcome in type(group).model_fields
-            )
+            f"freshness {place or ','.join(given)} cannot be read: {why}; write it such as "
+            "karma.clear=1 for a day, or ecosystem.found=PT12H"
         ) from None
 
 
@@ -510,15 +467,15 @@ class Settings(BaseSettings):
         description="Where the processes of a run with several workers share its sealed lookups: "
         "a folder that all machines see, or an fsspec URL; default: HOME.",
     )
-    max_in_flight: MaxInFlight = Field(MaxInFlight(), description="Calls in flight at once.")
+    max_in_flight: InFlight = Field(IN_FLIGHT, description="Calls in flight at once.")
     share_caps: bool = Field(
         default=False,
         description="Share MAX_IN_FLIGHT with all other runs on this journal that do; runs with "
         "several workers always do.",
     )
-    timeout_s: TimeoutsS = Field(TimeoutsS(), description="Seconds a call may take.")
+    timeout_s: Timeouts = Field(TIMEOUTS_S, description="Seconds a call may take.")
     attempts: int = Field(5, ge=1, le=20, description="Attempts a lookup, resends included.")
-    max_per_day: MaxPerDay = Field(MaxPerDay(), description="Lookups a day, by check.")
+    max_per_day: PerDay = Field({}, description="Lookups a day, by check.")
     daily_spend_cap: Naira | None = Field(None, description="Naira a day over all runs.")
     monthly_spend_cap: Naira | None = Field(None, description="Naira a month over all runs.")
     balance_floor: Naira | None = Field(None, description="Stop before the wallet falls under it.")
@@ -538,9 +495,7 @@ class Settings(BaseSettings):
         gt=timedelta(0),
         description="How soon a customer who needs a person is reviewed: when a case is due.",
     )
-    freshness: FreshnessOverrides = Field(
-        FreshnessOverrides(), description="How old an answer may be."
-    )
+    freshness: AgesSet = Field({}, description="How old an answer may be.")
     shadow: Path | None = Field(
         None, description="A second policy that every screening tries beside the one in force."
     )

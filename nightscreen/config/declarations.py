@@ -10,12 +10,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
-from nightscreen.schemas.checks import Check, Purpose
+from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.checks import Purpose
 
 UNDECLARED = "undeclared"
 FAMILIES = ("bvn", "aggregator", "loans")
 """Names for all operations that begin so, beside those of checks."""
-DECLARABLE = (*(check.value for check in Check), *FAMILIES)
+DECLARABLE = (*CHECKS, *FAMILIES)
 
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
@@ -90,7 +91,7 @@ NOTHING_DECLARED = Declarations()
 
 
 def _covers(declared: str, check: str) -> bool:
-    if check in {known.value for known in Check}:
+    if check in CHECKS:
         return declared == check
     return declared in FAMILIES and check.startswith(declared.removesuffix("s"))
 

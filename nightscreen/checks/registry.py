@@ -1,0 +1,59 @@
+"""The checks there are: those of this package, and those of others' packages.
+
+Everything else loops over `CHECKS`. Another package adds a check by an entry point of the group
+`nightscreen.checks` that names its declaration; a module of a check imports `declaration`, never
+this one.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from nightscreen.checks.bank_account import BANK_ACCOUNT
+from nightscreen.checks.declaration import Declaration
+from nightscreen.checks.ecosystem import ECOSYSTEM
+from nightscreen.checks.karma import KARMA
+from nightscreen.checks.selfie import SELFIE
+from nightscreen.schemas.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from importlib.metadata import EntryPoint
+
+GROUP = "nightscreen.checks"
+
+
+def load_checks(added: Iterable[EntryPoint]) -> dict[str, Declaration]:
+    """Return every check by its name: this package's in their order, then the others by name.
+
+    Args:
+        added: the entry points of other packages.
+
+    Raises:
+        SettingsError: one of them cannot be loaded, is no declaration, or takes the name of
+            another check; it names the package.
+    """
+    found = {each.name: each for each in (BANK_ACCOUNT, KARMA, ECOSYSTEM, SELFIE)}
+    for point in sorted(added, key=lambda each: each.name):
+        package = point.dist.name if point.dist else point.value
+        refused = f"the check {point.name} of the package {package} cannot be used"
+        try:
+            declared = point.load()
+        except Exception as error:  # whatever another's module raises when it is imported
+            raise SettingsError(f"{refused}: {error}; correct or uninstall the package") from error
+        if not isinstance(declared, Declaration):
+            raise SettingsError(f"{refused}: {point.value} is no Declaration")
+        if declared.name != point.name:
+            raise SettingsError(f"{refused}: its declaration is named {declared.name}")
+        if declared.name in found:
+            raise SettingsError(f"{refused}: another check has its name; rename it")
+        found[declared.name] = declared
+    return found
+
+
+CHECKS: Mapping[str, Declaration] = load_checks(entry_points(group=GROUP))
+"""Every check's declaration, in the order of the output."""
+
+ANSWERED = tuple(dict.fromkeys(word for check in CHECKS.values() for word in check.answered))
+"""Every word of a status that rests on an answer, of all checks."""

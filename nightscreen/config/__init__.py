@@ -1,0 +1,1 @@
+"""What a lender sets: the environment, the parameters of a run, declared lawful bases."""
