@@ -28,9 +28,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.measured import run_words
-from nightscreen.checks.ecosystem import ecosystem
 from nightscreen.client.api import Client
 from nightscreen.client.transport import PooledTransport
+from nightscreen.client.wire import lookup_request
+from nightscreen.schemas.checks import IdentityKind, Lookup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -116,7 +117,9 @@ async def ours(base: str, cap: int, _: int | None) -> AsyncIterator[Send]:
     async with Client(base, "key", connections=cap, transport=transport) as client:
 
         async def send(number: int) -> None:
-            reading = await client.send(ecosystem(f"22{number:09d}"))
+            reading = await client.send(
+                lookup_request(Lookup("ecosystem", IdentityKind.BVN, f"22{number:09d}"))
+            )
             assert reading.outcome == "found", reading
 
         yield send

@@ -150,12 +150,12 @@ def make_tasks(
     run = rounds.run
     check = table["check"][0].as_py()
     doubts, unread = run.doubts.get(check, {}), run.unread.get(check, ())
-    rows = table.to_pylist()
-    of_rows = [doubts.get(row["subject"], Doubts()) for row in rows]
+    rows, nothing = table.to_pylist(), Doubts()
+    of_rows = [doubts.get(row["subject"], nothing) for row in rows]
     return [
         LookupTask(
             lookup=Lookup(
-                row["check"], IdentityKind(row["kind"]), row["identity"], row["image_url"]
+                row["check"], IdentityKind(row["kind"]), row["identity"], row["together_with"]
             ),
             subject=row["subject"],
             worst_micro=int(run.worst[index]),

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.journal.unreadable import UnreadAnswer
 
-_ANY_IMAGE = "https://image.invalid/"
-"""Stands for the photograph of an image match, which no reading of an answer looks at."""
+_ANY_OTHER = "https://other.invalid/"
+"""Stands for the second identifier of a check, which no reading of an answer looks at."""
 
 
 @dataclass(slots=True)
@@ -81,5 +81,5 @@ def _request(each: UnreadAnswer) -> Request:
     """Return the request that brought an answer, as far as reading it needs."""
     if each.check in CHECKS:
         kind = IdentityKind(each.kind)
-        return lookup_request(Lookup(each.check, kind, each.asked, _ANY_IMAGE))
+        return lookup_request(Lookup(each.check, kind, each.asked, _ANY_OTHER))
     return Request(each.check, "GET", "", None, asked=each.asked)

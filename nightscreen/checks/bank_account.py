@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -12,31 +12,31 @@ from nightscreen.schemas.answers import BankAccountAnswer
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require
-from nightscreen.values.names import GRADES
+from nightscreen.schemas.rows import NAME_FIELDS, Flaw, names_of
+from nightscreen.values.names import AGREES, CONTRADICTS, GRADES, match_names
 from nightscreen.values.whose import same_account
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
+    from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
 
-
-def bank_account(account_number: str, bank_code: str) -> Request:
-    """Build a bank account verification (specification, area B: `/bankaccount/bvn`)."""
-    require(account_number, "a bank account lookup needs an account number (058-0123456789)")
-    require(bank_code, "a bank account lookup needs a bank code (058-0123456789)")
-    return Request(
-        "bank_account",
-        "POST",
-        f"{VERIFICATION}/bankaccount/bvn",
-        json_body(account_number=account_number, bank_code=bank_code),
-        asked=f"{bank_code}-{account_number}",
-    )
+BVN_DIGITS = 11
+_SHOWN_FIRST = 2
+_SHOWN_LAST = 2
+_MASKED = "0" * (BVN_DIGITS - _SHOWN_FIRST - _SHOWN_LAST)
 
 
 def _request(lookup: Lookup) -> Request:
+    """Build a bank account verification (specification, area B: `/bankaccount/bvn`)."""
     bank_code, _, account_number = lookup.identity.partition("-")
-    return bank_account(account_number, bank_code)
+    require(account_number, "a bank account lookup needs an account number (058-0123456789)")
+    require(bank_code, "a bank account lookup needs a bank code (058-0123456789)")
+    body = json_body(account_number=account_number, bank_code=bank_code)
+    return Request(
+        "bank_account", "POST", f"{VERIFICATION}/bankaccount/bvn", body, asked=lookup.identity
+    )
 
 
 def _is_another(asked: str, record: BankAccountAnswer) -> bool:
@@ -44,16 +44,72 @@ def _is_another(asked: str, record: BankAccountAnswer) -> bool:
     return not same_account(asked, record.bank_code, record.account_number)
 
 
-def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
+class AccountVerdict(NamedTuple):
+    """A bank account held against a row: status, and what it rests on."""
+
+    status: str
+    account_name: str | None = None
+    bvn_match: bool | None = None
+    grade: str | None = None
+    explained: str | None = None
+
+
+def bvn_agrees(ours: str | None, theirs: str | None) -> bool | None:
+    """Compare two BVNs on the digits the service shows; None where there is nothing to compare.
+
+    The service masks the middle seven digits with zeros; other masks are reported by their marks.
+    """
+    if not ours or not theirs or len(ours) != BVN_DIGITS or len(theirs) != BVN_DIGITS:
+        return None
+    if theirs[_SHOWN_FIRST:-_SHOWN_LAST] == _MASKED:
+        return ours[:_SHOWN_FIRST] == theirs[:_SHOWN_FIRST] and ours.endswith(theirs[-_SHOWN_LAST:])
+    shown = [place for place, digit in enumerate(theirs) if digit.isdigit()]
+    if not shown:
+        return None
+    return all(ours[place] == theirs[place] for place in shown)
+
+
+def judge_account(row: Row, answer: BankAccountAnswer | None) -> AccountVerdict:
+    """Return whether an account is this customer's.
+
+    `verified` where BVN or name agrees and neither contradicts, `mismatch` where one contradicts,
+    `unconfirmed` where it exists and there is nothing to compare, or only a name that is likely the
+    same (a relative's may be), `not_found` where it does not exist.
+    """
+    if answer is None:
+        return AccountVerdict("not_found")
+    ours = None if row["flaws"] & Flaw.BVN.value else row["bvn"]
+    bvn = bvn_agrees(ours, answer.bvn)
+    name = match_names(names_of(row), answer.account_name)
+    grade, explained = (None, None) if name is None else (name.grade, name.explained)
+    if bvn is False or grade in CONTRADICTS:
+        status = "mismatch"
+    elif bvn or grade in AGREES:
+        status = "verified"
+    else:
+        status = "unconfirmed"
+    return AccountVerdict(status, answer.account_name, bvn, grade, explained)
+
+
+def _judge(row: Row, found: Sequence[Found], _limits: Limits) -> tuple[Any, ...]:
+    return judge_account(row, found[0][1] if found else None)
+
+
+def _withheld(row: Row) -> tuple[str, ...]:
     """Return the holder's name, unless the account is the customer's."""
     verified = row.get("bank_account_status") == "verified"
     return () if verified else ("bank_account_name", "name_explained")
 
 
+def _hidden(record: BankAccountAnswer, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return who holds the account, unless a row shows that it is the customer's."""
+    verified = any(judge_account(row, record).status == "verified" for row in rows)
+    return () if verified else ("account_name", "bvn", "extra")
+
+
 BANK_ACCOUNT = Declaration(
     name="bank_account",
     title="Bank account",
-    task="check bank accounts",
     asked_by=(IdentityKind.NUBAN,),
     needs_consent=False,
     request=_request,
@@ -83,5 +139,8 @@ BANK_ACCOUNT = Declaration(
         Column("name_explained", pa.string()),
     ),
     says={"not_found": "The bank knows no such account."},
+    looks_at=("flaws", "bvn", *NAME_FIELDS),
+    judge=_judge,
     withheld=_withheld,
+    hidden=_hidden,
 )

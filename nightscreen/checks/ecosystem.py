@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pyarrow as pa
@@ -12,13 +13,14 @@ from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Nu
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
-from nightscreen.schemas.rows import INSTANT
-from nightscreen.values.names import CONTRADICTS, GRADES
+from nightscreen.schemas.rows import INSTANT, NAME_FIELDS, names_of
+from nightscreen.values.names import CONTRADICTS, GRADES, NameMatch, match_names
 from nightscreen.values.whose import names_the_same
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
+    from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
 
 AMOUNT = pa.decimal128(24, 6)
@@ -31,6 +33,8 @@ _TYPES: dict[object, pa.DataType] = {
 }
 FIELDS = tuple(EcosystemRecord.model_fields)[1:]
 """The fields of a record, all but what the specification does not name (`extra`)."""
+_values = itemgetter(*FIELDS)
+_NOTHING = (None,) * (len(FIELDS) + 3)
 _READ_AS = get_type_hints(EcosystemRecord, include_extras=True)
 _COMPARED = {
     **dict.fromkeys(("first_name", "last_name", "date_of_birth"), Compare.IDENTIFYING),
@@ -54,21 +58,52 @@ OF_THE_BORROWER = (
 """Fields that say who the borrower is."""
 
 
-def ecosystem(bvn: str) -> Request:
-    """Build a borrower history lookup (specification, area B: `/ecosystem/:bvn`)."""
-    path = f"{VERIFICATION}/ecosystem/{segment(bvn)}"
-    return Request("ecosystem", "GET", path, None, asked=bvn)
-
-
 def _request(lookup: Lookup) -> Request:
-    return ecosystem(lookup.identity)
+    """Build a borrower history lookup (specification, area B: `/ecosystem/:bvn`)."""
+    path = f"{VERIFICATION}/ecosystem/{segment(lookup.identity)}"
+    return Request("ecosystem", "GET", path, None, asked=lookup.identity)
 
 
 def _is_another(asked: str, record: EcosystemRecord) -> bool:
     return not names_the_same(IdentityKind.BVN, asked, record.bvn)
 
 
-def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _judge(row: Row, found: Sequence[Found], _limits: Limits) -> tuple[Any, ...]:
+    record: EcosystemRecord | None = found[0][1] if found else None
+    if record is None:
+        return ("found" if found else "not_found", *_NOTHING)
+    name = _name(row, record)
+    return (
+        "found",
+        *_values(record.__dict__),
+        record.extra_json() if record.extra else None,
+        None if name is None else name.grade,
+        _is_born_then(row, record),
+    )
+
+
+def _name(row: Row, record: EcosystemRecord) -> NameMatch | None:
+    theirs = " ".join(part for part in (record.first_name, record.last_name) if part)
+    return match_names(names_of(row), theirs or None)
+
+
+def _is_born_then(row: Row, record: EcosystemRecord) -> bool | None:
+    """Compare two dates of birth; None where one is missing."""
+    ours, theirs = row["date_of_birth"], record.date_of_birth
+    return None if ours is None or theirs is None else bool(ours == theirs)
+
+
+def _hidden(record: EcosystemRecord, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return who the borrower is, unless a row agrees with the record."""
+    for row in rows:
+        name = _name(row, record)
+        is_other = name is not None and name.grade in CONTRADICTS
+        if not is_other and _is_born_then(row, record) is not False:
+            return ()
+    return OF_THE_BORROWER
+
+
+def _withheld(row: Row) -> tuple[str, ...]:
     """Return who the borrower is, where the record contradicts the customer."""
     contradicted = row.get("ecosystem_name_match") in CONTRADICTS
     if contradicted or row.get("ecosystem_dob_match") is False:
@@ -79,7 +114,6 @@ def _withheld(row: Mapping[str, Any]) -> tuple[str, ...]:
 ECOSYSTEM = Declaration(
     name="ecosystem",
     title="Credit history",
-    task="check ecosystem",
     asked_by=(IdentityKind.BVN,),
     needs_consent=True,
     request=_request,
@@ -96,7 +130,6 @@ ECOSYSTEM = Declaration(
     first_night_hits=0.6,
     first_night_seconds=1.5,
     statuses={"found": Tone.GOOD, "not_found": Tone.DOUBTFUL},
-    ranks=(),
     columns=(
         *(
             Column(f"ecosystem_{name}", _TYPES[_READ_AS[name]], _COMPARED.get(name))
@@ -107,5 +140,8 @@ ECOSYSTEM = Declaration(
         Column("ecosystem_dob_match", pa.bool_(), Compare.RANK, ("true", "false")),
     ),
     says={"not_found": "No lender has reported a loan of this customer."},
+    looks_at=(*NAME_FIELDS, "date_of_birth"),
+    judge=_judge,
     withheld=_withheld,
+    hidden=_hidden,
 )

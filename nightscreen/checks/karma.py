@@ -14,7 +14,6 @@ from nightscreen.checks.declaration import (
     Days,
     Declaration,
     Tone,
-    nothing_withheld,
 )
 from nightscreen.schemas.answers import KarmaListing, KarmaListings
 from nightscreen.schemas.checks import IdentityKind, Outcome
@@ -24,6 +23,9 @@ from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.whose import names_the_same
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
 
 LISTINGS = "karma_listings"
@@ -63,24 +65,20 @@ _KIND_WORDS = {
 that holds none of these is not compared."""
 
 
-def karma(kind: IdentityKind, identity: str) -> Request:
+def _request(lookup: Lookup) -> Request:
     """Build a blacklist lookup (specification, area B: `/karma/:identity`).
 
     Raises:
         UnsupportedIdentityError: the identity is an image; the specification does not show how
             one is carried in the path (area B, rule 5).
     """
-    if kind is IdentityKind.IMAGE:
+    if lookup.kind is IdentityKind.IMAGE:
         raise UnsupportedIdentityError(
             "karma cannot be asked by image: the service does not say how one is sent; "
             "use bvn, phone, email, domain or nuban"
         )
-    path = f"{VERIFICATION}/karma/{segment(identity)}"
-    return Request("karma", "GET", path, None, asked=identity)
-
-
-def _request(lookup: Lookup) -> Request:
-    return karma(lookup.kind, lookup.identity)
+    path = f"{VERIFICATION}/karma/{segment(lookup.identity)}"
+    return Request("karma", "GET", path, None, asked=lookup.identity)
 
 
 def _read(data: object) -> KarmaListing | KarmaListings | None:
@@ -128,10 +126,43 @@ def _is_another(asked: str, record: KarmaListing | KarmaListings) -> bool:
     return False
 
 
+def _judge(_row: Row, found: Sequence[Found], _limits: Limits) -> tuple[Any, ...]:
+    """Return a row's listings; an identity may have several, and stands once among the kinds."""
+    listings = [(kind, each) for kind, record in found for each in listings_of(record)]
+    amounts = [_naira(each.amount_in_contention) for _, each in listings]
+    return (
+        "listed" if found else "clear",
+        [_listing(kind, each) for kind, each in listings],
+        list(dict.fromkeys(kind.value for kind, _ in listings)),
+        max((amount for amount in amounts if amount is not None), default=None),
+    )
+
+
+def _listing(kind: IdentityKind, record: KarmaListing) -> dict[str, Any]:
+    return {
+        "identity_kind": kind.value,
+        "karma_type": record.karma_type,
+        "identity_type": record.identity_type,
+        "amount_in_contention": _naira(record.amount_in_contention),
+        "default_date": record.default_date,
+        "reason": record.reason,
+        "reporting_entity_name": record.reporting_entity_name,
+        "reporting_entity_email": record.reporting_entity_email,
+    }
+
+
+def _naira(amount: Decimal | None) -> Decimal | None:
+    return None if amount is None else round(amount, NAIRA.scale)
+
+
+def _hidden(_record: KarmaListing, _rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the address of whoever works for the reporter, and what is not understood."""
+    return ("reporting_entity_email", "extra")
+
+
 KARMA = Declaration(
     name="karma",
     title="Karma blacklist",
-    task="check karma",
     asked_by=(),
     needs_consent=False,
     request=_request,
@@ -143,17 +174,22 @@ KARMA = Declaration(
     max_in_flight=8,
     timeout_s=30,
     is_default=True,
-    bears_balance=False,
     order=1,
     first_night_hits=0.05,
     first_night_seconds=1.0,
     statuses={"listed": Tone.BAD, "clear": Tone.GOOD},
     ranks=("clear", "listed"),
     columns=(
-        Column(LISTINGS, pa.list_(LISTING), Compare.LISTING),
+        Column(
+            LISTINGS,
+            pa.list_(LISTING),
+            Compare.LISTING,
+            unseen=("reporting_entity_email",),
+        ),
         Column("karma_listed_by", pa.list_(pa.string()), Compare.LISTING),
         Column("karma_amount_in_contention", NAIRA, Compare.MORE_IS_WORSE),
     ),
     says={"clear": "No lender has listed this customer."},
-    withheld=nothing_withheld,
+    judge=_judge,
+    hidden=_hidden,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,54 +13,67 @@ from nightscreen.checks.declaration import (
     Days,
     Declaration,
     Tone,
-    nothing_withheld,
 )
 from nightscreen.schemas.answers import SelfieAnswer
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require, segment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
 
 
-def selfie(bvn: str, image_url: str) -> Request:
-    """Build an image match (specification, area B: `/bvn/:bvn/selfies`)."""
-    require(image_url, "an image match needs the address of an image")
-    path = f"{VERIFICATION}/bvn/{segment(bvn)}/selfies"
-    return Request("selfie", "POST", path, json_body(image=image_url), asked=bvn)
-
-
 def _request(lookup: Lookup) -> Request:
-    return selfie(lookup.identity, lookup.image_url or "")
+    """Build an image match (specification, area B: `/bvn/:bvn/selfies`)."""
+    image_url = lookup.together_with or ""
+    require(image_url, "an image match needs the address of an image")
+    path = f"{VERIFICATION}/bvn/{segment(lookup.identity)}/selfies"
+    return Request("selfie", "POST", path, json_body(image=image_url), asked=lookup.identity)
 
 
-def _is_another(_asked: str, _record: SelfieAnswer) -> bool:
-    """Return no: a score names nobody."""
-    return False
+def _judge(_row: Row, found: Sequence[Found], limits: Limits) -> tuple[Any, ...]:
+    """Return `match`, `no_match` or, between the lender's two thresholds, `unsure`.
+
+    The service only scores; the threshold is the caller's (specification, area B, rule 2).
+    """
+    answer: SelfieAnswer | None = found[0][1] if found else None
+    if answer is None:
+        return "no_match", None
+    if answer.similarity is None:
+        word = "unsure" if answer.match is None else "match" if answer.match else "no_match"
+        return word, None
+    if answer.similarity >= _as_written(limits.match_at):
+        word = "match"
+    else:
+        below = answer.similarity < _as_written(limits.no_match_below)
+        word = "no_match" if below else "unsure"
+    return word, float(answer.similarity)
+
+
+def _as_written(threshold: float) -> Decimal:
+    """Return a threshold as the lender wrote it: 91.86, not the binary fraction next to it."""
+    return Decimal(str(threshold))
 
 
 SELFIE = Declaration(
     name="selfie",
     title="Selfie",
-    task="check selfies",
     asked_by=(IdentityKind.BVN,),
+    together_with=IdentityKind.IMAGE,
     needs_consent=True,
     request=_request,
     read=SelfieAnswer.found_in,
-    is_another=_is_another,
-    names_somebody=False,
     ages={Outcome.SCORED: Days(365, 365)},  # another image is another question
     naira=Decimal(30),
     max_in_flight=3,
     timeout_s=75,
-    is_default=False,
-    bears_balance=False,
     order=4,
     first_night_hits=0.95,
     first_night_seconds=10.0,
     statuses={"match": Tone.GOOD, "no_match": Tone.BAD, "unsure": Tone.DOUBTFUL},
     ranks=("match", "unsure", "no_match"),
     columns=(Column("selfie_similarity", pa.float64(), Compare.PLAIN),),
-    says={},
-    withheld=nothing_withheld,
+    judge=_judge,
 )

@@ -604,10 +604,23 @@ def setting_names() -> list[str]:
     return list(_names(Settings, PREFIX))
 
 
+_NAMED_BELOW = {
+    "max_in_flight": [*IN_FLIGHT],
+    "timeout_s": [*TIMEOUTS_S],
+    "max_per_day": [*CHECKS],
+    "freshness": [
+        f"{check}__{outcome}" for check, outcomes in AGED.items() for outcome in outcomes
+    ],
+}
+"""What may follow the names of settings that hold a value by check."""
+
+
 def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
     for name, field in model.model_fields.items():
         kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if name in _NAMED_BELOW:
+            yield from (f"{prefix}{name}__{below}".upper() for below in _NAMED_BELOW[name])
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from _names(kind, f"{prefix}{name.upper()}__")
         else:
             yield f"{prefix}{name.upper()}"

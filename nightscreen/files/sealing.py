@@ -151,10 +151,12 @@ class Pseudonyms:
 
     key: bytes = field(repr=False)
 
-    def subject(self, kind: str, identity: str, image_url: str | None = None) -> bytes:
-        """Return the pseudonym of an identifier (of an identifier and an image for a selfie)."""
+    def subject(self, kind: str, identity: str, together_with: str | None = None) -> bytes:
+        """Return the pseudonym of an identifier (of two, where a check asks by both)."""
         text = (
-            f"{kind}\x1f{identity}" if image_url is None else f"{kind}\x1f{identity}\x1f{image_url}"
+            f"{kind}\x1f{identity}"
+            if together_with is None
+            else f"{kind}\x1f{identity}\x1f{together_with}"
         )
         return hmac.digest(self.key, text.encode(), "sha256")[:SUBJECT_BYTES]
 

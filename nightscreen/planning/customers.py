@@ -19,7 +19,6 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, pseudonym_column, read_queries
 from nightscreen.planning.consent import consent_column, consent_ends
 from nightscreen.planning.eligibility import FLAWS, flat, identities, why_not
-from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import row_schema
 
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
 
     from nightscreen.files.frame import Frame
     from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.schemas.checks import IdentityKind
     from nightscreen.schemas.plan import CheckIdentity
 
 UNKNOWN_EXPOSURE = -1
-_SELFIE = "selfie"
-"""Column of pseudonyms of an identifier and an image together."""
 
 
 @cache
@@ -46,8 +44,11 @@ def planning_queries() -> dict[str, list[str]]:
 
 
 def subject_column(slot: CheckIdentity) -> str:
-    """Return which column of `customers` has the subjects of a slot."""
-    return _SELFIE if slot.check == "selfie" else slot.kind.value
+    """Return which column of `customers` has the subjects of a slot.
+
+    Where a check asks by two identifiers together, its subjects are pseudonyms of both.
+    """
+    return slot.check if CHECKS[slot.check].together_with else slot.kind.value
 
 
 def gather_customers(
@@ -97,10 +98,7 @@ def gather_customers(
 
 def _pseudonyms_of(rows: pa.Table, kind: IdentityKind, pseudonyms: Pseudonyms) -> pa.Array:
     """Return a pseudonym of each row's identifier; null where absent or malformed."""
-    if kind is IdentityKind.NUBAN:
-        column = pc.binary_join_element_wise(rows["bank_code"], rows["account_number"], "-")
-    else:
-        column = rows["image_url" if kind is IdentityKind.IMAGE else kind.value]
+    column = identities(rows, kind)
     sound = pc.equal(pc.bit_wise_and(rows["flaws"], pa.scalar(int(FLAWS[kind]))), 0)
     named = flat(pc.if_else(sound, column, pa.scalar(None, pa.string())))
     made = pseudonyms.subjects(kind.value, named.drop_null().to_pylist())
@@ -125,13 +123,13 @@ def _asked(
     for slot in slots:
         why = why_not(rows, slot, allowed)
         columns[slot.column] = pa.array(why)
-        if slot.check == "selfie":
+        if (other := CHECKS[slot.check].together_with) is not None:
             asked = why == SkipReason.ASK.value
             some = rows.filter(pa.array(asked))
-            named, images = identities(some, slot), flat(some["image_url"])
-            pairs = zip(named.to_pylist(), images.to_pylist(), strict=True)
-            made = (pseudonyms.subject(slot.kind.value, name, image) for name, image in pairs)
-            columns[_SELFIE] = _at(asked, b"".join(made))
+            named, others = identities(some, slot.kind), identities(some, other)
+            pairs = zip(named.to_pylist(), others.to_pylist(), strict=True)
+            made = (pseudonyms.subject(slot.kind.value, *pair) for pair in pairs)
+            columns[slot.check] = _at(asked, b"".join(made))
     return columns
 
 

@@ -49,24 +49,24 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def identities(rows: pa.Table, slot: CheckIdentity) -> pa.Array:
-    """Return each row's identity for a slot in the service's own form; null where absent.
+def identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
+    """Return each row's identity of a kind in the service's own form; null where absent.
 
     An account is `<bank code>-<account number>` (specification, karma identifier kinds).
     """
-    if slot.kind is IdentityKind.NUBAN:
+    if kind is IdentityKind.NUBAN:
         return flat(pc.binary_join_element_wise(rows["bank_code"], rows["account_number"], "-"))
-    return flat(rows[slot.kind.value])
+    return flat(rows["image_url" if kind is IdentityKind.IMAGE else kind.value])
 
 
 def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return for each row why a slot is not asked (`SkipReason`), the first that applies."""
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
-    absent = pc.is_null(identities(rows, slot)).to_numpy(zero_copy_only=False)
+    absent = pc.is_null(identities(rows, slot.kind)).to_numpy(zero_copy_only=False)
     mask = int(FLAWS[slot.kind])
-    if slot.check == "selfie":
-        mask |= int(FLAWS[IdentityKind.IMAGE])
-        absent = absent | pc.is_null(flat(rows["image_url"])).to_numpy(zero_copy_only=False)
+    if (other := CHECKS[slot.check].together_with) is not None:
+        mask |= int(FLAWS[other])
+        absent = absent | pc.is_null(identities(rows, other)).to_numpy(zero_copy_only=False)
     if slot.kind is IdentityKind.NUBAN:
         absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)  # ours to mend, not the row's
     refused = ~consent if CHECKS[slot.check].needs_consent else np.zeros(len(flaws), dtype=bool)

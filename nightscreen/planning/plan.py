@@ -20,7 +20,7 @@ from nightscreen.files.frame import joined_bytes, plain
 from nightscreen.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
 from nightscreen.planning.consent import consent_ends
 from nightscreen.planning.customers import subject_column
-from nightscreen.planning.eligibility import flat, identities, slots_of
+from nightscreen.planning.eligibility import identities, slots_of
 from nightscreen.planning.row_plan import put_row_plan
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
@@ -204,15 +204,15 @@ class Planner:
         size = found.num_rows
         row = found["row"].to_numpy().astype(np.int64)
         owners = rows.take(pa.array(row - start))
-        gated = CHECKS[slot.check].needs_consent
+        gated, other = CHECKS[slot.check].needs_consent, CHECKS[slot.check].together_with
         nothing = pa.nulls(size, pa.string())
         return pa.table(
             {
                 "check": pa.array([slot.check] * size),
                 "kind": pa.array([slot.kind.value] * size),
                 "subject": plain(found["subject"]),
-                "identity": identities(owners, slot),
-                "image_url": flat(owners["image_url"]) if slot.check == "selfie" else nothing,
+                "identity": identities(owners, slot.kind),
+                "together_with": nothing if other is None else identities(owners, other),
                 "consent_reference": references(owners) if gated else nothing,
                 "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
                 "tier": found["tier"],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,25 +132,24 @@ def _csv_rows(path: Path) -> Iterator[dict[str, str]]:
             yield dict(zip(names, map(unescape_formula, cells), strict=False))
 
 
+_PLAIN = (IdentityKind.BVN, IdentityKind.PHONE, IdentityKind.EMAIL, IdentityKind.DOMAIN)
+
+
 def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> dict[bytes, str]:
-    """Return the pseudonym of every identifier of some rows, and its kind."""
+    """Return the pseudonym of every identifier of some rows, and its kind.
+
+    Of two identifiers that a check may ask by together, also one that is no longer installed, the
+    kind is that of the second.
+    """
     found: dict[bytes, str] = {}
     for row in rows:
-        for kind in (
-            IdentityKind.BVN,
-            IdentityKind.PHONE,
-            IdentityKind.EMAIL,
-            IdentityKind.DOMAIN,
-        ):
-            if row.get(kind.value):
-                found[pseudonyms.subject(kind.value, row[kind.value])] = kind.value
+        held = {kind.value: row.get(kind.value) for kind in _PLAIN}
+        held[IdentityKind.IMAGE.value] = row.get("image_url")
         if row.get("bank_code") and row.get("account_number"):
-            account = f"{row['bank_code']}-{row['account_number']}"
-            found[pseudonyms.subject(IdentityKind.NUBAN.value, account)] = IdentityKind.NUBAN.value
-        if row.get("image_url"):
-            seen = pseudonyms.subject(IdentityKind.IMAGE.value, row["image_url"])
-            found[seen] = IdentityKind.IMAGE.value
-        if row.get("bvn") and row.get("image_url"):
-            image = pseudonyms.subject(IdentityKind.BVN.value, row["bvn"], row["image_url"])
-            found[image] = IdentityKind.IMAGE.value
+            held[IdentityKind.NUBAN.value] = f"{row['bank_code']}-{row['account_number']}"
+        known = {kind: identity for kind, identity in held.items() if identity}
+        for kind, identity in known.items():
+            found[pseudonyms.subject(kind, identity)] = kind
+        for (kind, identity), (other, second) in permutations(known.items(), 2):
+            found[pseudonyms.subject(kind, identity, second)] = other
     return found

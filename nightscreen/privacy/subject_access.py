@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.checks.ecosystem import OF_THE_BORROWER
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations
@@ -34,20 +33,16 @@ from nightscreen.privacy.lookup_subject import (
 )
 from nightscreen.privacy.record_views import kept_until, shown_records
 from nightscreen.report.page import templates
-from nightscreen.results.judge import dob_agrees, history_name, judge_account
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.answers import (
-    BankAccountAnswer,
     BvnDetails,
-    EcosystemRecord,
-    KarmaListing,
     KarmaListings,
     Record,
 )
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Review
-from nightscreen.values.names import CONTRADICTS
+from nightscreen.schemas.rows import KNOWN_COLUMNS, NAME_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +59,7 @@ WITHHELD = "(withheld: about another person, or not shown to be about this one)"
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
 _OF_CUSTOMERS = tuple(model for model in KINDS if model is not Review)
 """Kinds that are shown beside the batch names; reviews stand under theirs."""
-_JUDGED = ("first_name", "middle_name", "last_name", "full_name", "date_of_birth")
+_UNSEEN = {each.name: each.unseen for check in CHECKS.values() for each in check.columns}
 
 
 def gather(
@@ -132,7 +127,7 @@ def gather(
 def _asked_row(request: BvnRequest) -> dict[str, Any]:
     """Return what the lender held when it asked for BVN consent, as answers are judged by it."""
     held = request.held
-    names = ("bvn", "phone", *_JUDGED)
+    names = ("bvn", "phone", *NAME_FIELDS, "date_of_birth")
     return {
         **{name: getattr(held, name) for name in names},
         "consent_reference": request.consent_reference,
@@ -196,10 +191,10 @@ def _is_others(name: str, value: object) -> bool:
 
 
 def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a table
-    if name == "karma_listings":
+    if unseen := _UNSEEN.get(name):
         return [
-            {key: plain(each) for key, each in listing.items() if key != "reporting_entity_email"}
-            for listing in value
+            {key: plain(each) for key, each in struct.items() if key not in unseen}
+            for struct in value
         ]
     return plain(value)
 
@@ -230,49 +225,34 @@ def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int)
         return {**document, "said": None}
     record = parse_answer(answer.check, answer.body)
     if isinstance(record, KarmaListings):
-        return {**document, "said": {"listings": [_said(each, rows) for each in record.listings]}}
+        return {
+            **document,
+            "said": {"listings": [_said(answer.check, each, rows) for each in record.listings]},
+        }
     if not isinstance(record, Record):
         return {**document, "said": WITHHELD}
-    return {**document, "said": _said(record, rows)}
+    return {**document, "said": _said(answer.check, record, rows)}
 
 
-def _said(record: Record, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _said(check: str, record: Record, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the filled fields of an answer, those not shown to be the customer's withheld."""
     said = {name: plain(value) for name, value in record.model_dump().items() if value}
-    for name in _strange_fields(record, rows):
+    for name in _strange_fields(check, record, rows):
         if name in said:
             said[name] = WITHHELD
     return said
 
 
-def _strange_fields(record: Record, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _strange_fields(
+    check: str, record: Record, rows: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
     """Return the fields of an answer that are not shown to be the customer's."""
-    judged = [_judgeable(row) for row in rows]
-    match record:
-        case BankAccountAnswer():
-            verified = any(judge_account(row, record).status == "verified" for row in judged)
-            return () if verified else ("account_name", "bvn", "extra")
-        case EcosystemRecord():
-            agrees = any(_history_agrees(row, record) for row in judged)
-            return () if agrees else OF_THE_BORROWER
-        case BvnDetails():
-            return () if is_theirs(record, rows) else PERSONAL
-        case KarmaListing():
-            return ("reporting_entity_email", "extra")
-        case _:
-            return ()
-
-
-def _history_agrees(row: Mapping[str, Any], record: EcosystemRecord) -> bool:
-    name = history_name(row, record)
-    if name is not None and name.grade in CONTRADICTS:
-        return False
-    return dob_agrees(row["date_of_birth"], record.date_of_birth) is not False
-
-
-def _judgeable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as the judging of answers takes it."""
-    return {"flaws": 0, "bvn": row.get("bvn"), **{name: row.get(name) for name in _JUDGED}}
+    if isinstance(record, BvnDetails):
+        return () if is_theirs(record, rows) else PERSONAL
+    if (declared := CHECKS.get(check)) is None:
+        return ()
+    judged = [{"flaws": 0} | {name: row.get(name) for name in KNOWN_COLUMNS} for row in rows]
+    return declared.hidden(record, judged)
 
 
 def access_page(document: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Assemble: rows, plan and answers become enriched rows.
 
 Every row leaves with exactly one status per check. An answer is shown only where the row's plan
-asked for it and it is this run's or still fresh for this row. What an answer means for a row is
-`evidence`'s; decisions are added by `decide`.
+asked for it and it is this run's or still fresh for this row. What it means for a row the check
+says; decisions are added by `decide`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks.karma import listings_of
-from nightscreen.checks.registry import CHECKS
+from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.planning.eligibility import flat, slots_of
 from nightscreen.results.cached_bvn_details import nothing_held
 from nightscreen.results.cash_flow_at_hand import no_cash_flow
 from nightscreen.results.enriched import enriched_schema, input_columns
-from nightscreen.results.evidence import ACCOUNT, HISTORY, evidence_of, typed_column
-from nightscreen.results.judge import judge_selfie
-from nightscreen.schemas.answers import KarmaListing, SelfieAnswer
-from nightscreen.schemas.checks import NoAnswer, Outcome, Source
+from nightscreen.schemas.checks import HITS, NoAnswer, Outcome, Source
 from nightscreen.schemas.enriched import (
     CONSENT_UNREADABLE,
     SIGNALS,
@@ -34,14 +30,14 @@ from nightscreen.schemas.enriched import (
     naira_of_micro,
 )
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
-from nightscreen.schemas.rows import INSTANT, NAIRA, Flaw, SourceColumn
+from nightscreen.schemas.rows import INSTANT, Flaw, SourceColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from decimal import Decimal
 
     from numpy.typing import NDArray
 
+    from nightscreen.checks.declaration import Declaration, Found, Limits
     from nightscreen.journal.answers import Answers
     from nightscreen.planning.freshness import Freshness
     from nightscreen.planning.plan import Wanted
@@ -55,7 +51,7 @@ _SOURCES = tuple(Source)
 _ASKED, _SHARED, _REUSED = (_SOURCES.index(each) for each in Source)
 _STATUSES = (
     *(each.value for each in NoAnswer),
-    *dict.fromkeys(word for check in CHECKS.values() for word in check.answered),
+    *ANSWERED,
 )
 """Every word of a status; what a row has is kept as its number here."""
 _UNREAD = OUTCOMES.index(Outcome.UNREADABLE)
@@ -64,18 +60,18 @@ _OF_WHY = np.array(
     [_CODE[NoAnswer.PENDING.value if why is SkipReason.ASK else why.status] for why in SkipReason],
     np.int32,
 )
-_WORST_FIRST = (
-    Outcome.LISTED,
-    NoAnswer.TEST_MODE,
-    NoAnswer.UNREADABLE,
-    NoAnswer.IN_DOUBT,
-    NoAnswer.FAILED,
-    NoAnswer.PENDING,
-    Outcome.CLEAR,
-    NoAnswer.REFUSED,
-    NoAnswer.INVALID,
+_BEFORE_MISSES = (
+    NoAnswer.TEST_MODE.value,
+    NoAnswer.UNREADABLE.value,
+    NoAnswer.IN_DOUBT.value,
+    NoAnswer.FAILED.value,
+    NoAnswer.PENDING.value,
 )
-"""Of several identities karma is asked by, the first of these that any has is the row's status."""
+_AFTER_MISSES = (NoAnswer.REFUSED.value, NoAnswer.INVALID.value)
+"""Of several identities that a check is asked by, the first of these that any has is the row's
+status, after its records: what may still be found, then that nothing was, then what could not be
+asked."""
+_HITS = [OUTCOMES.index(outcome) for outcome in HITS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +86,7 @@ class Assembly:
         freshness: how old an answer may be, judged at the plan's instant.
         columns: the input's columns.
         test_mode: the service was in test mode: nothing it said counts.
-        match_at: similarity from which a selfie matches.
-        no_match_below: similarity under which it does not.
+        limits: the lender's thresholds of similarity.
         bvns: BVN details confirmed before; None where none may be shown.
         cash_flow: figures of pulled transactions; None where none may be shown.
     """
@@ -101,9 +96,8 @@ class Assembly:
     unanswered: Mapping[tuple[str, bytes], str]
     freshness: Freshness
     columns: Sequence[SourceColumn]
+    limits: Limits
     test_mode: bool = False
-    match_at: float = 90.0
-    no_match_below: float = 70.0
     bvns: BvnsAtHand | None = None
     cash_flow: CashFlowAtHand | None = None
 
@@ -232,21 +226,62 @@ class Chunk:
         return cash_flow.columns(self._rows)
 
     def _check_columns(self, check: str) -> dict[str, pa.Array]:
-        if check not in self._assembly.wanted.checks:
-            cells = self._blank(np.full(self._size, _CODE[NoAnswer.OFF.value], np.int32))
+        declared = CHECKS[check]
+        views = [view for slot, view in self._views.items() if slot.check == check]
+        if check in self._assembly.wanted.checks:
+            cells = self._filled(declared, views)
         else:
-            cells = _FILLERS[check](self)
+            cells = self._blank(np.full(self._size, _CODE[NoAnswer.OFF.value], np.int32))
         instants = pa.array(cells.checked_at, pa.int64(), mask=cells.source < 0)
         columns = {
-            f"{check}_status": _words(cells.status, _STATUSES),
-            f"{check}_checked_at": instants.cast(INSTANT),
-            f"{check}_source": _words(cells.source, _SOURCES),
+            declared.status: _words(cells.status, _STATUSES),
+            declared.checked_at: instants.cast(INSTANT),
+            declared.source: _words(cells.source, _SOURCES),
         }
-        for name, kind in CHECKS[check].fields:
-            if name not in columns:
-                column = cells.rest.get(name)
-                columns[name] = pa.nulls(self._size, kind) if column is None else column
+        for each in declared.columns:
+            filled = cells.rest.get(each.name)
+            columns[each.name] = pa.nulls(self._size, each.type) if filled is None else filled
         return columns
+
+    def _filled(self, declared: Declaration, views: Sequence[_SlotView]) -> _Cells:
+        """Fill a check's columns from the answers to every identity it was asked by.
+
+        A row's status rests on its records where there are any; else it says why an identity has
+        no answer, the first of `_WHY_NOT`, before it says that every answer was a miss.
+        """
+        cells = self._blank(np.full(self._size, _CODE[NoAnswer.INELIGIBLE.value], np.int32))
+        found: dict[int, list[Found]] = {}
+        missed = np.zeros(self._size, bool)
+        unanswered: list[Codes] = []
+        for view in views:
+            current = self._current(view)
+            hit = current & np.isin(view.latest.outcome, _HITS)
+            records = self._records(view, np.flatnonzero(hit))
+            read = np.zeros(self._size, bool)
+            read[list(records)] = True
+            shown = (current & ~hit) | read
+            missed |= current & ~hit
+            for row, record in records.items():
+                found.setdefault(row, []).append((view.slot.kind, record))
+            unanswered.append(np.where(shown, NONE, self._unanswered(view, shown)))
+            self._set(cells, view, shown)
+        blank = declared.judge({}, (), self._assembly.limits)
+        said = np.where(missed, _CODE[blank[0]], NONE)
+        cells.status = _first_of(unanswered, said)
+        rows = np.array(sorted(found), np.int64)
+        looked_at = self._rows.select(list(declared.looks_at)).take(pa.array(rows)).to_pylist()
+        judged = [
+            declared.judge(row, found[number], self._assembly.limits)
+            for number, row in zip(rows.tolist(), looked_at or [{}] * len(rows), strict=True)
+        ]
+        cells.status[rows] = [_CODE[line[0]] for line in judged]
+        line = np.where(missed, 0, NONE)
+        line[rows] = np.arange(1, len(rows) + 1)
+        places = pa.array(line, mask=line < 0)
+        for number, each in enumerate(declared.columns, start=1):
+            values = [blank[number], *(every[number] for every in judged)]
+            cells.rest[each.name] = _typed_column(values, each.type).take(places)
+        return cells
 
     def _blank(self, status: Codes) -> _Cells:
         return _Cells(status, np.zeros(self._size, np.int64), np.full(self._size, NONE, np.int32))
@@ -287,76 +322,6 @@ class Chunk:
         self._cost += np.where(view.own, known, 0)
         self.shared_micro[view.slot.check] += int(known[~view.own].sum())
 
-    def _one_view(self, check: str) -> _SlotView:
-        return next(view for slot, view in self._views.items() if slot.check == check)
-
-    def bank_account(self) -> _Cells:
-        """Fill the bank account columns."""
-        view, check = self._one_view("bank_account"), "bank_account"
-        places, lines = self._evidence(view)
-        words = np.where(view.at_hand & ~view.said(Outcome.FOUND), _CODE["not_found"], NONE)
-        words[places] = _codes(lines["status"])
-        shown = (words != NONE) & self._current(view)
-        cells = self._blank(np.where(shown, words, self._unanswered(view, shown)))
-        cells.rest = self._spread(check, lines, places, shown, ACCOUNT.names[1:])
-        self._set(cells, view, shown)
-        return cells
-
-    def _evidence(self, view: _SlotView) -> tuple[NDArray[np.int64], pa.Table]:
-        """Return the rows with a record at hand that counts now, and what it says of them."""
-        rows = np.flatnonzero(view.said(Outcome.FOUND) & self._current(view))
-        return evidence_of(view.slot.check, self._rows, self._records(view, rows))
-
-    def _spread(
-        self,
-        check: str,
-        lines: pa.Table,
-        places: NDArray[np.int64],
-        shown: Mask,
-        names: Sequence[str],
-    ) -> dict[str, pa.Array]:
-        """Return columns of the chunk from lines of evidence, null where none is shown."""
-        line = np.full(self._size, NONE, np.int64)
-        line[places] = np.arange(len(places))
-        at = pa.array(line, mask=~shown | (line < 0))
-        kinds = dict(CHECKS[check].fields)
-        found = {}
-        for name in names:
-            column = flat(lines[name]).take(at)
-            word = pa.types.is_dictionary(kinds[name])
-            found[name] = column.dictionary_encode().cast(WORD) if word else column
-        return found
-
-    def karma(self) -> _Cells:
-        """Fill the karma columns from every identity asked by."""
-        views = [view for slot, view in self._views.items() if slot.check == "karma"]
-        cells = self._blank(np.zeros(self._size, np.int32))
-        codes: list[Codes] = []
-        listings: list[tuple[int, dict[str, Any]]] = []
-        answered = np.zeros(self._size, bool)
-        for view in views:
-            shown = self._current(view)
-            listed = shown & view.said(Outcome.LISTED)
-            words = np.where(listed, _CODE["listed"], _CODE["clear"])
-            codes.append(np.where(shown, words, self._unanswered(view, shown)))
-            answered |= shown
-            self._set(cells, view, shown)
-            listings += self._listings(view, np.flatnonzero(listed))
-        cells.status = karma_status(codes, self._size)
-        listings.sort(key=lambda pair: pair[0])
-        cells.rest = _listing_columns(listings, answered)
-        return cells
-
-    def _listings(
-        self, view: _SlotView, rows: NDArray[np.int64]
-    ) -> list[tuple[int, dict[str, Any]]]:
-        records = self._records(view, rows)
-        return [
-            (row, _listing(view.slot, listing))
-            for row, record in records.items()
-            for listing in listings_of(record)
-        ]
-
     def _records(self, view: _SlotView, rows: NDArray[np.int64]) -> dict[int, object]:
         """Open the answers of some rows; return each row's record, None where it holds none.
 
@@ -381,49 +346,6 @@ class Chunk:
             if call in records
         }
 
-    def ecosystem(self) -> _Cells:
-        """Fill the ecosystem columns."""
-        view, check = self._one_view("ecosystem"), "ecosystem"
-        places, lines = self._evidence(view)
-        there = ~view.said(Outcome.FOUND)
-        there[places] = True
-        shown = there & self._current(view)
-        words = np.where(view.said(Outcome.FOUND), _CODE["found"], _CODE["not_found"])
-        cells = self._blank(np.where(shown, words, self._unanswered(view, shown)))
-        cells.rest = self._spread(check, lines, places, shown, HISTORY.names)
-        self._set(cells, view, shown)
-        return cells
-
-    def selfie(self) -> _Cells:
-        """Fill the selfie columns."""
-        view = self._one_view("selfie")
-        shown = self._current(view)
-        scored = np.flatnonzero(shown & view.said(Outcome.SCORED))
-        records = self._records(view, scored)
-        codes = np.where(shown, _CODE[self._judged_selfie(None)], self._unanswered(view, shown))
-        similarity: list[float | None] = [None] * self._size
-        for row, record in records.items():
-            answer = record if isinstance(record, SelfieAnswer) else None
-            codes[row] = _CODE[self._judged_selfie(answer)]
-            if answer is not None and answer.similarity is not None:
-                similarity[row] = float(answer.similarity)
-        cells = self._blank(codes)
-        cells.rest["selfie_similarity"] = pa.array(similarity, pa.float64())
-        self._set(cells, view, shown)
-        return cells
-
-    def _judged_selfie(self, answer: SelfieAnswer | None) -> str:
-        limits = self._assembly
-        return judge_selfie(answer, match_at=limits.match_at, no_match_below=limits.no_match_below)
-
-
-_FILLERS = {
-    "bank_account": Chunk.bank_account,
-    "karma": Chunk.karma,
-    "ecosystem": Chunk.ecosystem,
-    "selfie": Chunk.selfie,
-}
-
 
 def _sixteens(column: pa.Array) -> NDArray[np.bytes_]:
     """Return a column of sixteen bytes as an array; a null is whatever lies there."""
@@ -431,71 +353,35 @@ def _sixteens(column: pa.Array) -> NDArray[np.bytes_]:
     return texts[column.offset : column.offset + len(column)]
 
 
-def _codes(words: pa.ChunkedArray) -> Codes:
-    """Return words of statuses as their numbers, `NONE` for a null."""
-    encoded = flat(words).dictionary_encode()
-    numbers = np.array([*(_CODE[word] for word in encoded.dictionary.to_pylist()), NONE], np.int32)
-    places = encoded.indices.fill_null(len(numbers) - 1).to_numpy(zero_copy_only=False)
-    codes: Codes = numbers[places]
-    return codes
+def _first_of(unanswered: Sequence[Codes], said: Codes) -> Codes:
+    """Return each row's status, given why each of its identities has no answer.
 
-
-def karma_status(codes: Sequence[Codes], rows: int) -> Codes:
-    """Return each row's status, given the statuses of its identities as numbers.
-
-    A listing of any of them is told first; then whatever keeps the row from being clear.
+    Args:
+        unanswered: numbers of words of `NoAnswer` for each identity, `NONE` where it was answered.
+        said: the number of what the answers without a record say, `NONE` where there are none.
     """
-    ineligible = _CODE[NoAnswer.INELIGIBLE.value]
-    if not codes:
-        return np.full(rows, ineligible, np.int32)
-    stacked = np.vstack(codes)
-    words = [_CODE[each.value] for each in _WORST_FIRST]
-    has = [(stacked == word).any(axis=0) for word in words]
-    status: Codes = np.select(has, words, ineligible).astype(np.int32)
+    stacked = np.vstack([*unanswered, said])
+    choices = [_CODE[each] for each in _BEFORE_MISSES]
+    has = [(stacked == code).any(axis=0) for code in choices]
+    after = [_CODE[each] for each in _AFTER_MISSES]
+    has_after = [(stacked == code).any(axis=0) for code in after]
+    status: Codes = np.select(
+        [*has, said != NONE, *has_after],
+        [*choices, said, *after],
+        _CODE[NoAnswer.INELIGIBLE.value],
+    ).astype(np.int32)
     return status
 
 
-def _listing(slot: CheckIdentity, record: KarmaListing) -> dict[str, Any]:
-    return {
-        "identity_kind": slot.kind.value,
-        "karma_type": record.karma_type,
-        "identity_type": record.identity_type,
-        "amount_in_contention": _naira(record.amount_in_contention),
-        "default_date": record.default_date,
-        "reason": record.reason,
-        "reporting_entity_name": record.reporting_entity_name,
-        "reporting_entity_email": record.reporting_entity_email,
-    }
-
-
-def _listing_columns(
-    listings: Sequence[tuple[int, dict[str, Any]]], answered: Mask
-) -> dict[str, pa.Array]:
-    """Return the columns of listings, given in the order of their rows; empty where answered.
-
-    An identity may have several listings; it stands once among those that list the row.
-    """
-    kinds = dict(CHECKS["karma"].fields)
-    highest: list[Decimal | None] = [None] * len(answered)
-    for row, listing in listings:
-        amount = listing["amount_in_contention"]
-        known = [each for each in (highest[row], amount) if each is not None]
-        highest[row] = max(known, default=None)
-    listed_by = dict.fromkeys((row, listing["identity_kind"]) for row, listing in listings)
-    columns = {}
-    for name, of_rows in (("karma_listings", listings), ("karma_listed_by", list(listed_by))):
-        counts = np.bincount([row for row, _ in of_rows], minlength=len(answered))
-        ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
-        values = pa.array([value for _, value in of_rows], kinds[name].value_type)
-        columns[name] = pa.ListArray.from_arrays(
-            ends, values, type=kinds[name], mask=pa.array(~answered)
-        )
-    amounts = typed_column(highest, kinds["karma_amount_in_contention"])
-    return {**columns, "karma_amount_in_contention": amounts}
-
-
-def _naira(amount: Decimal | None) -> Decimal | None:
-    return None if amount is None else round(amount, NAIRA.scale)
+def _typed_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as a column of a type; decimals are rounded to its places."""
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowInvalid:  # a decimal of more places, which is rare
+        rounded = [None if value is None else round(value, kind.scale) for value in values]
+        return pa.array(rounded, kind)
 
 
 def _words(codes: Codes, words: Sequence[str]) -> pa.Array:
@@ -504,4 +390,4 @@ def _words(codes: Codes, words: Sequence[str]) -> pa.Array:
     return texts.dictionary_encode().cast(WORD)
 
 
-__all__ = ["Assembly", "Chunk", "karma_status"]
+__all__ = ["Assembly", "Chunk"]

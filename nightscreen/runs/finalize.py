@@ -16,6 +16,7 @@ from nightscreen.calling.control import (
     TOLERATED_FROM,
     StopReason,
 )
+from nightscreen.checks.declaration import Limits
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
 from nightscreen.files.memory_tuning import trim_memory
@@ -88,8 +89,7 @@ def write_rows(run: ScreeningRun) -> RowTally:
         freshness=run.freshness,
         columns=run.columns,
         test_mode=state == TEST_MODE,
-        match_at=run.settings.selfie_match_at,
-        no_match_below=run.settings.selfie_no_match_below,
+        limits=Limits(run.settings.selfie_match_at, run.settings.selfie_no_match_below),
         bvns=BvnsAtHand.of(run.journal, run.freshness.at),
         cash_flow=CashFlowAtHand.of(
             run.journal, run.freshness.at, run.freshness.oldest_cash_flow()

@@ -135,13 +135,14 @@ class Lookup:
         kind: what kind of identifier is asked about.
         identity: the identifier in the service's own form: a BVN of 11 digits, `+234` and 10
             digits, `058-0123456789` for an account, an email, a domain. For a selfie the BVN.
-        image_url: the photograph to compare, for a selfie only.
+        together_with: the second identifier, where the check asks by two, as the address of the
+            photograph of a selfie.
     """
 
     check: str
     kind: IdentityKind
     identity: str
-    image_url: str | None = None
+    together_with: str | None = None
 
     def __repr__(self) -> str:
         """Name the question without the person."""

@@ -71,7 +71,7 @@ NEEDED = pa.schema(
         pa.field("kind", pa.string()),
         pa.field("subject", SUBJECT),
         pa.field("identity", pa.string()),
-        pa.field("image_url", pa.string()),
+        pa.field("together_with", pa.string()),
         pa.field("consent_reference", pa.string()),
         pa.field("consent_ends_at", pa.int64()),
         pa.field("tier", pa.int8()),
@@ -79,7 +79,7 @@ NEEDED = pa.schema(
         pa.field("row", pa.int64()),
     ]
 )
-"""The lookups to be asked, one row each: identity and image in clear (sealed at rest); `row` is the
+"""The lookups to be asked, one row each: identities in clear (sealed at rest); `row` is the
 batch's row in whose name the call is made."""
 
 

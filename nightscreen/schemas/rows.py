@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,6 +35,9 @@ TEXT_COLUMNS = (
     "consent_purpose",
     "consent_channel",
 )
+NAME_FIELDS = ("first_name", "middle_name", "last_name", "full_name")
+names_of = itemgetter(*NAME_FIELDS)
+"""Returns the four names of a row, in this order."""
 INSTANT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
 REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
 """What an applicant requests: naira, days, naira a month."""

@@ -41,7 +41,7 @@ def _task_of(declared: Declaration) -> Task[[OpenScreening, str], Any]:
     """Make the task that asks one shard of a check's lookups."""
 
     @task(
-        name=declared.task,
+        name=f"check {declared.name.replace('_', ' ')}",
         task_run_name="{shard}",
         cache_policy=NO_CACHE,
         persist_result=False,

@@ -756,7 +756,7 @@ _CONSENT = (
             Edit(
                 "nightscreen/planning/eligibility.py",
                 "refused = ~consent if CHECKS[slot.check].needs_consent else",
-                "refused = ~consent if slot.check is Check.SELFIE else",
+                'refused = ~consent if slot.check == "selfie" else',
             ),
         ),
         (f"{_T_LINE}::test_no_row_without_consent_reaches_the_ecosystem",),
@@ -1195,7 +1195,7 @@ _PEOPLE = (
         "A BVN stands in every log, report and page, since the file was called so.",
         (
             Edit(
-                "nightscreen/config/parameters.py",
+                "nightscreen/schemas/naming.py",
                 "    if contains_identifier(Path(path).name):\n",
                 "    if contains_identifier(Path(path).suffix):\n",
             ),
@@ -1354,7 +1354,7 @@ _DECIDING = (
         "The loan is paid out to whoever bears the same name.",
         (
             Edit(
-                "nightscreen/results/judge.py",
+                "nightscreen/checks/bank_account.py",
                 "if bvn is False or grade in CONTRADICTS:",
                 "if grade in CONTRADICTS:",
             ),
@@ -1367,8 +1367,9 @@ _DECIDING = (
         (
             Edit(
                 "nightscreen/results/assemble.py",
-                "_WORST_FIRST = (\n    Outcome.LISTED,\n",
-                "_WORST_FIRST = (\n    Outcome.CLEAR,\n    Outcome.LISTED,\n",
+                "found.setdefault(row, []).append((view.slot.kind, record))",
+                "found.setdefault(row, []).append((view.slot.kind, record))"
+                " if not missed[row] else None",
             ),
         ),
         (f"{_T_PROMISES}::test_a_listing_by_phone_is_not_hidden_by_a_clear_bvn",),

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.checks.bank_account import bank_account
-from nightscreen.checks.ecosystem import ecosystem
-from nightscreen.checks.karma import karma
 from nightscreen.client import aggregator
 from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.network import Network
@@ -24,6 +21,7 @@ from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.checks import IdentityKind, Operation
 from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned, FakeTransport
+from tests.client.lookups import bank_account, ecosystem, karma
 from tests.client.service_in_a_test import Authority, Wire, raw_service
 
 if TYPE_CHECKING:

@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.checks.bank_account import bank_account
-from nightscreen.checks.ecosystem import ecosystem
-from nightscreen.checks.karma import karma
-from nightscreen.checks.selfie import selfie
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier
 from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
+from tests.client.lookups import bank_account, ecosystem, karma, selfie
 
 BVN = "22212345678"
 ACCOUNT = "0123456789"

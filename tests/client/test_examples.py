@@ -11,22 +11,18 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from nightscreen.checks.bank_account import bank_account
-from nightscreen.checks.ecosystem import ecosystem
-from nightscreen.checks.karma import karma
 from nightscreen.checks.registry import CHECKS
-from nightscreen.checks.selfie import selfie
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.answers import Record
-from nightscreen.schemas.checks import HITS, IdentityKind, Lookup, Operation, Outcome
+from nightscreen.schemas.checks import HITS, IdentityKind, Operation, Outcome
 from nightscreen.schemas.consented import RawRecords
 from nightscreen.schemas.errors import SettingsError, UsageError
 from nightscreen.schemas.loans import LoanProducts
 from nightscreen.schemas.money import from_micro
 from tests.client.fakes import Canned, FakeTransport
+from tests.client.lookups import bank_account, ecosystem, karma, selfie
 from tests.examples import KEY, MARKS, Example, load
 
 if TYPE_CHECKING:
@@ -184,26 +180,6 @@ def test_every_operation_has_a_hit() -> None:
         (Operation.LOAN_VIEW, Outcome.NOT_FOUND),
     ):
         assert (operation, miss) in answered
-
-
-def test_a_check_asks_what_its_operation_asks() -> None:
-    """A lookup of a run becomes the same request as the builder's own arguments."""
-    for example in OURS:
-        given = example.arguments
-        match example.operation:
-            case "karma":
-                lookup = Lookup("karma", IdentityKind(given["kind"]), given["identity"])
-            case "ecosystem":
-                lookup = Lookup("ecosystem", IdentityKind.BVN, given["bvn"])
-            case "selfie":
-                bvn, image = given["bvn"], given["image_url"]
-                lookup = Lookup("selfie", IdentityKind.BVN, bvn, image_url=image)
-            case "bank_account":
-                account = f"{given['bank_code']}-{given['account_number']}"
-                lookup = Lookup("bank_account", IdentityKind.NUBAN, account)
-            case _:
-                continue
-        assert lookup_request(lookup) == built(example)
 
 
 def test_what_is_not_ours_cannot_be_built() -> None:

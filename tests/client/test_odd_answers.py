@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.checks.bank_account import bank_account
-from nightscreen.checks.karma import karma, listings_of
+from nightscreen.checks.karma import listings_of
 from nightscreen.client.api import BODY_BYTES, LONGEST_RETRY_AFTER_S, Client
 from nightscreen.client.classify import Break, CallOutcome, ChargeStatus, Classifier, Exchange
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from tests.client.fakes import Canned, FakeTransport
+from tests.client.lookups import bank_account, karma
 
 BVN = "22212345678"
 KARMA = karma(IdentityKind.BVN, BVN)

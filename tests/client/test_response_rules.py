@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.checks.bank_account import bank_account
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.classify import Classifier
 from nightscreen.client.http_exchange import Exchange
@@ -14,6 +13,7 @@ from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import MANNERS, load_response_rules
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.errors import SettingsError
+from tests.client.lookups import bank_account
 
 if TYPE_CHECKING:
     from pathlib import Path

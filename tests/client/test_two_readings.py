@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.checks.bank_account import bank_account
-from nightscreen.checks.ecosystem import ecosystem
-from nightscreen.checks.karma import karma
-from nightscreen.checks.selfie import selfie
 from nightscreen.client import wire
 from nightscreen.client.api import Client
 from nightscreen.client.response_rules import ChargeStatus
@@ -19,6 +15,7 @@ from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.test_identifiers import TABLE, by_word
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import from_micro
+from tests.client.lookups import bank_account, ecosystem, karma, selfie
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

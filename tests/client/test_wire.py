@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.checks.karma import karma
 from nightscreen.client import wire
 from nightscreen.schemas.checks import IdentityKind, Lookup, Operation
 from nightscreen.schemas.errors import UnsupportedIdentityError, UsageError
+from tests.client.lookups import karma
 
 BVN = "22212345678"
 

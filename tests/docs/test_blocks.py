@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from nightscreen.checks.karma import karma
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import load_response_rules
@@ -23,6 +22,7 @@ from nightscreen.policy.declarations import read_declarations
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import IdentityKind, Operation
+from tests.client.lookups import karma
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT
 from tests.screening import CONSENT, World, customer

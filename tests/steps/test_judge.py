@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nightscreen.results.judge import bvn_agrees, judge_account
+from nightscreen.checks.bank_account import bvn_agrees, judge_account
 from nightscreen.schemas.answers import BankAccountAnswer
 
 OURS = "22123456789"
