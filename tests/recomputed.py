@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 Row = Mapping[str, Any]
 
-CHECKS = ("bank_account", "karma", "ecosystem", "selfie")
+
 ANSWERED = {
     "bank_account": ("verified", "mismatch", "unconfirmed", "not_found"),
     "karma": ("listed", "clear"),
@@ -185,7 +185,7 @@ def recomputed(folder: Folder) -> dict[str, Any]:
         "rows": {"read": read + refused, "screened": read, "quarantined": refused},
         "checks": {
             check: of_check(folder, check)
-            for check in CHECKS
+            for check in ANSWERED
             if any(row[f"{check}_status"] != "off" for row in rows)
         },
         "cost": {
@@ -306,7 +306,7 @@ def coverage(folder: Folder) -> dict[str, Any]:
     judged_at = datetime.fromisoformat(folder.report["provenance"]["evidence_judged_at"])
 
     def statuses(row: Row) -> list[str]:
-        return [row[f"{check}_status"] for check in CHECKS]
+        return [row[f"{check}_status"] for check in ANSWERED]
 
     def cause(row: Row) -> str | None:
         return next((word for word in CAUSES if word in statuses(row)), None)
@@ -315,7 +315,7 @@ def coverage(folder: Folder) -> dict[str, Any]:
         return any(word in WAITING for word in statuses(row))
 
     def due(row: Row) -> bool:
-        return waits(row) or any(row[f"{each}_status"] in ANSWERED[each] for each in CHECKS)
+        return waits(row) or any(row[f"{each}_status"] in ANSWERED[each] for each in ANSWERED)
 
     def age(row: Row) -> float | None:
         return age_of(row, judged_at)
@@ -339,7 +339,7 @@ def coverage(folder: Folder) -> dict[str, Any]:
         f"decision_{name}": each["exposure"]
         for name, each in grouped(rows, lambda row: row["decision"]).items()
     }
-    for check in CHECKS:
+    for check in ANSWERED:
         of_status = grouped(rows, lambda row, check=check: row[f"{check}_status"])  # type: ignore[misc]
         amounts |= {f"{check}_{w}": of_status[w]["exposure"] for w in CAUSES if w in of_status}
     return {
@@ -370,7 +370,7 @@ def coverage(folder: Folder) -> dict[str, Any]:
 
 def age_of(row: Row, judged_at: datetime) -> float | None:
     """Return how old the oldest answer of a row is, in days; None where it has none."""
-    found = [row[f"{check}_checked_at"] for check in CHECKS]
+    found = [row[f"{check}_checked_at"] for check in ANSWERED]
     instants = [each for each in found if each is not None]
     return (judged_at - min(instants)).total_seconds() / _DAY_S if instants else None
 

@@ -144,7 +144,7 @@ class Declaration:
             None where an answer can no longer be read.
         says: what a card says of a status that has no other columns.
         withheld: returns the columns of a row that its subject is not shown, because they are
-            about somebody else or were never confirmed.
+            about somebody else or were never confirmed; a row of a list has fewer columns.
         hidden: returns the fields of a stored record that its subject's rows do not show to be
             theirs.
     """

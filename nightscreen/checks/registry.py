@@ -7,6 +7,8 @@ this one.
 
 from __future__ import annotations
 
+import csv
+import re
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ from nightscreen.checks.ecosystem import ECOSYSTEM
 from nightscreen.checks.karma import KARMA
 from nightscreen.checks.selfie import SELFIE
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.rows import CUSTOMERS, KNOWN_COLUMNS
+from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,8 +52,27 @@ def load_checks(added: Iterable[EntryPoint]) -> dict[str, Declaration]:
             raise SettingsError(f"{refused}: its declaration is named {declared.name}")
         if declared.name in found:
             raise SettingsError(f"{refused}: another check has its name; rename it")
+        if trap := _trap(declared):
+            raise SettingsError(f"{refused}: {trap}")
         found[declared.name] = declared
     return found
+
+
+def _trap(declared: Declaration) -> str:
+    """Return why the columns of another package's check would be mixed up; empty where not.
+
+    A column of an input file that begins as the check's columns do is renamed `input_…`.
+    """
+    own = f"{declared.name}_"
+    strange = [each.name for each in declared.columns if not each.name.startswith(own)]
+    if strange:
+        return f"its column {strange[0]} must begin with {own}"
+    with (DATA / CUSTOMERS.headings).open(encoding="utf-8", newline="") as file:
+        headings = [*KNOWN_COLUMNS, *(row[0] for row in csv.reader(file))]
+    for heading in headings:
+        if re.sub(r"[^a-z0-9]+", "_", heading.casefold()).startswith(own):
+            return f"lenders have a column {heading}, which begins as its columns do; rename it"
+    return ""
 
 
 CHECKS: Mapping[str, Declaration] = load_checks(entry_points(group=GROUP))

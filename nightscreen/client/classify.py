@@ -14,6 +14,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.identities import is_of_another_person, names_somebody
 from nightscreen.client.response_parser import find_meta, parse_document, read_record, shown_contact
@@ -200,7 +201,7 @@ class Classifier:
             absurd_cost=absurd,
             balance_micro=_meta(look.document, "balance"),
             status=exchange.status,
-            body=exchange.body if _keeps_body(verdict, rule) else b"",
+            body=_kept(request, exchange, look) if _keeps_body(verdict, rule) else b"",
             names_asked=look.names_asked,
             contact=look.contact if rule.shows_contact else None,
             foreign=_digest(look) if rule.trouble is FailureReason.WRONG_IDENTITY else b"",
@@ -235,6 +236,25 @@ def _verdict(rule: ResponseRule, status: int | None, stated_micro: int | None) -
 def _keeps_body(verdict: ChargeStatus, rule: ResponseRule) -> bool:
     in_doubt = verdict is ChargeStatus.IN_DOUBT
     return verdict in BODY_KEPT or (in_doubt and rule.trouble in UNREAD_TROUBLES)
+
+
+def _kept(request: Request, exchange: Exchange, look: _Look) -> bytes:
+    """Return a body as it is stored: without the fields that its check must not keep.
+
+    Where it cannot be told what such a body holds, nothing of it is kept.
+    """
+    declared = CHECKS.get(request.operation)
+    if declared is None or not declared.not_kept:
+        return exchange.body
+    if BodyShape.UNREADABLE in look.shapes:
+        return b""
+    data = look.document.get("data")
+    records = data if isinstance(data, list) else [data]
+    for record in records:
+        if isinstance(record, dict):
+            for name in declared.not_kept:
+                record.pop(name, None)
+    return json.dumps(look.document, default=str).encode()
 
 
 def _look(request: Request, exchange: Exchange) -> _Look:

@@ -27,6 +27,7 @@ from nightscreen.schemas.clock import MICROS, instant_text, to_micros
 from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, RING, SIGNALS
+from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Policy, PolicyRule
 
@@ -110,7 +111,8 @@ def reasons(
     """Return each reason of a row's decision with the rules that applied, decisive ones first.
 
     Which of the rules under one code applied is found by judging the row again, by the policy that
-    decided it; what its sentences say is what they say for the run's purpose.
+    decided it; what its sentences say is what they say for the run's purpose. Where that policy
+    cannot be judged any longer, all rules under a code stand.
     """
     table = row_table(run, customer_id)
     if table is None or not table.num_rows:
@@ -120,7 +122,10 @@ def reasons(
     applied: list[PolicyRule] = []
     policy = None if policy_text is None else Policy.model_validate_json(policy_text)
     if policy is not None:
-        applied = applied_rules(table, policy, codes, purpose=run.purpose, engine=engine)
+        try:
+            applied = applied_rules(table, policy, codes, purpose=run.purpose, engine=engine)
+        except PolicyError:  # it names columns of a check that is installed no longer
+            applied = [rule for rule in policy.rules if rule.code in codes]
     decisive = [rule.code for rule in applied if rule.effect.value == row["decision"]]
     return [
         {

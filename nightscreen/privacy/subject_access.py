@@ -45,7 +45,7 @@ from nightscreen.schemas.contests import Review
 from nightscreen.schemas.rows import KNOWN_COLUMNS, NAME_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
@@ -94,20 +94,33 @@ def gather(
             for person in people
         ],
         "rows": [
-            {**_of_run(run, retention.enriched_days), "row": own_row(row)} for run, row in rows
+            {
+                **_of_run(run, retention.enriched_days),
+                "row": _own(row, run),
+            }
+            for run, row in rows
         ],
         "lists": [
-            {**_of_run(run, retention.decisions_days), "row": own_row(row)}
+            {
+                **_of_run(run, retention.decisions_days),
+                "row": _own(row, run),
+            }
             for person, run in runs
             for row in listed_rows(run, person.customer_id)
         ],
         "notices": [
-            {**_of_run(run, retention.decisions_days), "row": own_row(row)}
+            {
+                **_of_run(run, retention.decisions_days),
+                "row": _own(row, run),
+            }
             for person, run in runs
             for row in notice_rows(run, person.customer_id)
         ],
         "quarantine": [
-            {**_of_run(run, retention.quarantine_days), "row": own_row(row)}
+            {
+                **_of_run(run, retention.quarantine_days),
+                "row": _own(row, run),
+            }
             for person, run in runs
             for row in quarantined_rows(run, person.customer_id)
         ],
@@ -172,9 +185,21 @@ def _of_run(run: RunRecord, days: int) -> dict[str, Any]:
     }
 
 
-def own_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row's filled columns, those about other people withheld."""
+def _own(row: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
+    return own_row(row, run.parameters.get("checks", ()))
+
+
+def own_row(row: Mapping[str, Any], checks: Collection[str] = CHECKS) -> dict[str, Any]:
+    """Return a row's filled columns, those about other people withheld.
+
+    Args:
+        row: of the results, a list or the quarantine.
+        checks: those the run asked. Nothing tells whose the columns of one are that is installed
+            no longer: they are withheld.
+    """
     strange = {name for check in CHECKS.values() for name in check.withheld(row)}
+    gone = tuple(f"{name}_" for name in checks if name not in CHECKS)
+    strange |= {name for name in row if name.startswith(gone)}
     return {
         name: WITHHELD if name in strange or _is_others(name, value) else _own_cell(name, value)
         for name, value in row.items()

@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 
 _EVIDENCE_BYTES = 8
 _DIGEST_BYTES = 6
-
-
-_DECISION = (
-    Column("decision", WORD, Compare.RANK, ("approve", "review", "decline")),
-    Column("reasons", pa.list_(pa.string()), Compare.PLAIN),
-)
 TRACKED: dict[str, tuple[Column, ...]] = {
     **{check: declared.tracked for check, declared in CHECKS.items()},
-    DECISION_PART: _DECISION,
+    DECISION_PART: (
+        Column("decision", WORD, Compare.RANK, ("approve", "review", "decline")),
+        Column("reasons", pa.list_(pa.string()), Compare.PLAIN),
+    ),
 }
 """The columns that nights are compared by, by check; and those of the decision."""
 
@@ -44,14 +41,8 @@ READ = [
     "customer_id",
     "decision",
     "reasons",
-    *(f"{check}_status" for check in CHECKS),
-    *(f"{check}_checked_at" for check in CHECKS),
-    *(
-        field.name
-        for check in CHECKS
-        for field in TRACKED[check]
-        if not field.name.endswith("_status")
-    ),
+    *(declared.checked_at for declared in CHECKS.values()),
+    *(each.name for declared in CHECKS.values() for each in declared.tracked),
 ]
 """The columns of `enriched` that are read."""
 
@@ -66,15 +57,14 @@ def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
     """
     rows = rows.combine_chunks()
     parts: list[pa.Array] = []
-    for check in CHECKS:
-        status = _texts(rows[f"{check}_status"])
-        answered = pc.is_in(status, value_set=pa.array(CHECKS[check].answered))
+    for check, declared in CHECKS.items():
+        status = _texts(rows[declared.status])
+        answered = pc.is_in(status, value_set=pa.array(declared.answered))
         if pc.any(answered).as_py():
-            fields = TRACKED[check]
-            values = {each.name: _field_texts(rows[each.name], each) for each in fields}
+            values = {each.name: _field_texts(rows[each.name], each) for each in declared.tracked}
             # Arrow leaves a row out of a join in which all is null; a status never is.
-            values[f"{check}_status"] = status.fill_null("")
-            instants = _texts(rows[f"{check}_checked_at"].cast(pa.int64())).fill_null("0")
+            values[declared.status] = status.fill_null("")
+            instants = _texts(rows[declared.checked_at].cast(pa.int64())).fill_null("0")
             part = _part(check, instants, run_id, values)
             parts.append(pc.if_else(answered, part, None))
     decision = _texts(rows["decision"]).fill_null("undecided")
@@ -110,9 +100,9 @@ def read_state(text: str | bytes) -> State:
 def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
     """Return which rows could be decided: decided, or undecided with every answer there is."""
     missing = np.zeros(rows.num_rows, bool)
-    for check in CHECKS:
-        status = _texts(rows[f"{check}_status"])
-        settled = pc.is_in(status, value_set=pa.array([*CHECKS[check].answered, "off"]))
+    for declared in CHECKS.values():
+        status = _texts(rows[declared.status])
+        settled = pc.is_in(status, value_set=pa.array([*declared.answered, "off"]))
         missing |= ~settled.to_numpy(zero_copy_only=False)
     decided = pc.not_equal(_texts(rows["decision"]), Decision.UNDECIDED.value)
     found: NDArray[np.bool_] = decided.to_numpy(zero_copy_only=False).astype(bool) | ~missing
@@ -123,15 +113,25 @@ def _field_texts(column: pa.ChunkedArray, field: Column) -> pa.Array:
     """Return a column as the text it is compared by, as it may stand between quotes."""
     if field.name == LISTINGS:
         return pa.array([_listings(each) for each in column.to_pylist()], pa.string())
-    if pa.types.is_list(column.type):
-        found = [", ".join(sorted(each)) if each else None for each in column.to_pylist()]
+    if pa.types.is_nested(column.type):
+        found = [_nested_text(each) for each in column.to_pylist()]
         texts = pa.array(found, pa.string())
     else:
         texts = _texts(column)
     if field.compare is Compare.IDENTIFYING:
         found = [None if text is None else digest(text) for text in texts.to_pylist()]
         return pa.array(found, pa.string())
-    return _quotable(texts) if pa.types.is_list(column.type) else texts
+    is_free = pa.types.is_nested(column.type) or pa.types.is_string(column.type)
+    return _quotable(texts) if is_free else texts
+
+
+def _nested_text(value: Any) -> str | None:  # noqa: ANN401 - a list or a struct of a row
+    """Return a list in an order of its own, so that the same words compare as equal."""
+    if not value:
+        return None
+    if isinstance(value, list):
+        return ", ".join(sorted(_nested_text(each) or "" for each in value))
+    return json.dumps(value, sort_keys=True, default=str) if isinstance(value, dict) else str(value)
 
 
 def _quotable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.filesystem import is_url
 from nightscreen.journal.approvals import Approvals
@@ -59,7 +60,7 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
     purpose = Purpose(parameters.purpose)
     kinds = tuple(IdentityKind(kind) for kind in dict.fromkeys(parameters.karma_identities))
-    checks = tuple(name for name in dict.fromkeys(parameters.checks))
+    checks = tuple(dict.fromkeys(parameters.checks))
     path = Path(parameters.input)
     wanted = Wanted(
         checks,
@@ -112,4 +113,10 @@ def _with_earlier(
         kept["workers"] = parameters.workers
     if "deadline" not in parameters.model_fields_set:
         kept["deadline"] = ""
+    gone = [name for name in kept.get("checks", ()) if name not in CHECKS]
+    if gone:
+        raise InputError(
+            f"run {earlier.run_id} asked {', '.join(gone)}, which is installed no longer: install "
+            "the package of that check to resume the run"
+        )
     return ScreenBatch.model_validate(kept)

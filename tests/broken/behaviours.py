@@ -1092,9 +1092,9 @@ _PEOPLE = (
             ),
             Edit(
                 _SEALING,
-                '{kind}\\x1f{identity}\\x1f{image_url}"\n        )\n'
+                '{kind}\\x1f{identity}\\x1f{together_with}"\n        )\n'
                 "        return hmac.digest(self.key, text",
-                '{kind}\\x1f{identity}\\x1f{image_url}"\n        )\n'
+                '{kind}\\x1f{identity}\\x1f{together_with}"\n        )\n'
                 '        return hmac.digest(b"", text',
             ),
         ),

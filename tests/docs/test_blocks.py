@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 BLOCKS = list(blocks())
 LANGUAGES = {"sh", "console", "python", "toml", "sql", "text", ""}
 RUN_ELSEWHERE = {
+    "docs/add-a-check.md": "tests/added/test_added_check.py",
     "docs/analyse.md": "tests/docs/test_analyse.py",
     "docs/transactions.md": "tests/steps/test_pulling_guide.py",
 }
-"""Python that tests of its own run, on what it needs."""
+"""Python and TOML that tests of their own read, with what they need."""
 SOMEBODY, LISTED = "ada@example.ng", "listed@magic.example"
 """A person of the pages, and whom the simulator has on its blacklist in their place."""
 WRONG_ADDRESS = '[[rules]]\nname = "wrong address'
@@ -49,6 +50,7 @@ NOT_RUN = {
     'python -c "import os; from prefect': OF_A_SERVER,
     "read -rs": "it waits for a key to be typed",
     "editor": "it opens an editor",
+    "pip install ./examples": "tests/added/test_added_check.py installs it where nobody else looks",
     "xdg-open": "it opens a browser: tests/portal/test_browser.py goes the same way",
     "python -m nightscreen.sandbox": "it runs until it is stopped; the next lines run against one",
     "rm -r .nightscreen": "nothing is to be removed here",
@@ -58,7 +60,8 @@ NOT_RUN = {
 
 
 def _of(language: str) -> list[Block]:
-    return [each for each in BLOCKS if each.language == language]
+    apart = RUN_ELSEWHERE if language in ("python", "toml") else {}
+    return [each for each in BLOCKS if each.language == language and each.page not in apart]
 
 
 def _name(block: Block) -> str:
@@ -106,9 +109,7 @@ def test_sql_runs_on_a_run(block: Block, world: World, monkeypatch: pytest.Monke
     assert found.fetchall()
 
 
-@pytest.mark.parametrize(
-    "block", [each for each in _of("python") if each.page not in RUN_ELSEWHERE], ids=_name
-)
+@pytest.mark.parametrize("block", _of("python"), ids=_name)
 async def test_python_runs(block: Block, sandbox: SandboxProcess) -> None:
     """With the names that its page takes for known."""
     shown: list[tuple[Any, ...]] = []

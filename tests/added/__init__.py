@@ -1,0 +1,1 @@
+"""A check of another package, installed beside nightscreen."""

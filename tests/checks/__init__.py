@@ -1,0 +1,1 @@
+"""What a check declares, and what the loader refuses."""
