@@ -6,13 +6,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Limits, Tone
+from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Limits, Tone
 from nightscreen.schemas.answers import Record, Text
 from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.requests import VERIFICATION, Request
-from nightscreen.schemas.rows import NAME_FIELDS, names_of
+from nightscreen.schemas.columns import NAME_FIELDS, names_of
 from nightscreen.values.names import AGREES, match_names
 from nightscreen.values.whose import names_the_same
 
@@ -82,8 +80,8 @@ PHONE_OWNER = Declaration(
     statuses={"verified": Tone.GOOD, "mismatch": Tone.BAD, "not_found": Tone.DOUBTFUL},
     ranks=("verified", "not_found", "mismatch"),
     columns=(
-        Column("phone_owner_name", pa.string(), Compare.IDENTIFYING),
-        Column("phone_owner_line_type", pa.string(), Compare.PLAIN),
+        Column("phone_owner_name", Kind.TEXT, Compare.IDENTIFYING),
+        Column("phone_owner_line_type", Kind.TEXT, Compare.PLAIN),
     ),
     looks_at=NAME_FIELDS,
     judge=_judge,

@@ -5,14 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
-from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Tone
+from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Tone
 from nightscreen.schemas.answers import BankAccountAnswer
 from nightscreen.schemas.checks import IdentityKind, Outcome
-from nightscreen.schemas.enriched import WORD
+from nightscreen.schemas.columns import NAME_FIELDS, Flaw, names_of
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require
-from nightscreen.schemas.rows import NAME_FIELDS, Flaw, names_of
 from nightscreen.values.names import AGREES, CONTRADICTS, GRADES, match_names
 from nightscreen.values.whose import same_account
 
@@ -133,10 +130,10 @@ BANK_ACCOUNT = Declaration(
     },
     ranks=("verified", "unconfirmed", "not_found", "mismatch"),
     columns=(
-        Column("bank_account_name", pa.string(), Compare.IDENTIFYING),
-        Column("bank_account_bvn_match", pa.bool_(), Compare.RANK, ("true", "false")),
-        Column("name_match", WORD, Compare.RANK, GRADES),
-        Column("name_explained", pa.string()),
+        Column("bank_account_name", Kind.TEXT, Compare.IDENTIFYING),
+        Column("bank_account_bvn_match", Kind.FLAG, Compare.RANK, ("true", "false")),
+        Column("name_match", Kind.WORD, Compare.RANK, GRADES),
+        Column("name_explained", Kind.TEXT),
     ),
     says={"not_found": "The bank knows no such account."},
     looks_at=("flaws", "bvn", *NAME_FIELDS),

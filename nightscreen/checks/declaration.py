@@ -12,13 +12,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.enriched import WORD
-from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
     from decimal import Decimal
-
-    import pyarrow as pa
 
     from nightscreen.schemas.answers import Answer
     from nightscreen.schemas.checks import Lookup, Outcome
@@ -34,6 +30,24 @@ class Tone(Enum):
     GOOD = "good"
     DOUBTFUL = "doubtful"
     BAD = "bad"
+
+
+class Kind(Enum):
+    """The type of a column, as Arrow has it."""
+
+    TEXT = "string"
+    WORD = "dictionary of a few words"
+    FLAG = "bool"
+    COUNT = "int64"
+    NUMBER = "float64"
+    NAIRA = "decimal128(20, 2)"
+    AMOUNT = "decimal128(24, 6)"
+    DAY = "date32"
+    INSTANT = "timestamp[us, UTC]"
+
+
+Shape = Kind | Sequence["Shape"] | Mapping[str, "Shape"]
+"""A kind; `[shape]` is a list, `{name: shape}` a struct."""
 
 
 class Compare(Enum):
@@ -53,7 +67,7 @@ class Column:
 
     Attributes:
         name: its whole name.
-        type: its Arrow type.
+        shape: what its cells are.
         compare: how a change is judged; None where the column is not compared, because it changes
             with every lookup or follows from others.
         ranks: its words from best to worst, where it is compared by rank.
@@ -61,7 +75,7 @@ class Column:
     """
 
     name: str
-    type: pa.DataType
+    shape: Shape
     compare: Compare | None = None
     ranks: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
@@ -221,14 +235,14 @@ class Declaration:
         return tuple(self.statuses)
 
     @property
-    def fields(self) -> list[tuple[str, pa.DataType]]:
-        """All its columns with their types, in the order of the output."""
-        base = [(self.status, WORD), (self.checked_at, INSTANT), (self.source, WORD)]
-        return [*base, *((each.name, each.type) for each in self.columns)]
+    def every_column(self) -> tuple[Column, ...]:
+        """All its columns, in the order of the output."""
+        checked_at, source = Column(self.checked_at, Kind.INSTANT), Column(self.source, Kind.WORD)
+        return (Column(self.status, Kind.WORD), checked_at, source, *self.columns)
 
     @property
     def tracked(self) -> tuple[Column, ...]:
         """The columns that nights are compared by, the status first."""
         compare = Compare.RANK if self.ranks else Compare.PLAIN
-        status = Column(self.status, WORD, compare, self.ranks)
+        status = Column(self.status, Kind.WORD, compare, self.ranks)
         return (status, *(each for each in self.columns if each.compare is not None))

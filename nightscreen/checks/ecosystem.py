@@ -6,14 +6,11 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-import pyarrow as pa
-
-from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Tone
+from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Tone
 from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
 from nightscreen.schemas.checks import IdentityKind, Outcome
-from nightscreen.schemas.enriched import WORD
+from nightscreen.schemas.columns import NAME_FIELDS, names_of
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
-from nightscreen.schemas.rows import INSTANT, NAME_FIELDS, names_of
 from nightscreen.values.names import CONTRADICTS, GRADES, NameMatch, match_names
 from nightscreen.values.whose import names_the_same
 
@@ -23,13 +20,12 @@ if TYPE_CHECKING:
     from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
 
-AMOUNT = pa.decimal128(24, 6)
-_TYPES: dict[object, pa.DataType] = {
-    Text: pa.string(),
-    Count: pa.int64(),
-    Number: AMOUNT,
-    Instant: INSTANT,
-    Day: pa.date32(),
+_KINDS: dict[object, Kind] = {
+    Text: Kind.TEXT,
+    Count: Kind.COUNT,
+    Number: Kind.AMOUNT,
+    Instant: Kind.INSTANT,
+    Day: Kind.DAY,
 }
 FIELDS = tuple(EcosystemRecord.model_fields)[1:]
 """The fields of a record, all but what the specification does not name (`extra`)."""
@@ -132,12 +128,12 @@ ECOSYSTEM = Declaration(
     statuses={"found": Tone.GOOD, "not_found": Tone.DOUBTFUL},
     columns=(
         *(
-            Column(f"ecosystem_{name}", _TYPES[_READ_AS[name]], _COMPARED.get(name))
+            Column(f"ecosystem_{name}", _KINDS[_READ_AS[name]], _COMPARED.get(name))
             for name in FIELDS
         ),
-        Column("ecosystem_extra", pa.string()),
-        Column("ecosystem_name_match", WORD, Compare.RANK, GRADES),
-        Column("ecosystem_dob_match", pa.bool_(), Compare.RANK, ("true", "false")),
+        Column("ecosystem_extra", Kind.TEXT),
+        Column("ecosystem_name_match", Kind.WORD, Compare.RANK, GRADES),
+        Column("ecosystem_dob_match", Kind.FLAG, Compare.RANK, ("true", "false")),
     ),
     says={"not_found": "No lender has reported a loan of this customer."},
     looks_at=(*NAME_FIELDS, "date_of_birth"),

@@ -6,20 +6,19 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from nightscreen.checks.declaration import (
     Column,
     Compare,
     Days,
     Declaration,
+    Kind,
+    Shape,
     Tone,
 )
 from nightscreen.schemas.answers import KarmaListing, KarmaListings
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.errors import UnsupportedIdentityError
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
-from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.whose import names_the_same
 
 if TYPE_CHECKING:
@@ -29,18 +28,16 @@ if TYPE_CHECKING:
     from nightscreen.schemas.checks import Lookup
 
 LISTINGS = "karma_listings"
-LISTING = pa.struct(
-    [
-        pa.field("identity_kind", pa.string()),
-        pa.field("karma_type", pa.string()),
-        pa.field("identity_type", pa.string()),
-        pa.field("amount_in_contention", NAIRA),
-        pa.field("default_date", pa.date32()),
-        pa.field("reason", pa.string()),
-        pa.field("reporting_entity_name", pa.string()),
-        pa.field("reporting_entity_email", pa.string()),
-    ]
-)
+LISTING: Shape = {
+    "identity_kind": Kind.TEXT,
+    "karma_type": Kind.TEXT,
+    "identity_type": Kind.TEXT,
+    "amount_in_contention": Kind.NAIRA,
+    "default_date": Kind.DAY,
+    "reason": Kind.TEXT,
+    "reporting_entity_name": Kind.TEXT,
+    "reporting_entity_email": Kind.TEXT,
+}
 
 _OWN_FORMS = (
     (IdentityKind.EMAIL, re.compile(r".*@.*")),
@@ -152,7 +149,7 @@ def _listing(kind: IdentityKind, record: KarmaListing) -> dict[str, Any]:
 
 
 def _naira(amount: Decimal | None) -> Decimal | None:
-    return None if amount is None else round(amount, NAIRA.scale)
+    return None if amount is None else round(amount, 2)
 
 
 def _hidden(_record: KarmaListing, _rows: Sequence[Row]) -> tuple[str, ...]:
@@ -182,12 +179,12 @@ KARMA = Declaration(
     columns=(
         Column(
             LISTINGS,
-            pa.list_(LISTING),
+            [LISTING],
             Compare.LISTING,
             unseen=("reporting_entity_email",),
         ),
-        Column("karma_listed_by", pa.list_(pa.string()), Compare.LISTING),
-        Column("karma_amount_in_contention", NAIRA, Compare.MORE_IS_WORSE),
+        Column("karma_listed_by", [Kind.TEXT], Compare.LISTING),
+        Column("karma_amount_in_contention", Kind.NAIRA, Compare.MORE_IS_WORSE),
     ),
     says={"clear": "No lender has listed this customer."},
     judge=_judge,

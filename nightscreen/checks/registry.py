@@ -17,8 +17,8 @@ from nightscreen.checks.declaration import Declaration
 from nightscreen.checks.ecosystem import ECOSYSTEM
 from nightscreen.checks.karma import KARMA
 from nightscreen.checks.selfie import SELFIE
+from nightscreen.schemas.columns import CUSTOMERS, KNOWN_COLUMNS
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import CUSTOMERS, KNOWN_COLUMNS
 from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from nightscreen.checks.declaration import (
     Column,
     Compare,
     Days,
     Declaration,
+    Kind,
     Tone,
 )
 from nightscreen.schemas.answers import SelfieAnswer
@@ -74,6 +73,6 @@ SELFIE = Declaration(
     first_night_seconds=10.0,
     statuses={"match": Tone.GOOD, "no_match": Tone.BAD, "unsure": Tone.DOUBTFUL},
     ranks=("match", "unsure", "no_match"),
-    columns=(Column("selfie_similarity", pa.float64(), Compare.PLAIN),),
+    columns=(Column("selfie_similarity", Kind.NUMBER, Compare.PLAIN),),
     judge=_judge,
 )

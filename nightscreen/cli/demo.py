@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import typer
 from pydantic import SecretStr
@@ -118,6 +118,8 @@ def _is_place(name: str) -> bool:
     if field not in Settings.model_fields or field in _LIMITS_IN_WORDS:
         return False
     kind = Settings.model_fields[field].annotation
+    if get_origin(kind) is dict:  # numbers by check
+        return False
     return bool({str, Path, SecretStr}.intersection({kind, *get_args(kind)}))
 
 

@@ -41,11 +41,11 @@ from nightscreen.results.tracked_state import TRACKED
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
-from nightscreen.schemas.rows import Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -45,8 +45,9 @@ from nightscreen.runs.intake import Intake
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
-from nightscreen.schemas.rows import KNOWN_COLUMNS, Action
+from nightscreen.schemas.rows import Action
 from nightscreen.values.customer_ids import CustomerNumbers
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from nightscreen.journal.runs import RUNNING
 from nightscreen.reading.mapping import Mapping, mapping_toml
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.naming import batch_name, contains_identifier
-from nightscreen.schemas.rows import KNOWN_COLUMNS
 
 if TYPE_CHECKING:
     import sqlite3

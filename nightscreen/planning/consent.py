@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.rows import Flaw
+from nightscreen.schemas.columns import Flaw
 from nightscreen.values.columns import Column, Mask, present, text_length
 from nightscreen.values.instants import LAGOS
 

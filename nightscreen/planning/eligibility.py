@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
-from nightscreen.schemas.rows import Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.cashflow import TX_FIELDS
 from nightscreen.schemas.checks import NoAnswer, Outcome, Purpose, Source
+from nightscreen.schemas.columns import KNOWN_COLUMNS, REQUESTED
 from nightscreen.schemas.enriched import BVN_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.policy import CarriedKind
-from nightscreen.schemas.rows import INSTANT, KNOWN_COLUMNS, REQUESTED, row_schema
+from nightscreen.schemas.rows import INSTANT, row_schema
 from nightscreen.values.names import GRADES
 from nightscreen.values.validators import is_absent
 
@@ -107,7 +109,7 @@ def known_columns() -> dict[str, pa.DataType]:
     rows = row_schema()
     found = {name: _plain(rows.field(name).type) for name in KNOWN_COLUMNS}
     for check in CHECKS.values():
-        found |= {name: _plain(kind) for name, kind in check.fields}
+        found |= {each.name: _plain(arrow_type(each.shape)) for each in check.every_column}
     found |= _bvn_columns()
     found |= {name: _plain(kind) for name, kind in TX_FIELDS}
     found |= dict.fromkeys(SIGNALS, pa.int64())
@@ -117,7 +119,7 @@ def known_columns() -> dict[str, pa.DataType]:
 @cache
 def check_columns() -> dict[str, str]:
     """Return which check each of the checks' columns belongs to."""
-    return {name: check for check in CHECKS for name, _ in CHECKS[check].fields}
+    return {each.name: name for name, check in CHECKS.items() for each in check.every_column}
 
 
 @cache

@@ -62,10 +62,10 @@ from nightscreen.results.run_files import (
 from nightscreen.results.shadow import SHADOW_FILE
 from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.columns import CUSTOMERS, LOAN_DAYS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.outcomes import OUTCOMES_BATCH, OUTCOMES_FLOW
-from nightscreen.schemas.rows import CUSTOMERS, LOAN_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -41,8 +41,8 @@ from nightscreen.schemas.answers import (
 )
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.columns import KNOWN_COLUMNS, NAME_FIELDS
 from nightscreen.schemas.contests import Review
-from nightscreen.schemas.rows import KNOWN_COLUMNS, NAME_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

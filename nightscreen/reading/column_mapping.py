@@ -13,15 +13,16 @@ from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading import headings as words
 from nightscreen.reading.mapping import Mapping, nearest
 from nightscreen.reading.raw_table import MOST_COLUMNS
+from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import CUSTOMERS, Header, SourceColumn
+from nightscreen.schemas.rows import Header, SourceColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from nightscreen.schemas.rows import InputKind
+    from nightscreen.schemas.columns import InputKind
 
 LONGEST_HEADING = 120
 """Characters of a column's name; what is longer is a note, or text that ran into the headings."""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.schemas.rows import INSTANT_COLUMNS, Action, Problem
+from nightscreen.schemas.columns import INSTANT_COLUMNS
+from nightscreen.schemas.rows import Action, Problem
 from nightscreen.values.columns import as_text, matching
 from nightscreen.values.instants import InstantProblem, read_moment
 from nightscreen.values.validators import trimmed

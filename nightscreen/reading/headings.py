@@ -15,14 +15,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.rows import CUSTOMERS
+from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nightscreen.reading.mapping import Mapping as FileMapping
-    from nightscreen.schemas.rows import InputKind
+    from nightscreen.schemas.columns import InputKind
 
 HEADINGS_FILE = DATA / CUSTOMERS.headings
 LAST_CHOICES_FILE = DATA / "headings_last.csv"

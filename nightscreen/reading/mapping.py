@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 
+from nightscreen.schemas.columns import CUSTOMERS, InputKind
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import CUSTOMERS, InputKind
 
 MOST_BYTES = 1 << 20
 """A mapping file has a few lines; what is larger is another file, or has no end."""

@@ -16,17 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.reading.headings import fold
+from nightscreen.schemas.columns import REQUESTED, Flaw
 from nightscreen.schemas.outcomes import LoanStanding
-from nightscreen.schemas.rows import (
-    CUSTOMER,
-    EXTRA_PREFIX,
-    NAIRA,
-    REQUESTED,
-    Action,
-    Flaw,
-    Problem,
-    SourceColumn,
-)
+from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX, NAIRA, Action, Problem, SourceColumn
 from nightscreen.schemas.shipped import DATA
 from nightscreen.values.validators import Finding
 

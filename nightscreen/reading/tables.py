@@ -21,8 +21,9 @@ from nightscreen.reading.column_mapping import ColumnMapping, understand, unique
 from nightscreen.reading.csv_source import read_csv
 from nightscreen.reading.headings import Vocabulary
 from nightscreen.reading.text_stream import open_text
+from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import CUSTOMERS, Header, RefusedRow, SourceBatch
+from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from nightscreen.reading.mapping import Mapping
     from nightscreen.reading.raw_table import RawTable
-    from nightscreen.schemas.rows import InputKind
+    from nightscreen.schemas.columns import InputKind
 
 BATCH_ROWS = 8192
 START_BYTES = 64 * 1024

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
@@ -23,6 +24,7 @@ from nightscreen.results.cached_bvn_details import nothing_held
 from nightscreen.results.cash_flow_at_hand import no_cash_flow
 from nightscreen.results.enriched import enriched_schema, input_columns
 from nightscreen.schemas.checks import HITS, NoAnswer, Outcome, Source
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import (
     CONSENT_UNREADABLE,
     SIGNALS,
@@ -30,7 +32,7 @@ from nightscreen.schemas.enriched import (
     naira_of_micro,
 )
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
-from nightscreen.schemas.rows import INSTANT, Flaw, SourceColumn
+from nightscreen.schemas.rows import INSTANT, SourceColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -240,7 +242,8 @@ class Chunk:
         }
         for each in declared.columns:
             filled = cells.rest.get(each.name)
-            columns[each.name] = pa.nulls(self._size, each.type) if filled is None else filled
+            kind = arrow_type(each.shape)
+            columns[each.name] = pa.nulls(self._size, kind) if filled is None else filled
         return columns
 
     def _filled(self, declared: Declaration, views: Sequence[_SlotView]) -> _Cells:
@@ -280,7 +283,7 @@ class Chunk:
         places = pa.array(line, mask=line < 0)
         for number, each in enumerate(declared.columns, start=1):
             values = [blank[number], *(every[number] for every in judged)]
-            cells.rest[each.name] = _typed_column(values, each.type).take(places)
+            cells.rest[each.name] = _typed_column(values, arrow_type(each.shape)).take(places)
         return cells
 
     def _blank(self, status: Codes) -> _Cells:

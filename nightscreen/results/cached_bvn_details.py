@@ -16,8 +16,9 @@ from nightscreen.planning.consent import consent_column
 from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import BVN_FIELDS
-from nightscreen.schemas.rows import INSTANT, Flaw
+from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.whose import same_account
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from nightscreen.journal.cash_flows import CashFlows
 from nightscreen.planning.consent import consent_column
 from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS
 from nightscreen.schemas.clock import to_instant
-from nightscreen.schemas.rows import INSTANT, REQUESTED, Flaw
+from nightscreen.schemas.columns import REQUESTED, Flaw
+from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal

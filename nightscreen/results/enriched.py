@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.cashflow import TX_FIELDS
 from nightscreen.schemas.enriched import (
@@ -66,7 +67,7 @@ def enriched_schema(
     rows = row_schema(extra_names(columns))
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
     for check in CHECKS.values():
-        fields += [pa.field(name, kind) for name, kind in check.fields]
+        fields += [pa.field(each.name, arrow_type(each.shape)) for each in check.every_column]
     fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
     fields += [pa.field(name, kind) for name, kind in TX_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks.declaration import Column, Compare
+from nightscreen.checks.declaration import Column, Compare, Kind
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, CheckState, State
-from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ _DIGEST_BYTES = 6
 TRACKED: dict[str, tuple[Column, ...]] = {
     **{check: declared.tracked for check, declared in CHECKS.items()},
     DECISION_PART: (
-        Column("decision", WORD, Compare.RANK, ("approve", "review", "decline")),
-        Column("reasons", pa.list_(pa.string()), Compare.PLAIN),
+        Column("decision", Kind.WORD, Compare.RANK, ("approve", "review", "decline")),
+        Column("reasons", [Kind.TEXT], Compare.PLAIN),
     ),
 }
 """The columns that nights are compared by, by check; and those of the decision."""

@@ -13,15 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.reading.date_orders import DATE_COLUMNS, in_numbers
-from nightscreen.schemas.rows import (
-    KNOWN_COLUMNS,
-    Action,
-    Flaw,
-    Problem,
-    RefusedRow,
-    RowBatch,
-    row_schema,
-)
+from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
+from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_schema
 from nightscreen.values.accounts import judge_accounts, judge_banks
 from nightscreen.values.addresses import judge_domains, judge_emails
 from nightscreen.values.amounts import judge_amounts

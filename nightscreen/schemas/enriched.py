@@ -11,9 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.rows import (
-    INSTANT,
-)
+from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

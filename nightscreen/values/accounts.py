@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.rows import Action
 from nightscreen.values.banks import (
     BANK_CODE_AMBIGUOUS,
     BANK_CODE_FROM_ACCOUNT,

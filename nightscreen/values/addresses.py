@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.rows import Action
 from nightscreen.values.columns import Column, Mask, lower, matching, text_length, where
 from nightscreen.values.validators import (
     Finding,

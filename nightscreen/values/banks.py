@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rapidfuzz import fuzz, process
 
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.schemas.rows import Action
 from nightscreen.schemas.shipped import DATA
 from nightscreen.values.nuban import institution_of
 from nightscreen.values.validators import Finding, bare_digits, is_absent, is_scientific

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.rows import Action
 from nightscreen.values.columns import Column, matching
 from nightscreen.values.validators import (
     Finding,

@@ -11,7 +11,8 @@ import re
 from functools import partial
 from urllib.parse import urlsplit
 
-from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.rows import Action
 from nightscreen.values.addresses import LONGEST_LOCAL, PRIVATE_ENDING, read_domain
 from nightscreen.values.columns import Column, matching, text_length
 from nightscreen.values.validators import Finding, Notes, Validated, judge_text

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
-from nightscreen.schemas.rows import INSTANT, Action, Flaw
+from nightscreen.schemas.rows import INSTANT, Action
 from nightscreen.values.columns import (
     Column,
     Mask,

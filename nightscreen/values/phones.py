@@ -14,7 +14,8 @@ import phonenumbers
 import pyarrow.compute as pc
 
 from nightscreen.files.arrow_bytes import inside
-from nightscreen.schemas.rows import Action, Flaw
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.rows import Action
 from nightscreen.values.columns import Column, Mask, ending, matching, where
 from nightscreen.values.validators import (
     Finding,

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from nightscreen.files.arrow_bytes import Edges, inside, table_of
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import Action, Flaw, Problem
+from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.shipped import DATA
 from nightscreen.values.columns import (
     Column,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nightscreen.checks.bank_account import BANK_ACCOUNT
-from nightscreen.checks.declaration import Column, Compare, Declaration, Tone
+from nightscreen.checks.declaration import Column, Compare, Declaration, Kind, Tone
 from nightscreen.checks.ecosystem import ECOSYSTEM
 from nightscreen.checks.registry import CHECKS, load_checks
 from nightscreen.client.classify import Classifier
@@ -25,7 +25,7 @@ MADE_UP = replace(
     BANK_ACCOUNT,
     name="made_up",
     title="Made up",
-    columns=(Column("made_up_word", pa.string()),),
+    columns=(Column("made_up_word", Kind.TEXT),),
     judge=lambda _row, found, _limits: ("verified" if found else "not_found", None),
     ranks=(),
     says={},
@@ -67,7 +67,7 @@ def point(declared: Any, name: str = "made_up") -> EntryPoint:  # noqa: ANN401 -
         ({"judge": lambda *_: ("maybe", None)}, "and a status that it declares"),
         ({"statuses": {"verified": Tone.GOOD}}, "and a status that it declares"),
         (
-            {"columns": (Column("made_up_word", pa.string(), Compare.RANK),)},
+            {"columns": (Column("made_up_word", Kind.TEXT, Compare.RANK),)},
             "lacks the words of made_up_word",
         ),
     ],
@@ -107,7 +107,7 @@ def broken_module() -> None:
         ),
         (
             "made_up",
-            replace(MADE_UP, columns=(Column("score", pa.string()),)),
+            replace(MADE_UP, columns=(Column("score", Kind.TEXT),)),
             "its column score must begin with made_up_",
         ),
     ],
@@ -138,9 +138,9 @@ def test_an_identifying_list_is_never_in_clear(monkeypatch: pytest.MonkeyPatch) 
     names = pa.list_(pa.string())
     accounts = pa.list_(pa.struct([pa.field("number", pa.string())]))
     columns = (
-        Column("made_up_names", names, Compare.IDENTIFYING),
-        Column("made_up_accounts", accounts, Compare.IDENTIFYING),
-        Column("made_up_word", pa.string(), Compare.PLAIN),
+        Column("made_up_names", [Kind.TEXT], Compare.IDENTIFYING),
+        Column("made_up_accounts", [{"number": Kind.TEXT}], Compare.IDENTIFYING),
+        Column("made_up_word", Kind.TEXT, Compare.PLAIN),
     )
     declared = replace(MADE_UP, columns=columns, judge=lambda *_: ("verified", [], [], None))
     monkeypatch.setattr(tracked_state, "CHECKS", {"made_up": declared})

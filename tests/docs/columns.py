@@ -19,9 +19,10 @@ from nightscreen.results.notice_file import NOTICE_COLUMNS
 from nightscreen.results.shadow import SHADOW_COLUMNS
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
+from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
 from nightscreen.schemas.pulls import PulledKind
-from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
+from nightscreen.schemas.rows import SourceColumn
 from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:

@@ -43,6 +43,10 @@ NOT_TYPED = {
     "nightscreen desk": "it runs until it is stopped: tests/desk/test_server.py",
     "nightscreen portal": "it runs until it is stopped: tests/portal/test_server.py",
     "nightscreen journal settle": "it needs a call with a disputed cost: tests/cli/test_settle.py",
+    "nightscreen quote customers.csv --checks phone_owner": "it needs a package: tests/added",
+    "nightscreen screen customers.csv --checks bank_account,karma,phone_owner": (
+        "it needs a package: tests/added"
+    ),
     "nightscreen automations install": "it needs a server and a block: tests/ops",
 }
 ONLY_QUOTED = re.compile(r"^nightscreen screen (?!customers\.csv --max-spend 250000$)(?!--run)")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.rows import Flaw
+from nightscreen.schemas.columns import Flaw
 from nightscreen.values.accounts import judge_account, judge_accounts, judge_banks
 from nightscreen.values.nuban import agrees, check_digit, institution_of
 from nightscreen.values.validators import Notes

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import Flaw
 from nightscreen.values.banks import bank_table, folded, load_banks
 from nightscreen.values.nuban import institution_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.rows import Flaw
+from nightscreen.schemas.columns import Flaw
 from nightscreen.values.bvns import judge_bvn
 
 BVN = "22123456789"

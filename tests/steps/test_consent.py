@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.planning.consent import consent_column, consent_valid, twelve_months_after
-from nightscreen.schemas.rows import Flaw, row_schema
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.rows import row_schema
 
 AT = datetime(2025, 6, 30, 12, 0, tzinfo=UTC)
 GIVEN = datetime(2025, 1, 1, tzinfo=UTC)

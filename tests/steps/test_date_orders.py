@@ -15,7 +15,7 @@ from nightscreen.reading.tables import open_source
 from nightscreen.report.summary_section import verdict
 from nightscreen.results.ask_again import rows_as_part
 from nightscreen.runs.intake import Intake
-from nightscreen.schemas.rows import Flaw
+from nightscreen.schemas.columns import Flaw
 from tests.screening import World, consented_on, customer
 
 if TYPE_CHECKING:

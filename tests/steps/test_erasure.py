@@ -100,7 +100,7 @@ def test_nothing_of_the_person_is_left_anywhere(world: World, journal: Journal) 
     """Neither identifiers nor pseudonyms, in the raw bytes of journal, log and outputs."""
     wanted = needles(journal)
     before = b"".join(each for _, each in everything(world.folder))
-    assert sum(needle in before for needle in wanted) > len(wanted) / 2
+    assert sum(needle in before for needle in wanted) >= 28
     done = erased(journal, customer_id="CUST-3")
     assert done["log_emptied"]
     for path, held in everything(world.folder):

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.rows import INSTANT, Flaw
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.instants import (
     Edge,
     judge_date,

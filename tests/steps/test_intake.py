@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.runs.intake import Intake
+from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
 from nightscreen.schemas.rows import (
-    KNOWN_COLUMNS,
     Action,
-    Flaw,
     Header,
     RefusedRow,
     RowBatch,

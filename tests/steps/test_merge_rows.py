@@ -21,8 +21,9 @@ from nightscreen.reading.merge_rows import (
 )
 from nightscreen.runs import screening_run
 from nightscreen.runs.intake import Intake
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import CUSTOMER, Flaw, SourceBatch
+from nightscreen.schemas.rows import CUSTOMER, SourceBatch
 from nightscreen.values.customer_ids import CustomerNumbers
 from tests.screening import CONSENT, World, customer
 

@@ -30,7 +30,7 @@ def lookups(first: int, size: int) -> pa.Table:
             "kind": ["nuban" if number % 3 == 1 else "bvn" for number in numbers],
             "subject": [number.to_bytes(16, "big") for number in numbers],
             "identity": [str(number) for number in numbers],
-            "image_url": [None] * size,
+            "together_with": [None] * size,
             "consent_reference": [None] * size,
             "consent_ends_at": [None] * size,
             "tier": [number % 2 for number in numbers],

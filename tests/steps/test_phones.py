@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.rows import Flaw
+from nightscreen.schemas.columns import Flaw
 from nightscreen.values.columns import matching
 from nightscreen.values.phones import judge_phone, judge_phones, plain_pattern
 from nightscreen.values.validators import Notes

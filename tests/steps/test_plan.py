@@ -28,8 +28,9 @@ from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.planning.shared_identifiers import count_shared
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.plan import CheckCounts, SkipReason
-from nightscreen.schemas.rows import Flaw, row_schema
+from nightscreen.schemas.rows import row_schema
 from tests.how_many import examples
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def needed(rows: Sequence[tuple[str, int, int]]) -> LookupRanking:
             "kind": ["bvn"] * len(rows),
             "subject": [place.to_bytes(16, "big") for place in range(len(rows))],
             "identity": [""] * len(rows),
-            "image_url": [None] * len(rows),
+            "together_with": [None] * len(rows),
             "consent_reference": [None] * len(rows),
             "consent_ends_at": [None] * len(rows),
             "tier": [tier for _, tier, _ in rows],

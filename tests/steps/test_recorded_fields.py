@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.checks.ecosystem import AMOUNT, FIELDS
+from nightscreen.checks.ecosystem import FIELDS
 from nightscreen.sandbox.people import bvn_accounts, ecosystem_of
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, EcosystemRecord
 from nightscreen.schemas.rows import INSTANT
@@ -19,6 +19,7 @@ from tests.steps.test_policy import one, told
 if TYPE_CHECKING:
     from pathlib import Path
 
+AMOUNT = pa.decimal128(24, 6)
 SPECIFIED, RECORDED = 22, 29
 TYPES = {
     "ecosystem_loan_amount": AMOUNT,

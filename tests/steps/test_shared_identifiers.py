@@ -13,8 +13,9 @@ from nightscreen.files.frame import Frame
 from nightscreen.files.sealing import Pseudonyms
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.shared_identifiers import COUNTED, count_shared, signals
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import RING_COLUMNS, SIGNALS
-from nightscreen.schemas.rows import Flaw, row_schema
+from nightscreen.schemas.rows import row_schema
 from tests.how_many import examples
 
 some = st.sampled_from([None, "1", "2", "3"])

@@ -9,8 +9,9 @@ import pytest
 from nightscreen.reading.column_mapping import understand
 from nightscreen.reading.headings import HEADINGS_FILE, fold, heading_words, is_output_name
 from nightscreen.results.enriched import enriched_schema
+from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import KNOWN_COLUMNS, SourceColumn
+from nightscreen.schemas.rows import SourceColumn
 
 HERE = Path("batch.csv")
 

@@ -36,10 +36,11 @@ from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock, to_instant
+from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.naming import batch_name
 from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
-from nightscreen.schemas.rows import Action, Flaw, Problem
+from nightscreen.schemas.rows import Action, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa

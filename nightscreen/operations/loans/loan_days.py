@@ -18,8 +18,9 @@ from nightscreen.reading.headings import fold
 from nightscreen.reading.merge_rows import loan_standings
 from nightscreen.runs.intake import known_text, refused_rows
 from nightscreen.schemas.clock import LAGOS, to_micros
+from nightscreen.schemas.columns import LOAN_DAY_COLUMNS
 from nightscreen.schemas.outcomes import LoanDay, LoanStanding
-from nightscreen.schemas.rows import LOAN_DAY_COLUMNS, Action, Problem
+from nightscreen.schemas.rows import Action, Problem
 from nightscreen.values.amounts import judge_amounts
 from nightscreen.values.customer_ids import ID_MISSING, SeenIds, judge_customer_id
 from nightscreen.values.instants import Edge, InstantProblem, judge_dates, judge_instants

@@ -27,9 +27,9 @@ from nightscreen.results.notices import contested
 from nightscreen.results.reviews import active_reviews
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.checks import Purpose
+from nightscreen.schemas.columns import REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import REQUESTED
 from nightscreen.values.addresses import judge_email
 from nightscreen.values.phones import judge_phone
 

@@ -22,6 +22,7 @@ from nightscreen.results.outcomes import customers_of, loan_key
 from nightscreen.results.stood_decision import StoodDecisions
 from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
+from nightscreen.schemas.columns import LOAN_DAYS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.naming import new_run_id
@@ -32,7 +33,6 @@ from nightscreen.schemas.outcomes import (
     OutcomeSource,
     with_arrears,
 )
-from nightscreen.schemas.rows import LOAN_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

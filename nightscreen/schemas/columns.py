@@ -1,0 +1,90 @@
+"""Columns of input files that have a meaning of their own, and what may be wrong in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+from operator import itemgetter
+
+TEXT_COLUMNS = (
+    "customer_id",
+    "bvn",
+    "account_number",
+    "bank_code",
+    "bank_name",
+    "phone",
+    "email",
+    "domain",
+    "first_name",
+    "middle_name",
+    "last_name",
+    "full_name",
+    "image_url",
+    "consent_reference",
+    "consent_purpose",
+    "consent_channel",
+)
+NAME_FIELDS = ("first_name", "middle_name", "last_name", "full_name")
+names_of = itemgetter(*NAME_FIELDS)
+"""Returns the four names of a row, in this order."""
+INSTANT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
+REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
+"""What an applicant requests: naira, days, naira a month."""
+KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *REQUESTED, *INSTANT_COLUMNS)
+"""Every column of the input that has a meaning of its own."""
+
+LOAN_DAY_COLUMNS = (
+    *("loan_id", "customer_id", "disbursed_at", "principal", "maturity_date", "due", "paid"),
+    *("outstanding", "days_past_due", "status", "written_off_at", "restructured", "as_of"),
+)
+"""Every column with a meaning of its own where a file has one row for a loan and a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputKind:
+    """The kind of a file's rows, and so which of its columns have a meaning.
+
+    Attributes:
+        headings: the file of `data/` with the words for its columns.
+        columns: the known columns.
+        required: those that must be there.
+        personal: those that differ from person to person: no value can be right for all rows.
+    """
+
+    headings: str
+    columns: tuple[str, ...]
+    required: tuple[str, ...]
+    personal: frozenset[str]
+
+
+CUSTOMERS = InputKind(
+    "headings.csv",
+    KNOWN_COLUMNS,
+    ("customer_id",),
+    frozenset(
+        {"customer_id", "bvn", "account_number", "phone", "email", "image_url", "date_of_birth"}
+    ),
+)
+LOAN_DAYS = InputKind(
+    "loan_day_headings.csv",
+    LOAN_DAY_COLUMNS,
+    ("customer_id", "loan_id", "disbursed_at", "as_of"),
+    frozenset({"customer_id", "loan_id"}),
+)
+
+
+class Flaw(IntFlag):
+    """Which identifiers of a row are malformed (present, but unusable); a bit for each."""
+
+    NONE = 0
+    BVN = 1
+    ACCOUNT = 2
+    BANK = 4
+    PHONE = 8
+    EMAIL = 16
+    DOMAIN = 32
+    IMAGE = 64
+    CONSENT = 128
+    """A consent time that cannot be read: the consent does not count."""
+    BANK_UNKNOWN = 256
+    """A bank the service does not know: nothing malformed, but no lookup is possible."""
