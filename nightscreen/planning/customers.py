@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, pseudonym_column, read_queries
 from nightscreen.planning.consent import consent_column, consent_ends
-from nightscreen.planning.eligibility import FLAWS, flat, identities, why_not
+from nightscreen.planning.eligibility import flat, identities, why_not
+from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import row_schema
 
@@ -99,7 +100,7 @@ def gather_customers(
 def _pseudonyms_of(rows: pa.Table, kind: IdentityKind, pseudonyms: Pseudonyms) -> pa.Array:
     """Return a pseudonym of each row's identifier; null where absent or malformed."""
     column = identities(rows, kind)
-    sound = pc.equal(pc.bit_wise_and(rows["flaws"], pa.scalar(int(FLAWS[kind]))), 0)
+    sound = pc.equal(pc.bit_wise_and(rows["flaws"], pa.scalar(int(IDENTIFIERS[kind].flaws))), 0)
     named = flat(pc.if_else(sound, column, pa.scalar(None, pa.string())))
     made = pseudonyms.subjects(kind.value, named.drop_null().to_pylist())
     return _at(pc.is_valid(named).to_numpy(zero_copy_only=False), made)

@@ -14,23 +14,13 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.columns import IDENTIFIERS, Flaw
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-FLAWS: dict[IdentityKind, Flaw] = {
-    IdentityKind.BVN: Flaw.BVN,
-    IdentityKind.NUBAN: Flaw.ACCOUNT | Flaw.BANK | Flaw.BANK_UNKNOWN,
-    IdentityKind.PHONE: Flaw.PHONE,
-    IdentityKind.EMAIL: Flaw.EMAIL,
-    IdentityKind.DOMAIN: Flaw.DOMAIN,
-    IdentityKind.IMAGE: Flaw.IMAGE,
-}
-"""What keeps an identifier of each kind from being asked about; it has no pseudonym then."""
 
 
 def slots_of(
@@ -50,22 +40,19 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
-    """Return each row's identity of a kind in the service's own form; null where absent.
-
-    An account is `<bank code>-<account number>` (specification, karma identifier kinds).
-    """
-    if kind is IdentityKind.NUBAN:
-        return flat(pc.binary_join_element_wise(rows["bank_code"], rows["account_number"], "-"))
-    return flat(rows["image_url" if kind is IdentityKind.IMAGE else kind.value])
+    """Return each row's identity of a kind in the service's own form; null where absent."""
+    return flat(
+        pc.binary_join_element_wise(*(rows[name] for name in IDENTIFIERS[kind].columns), "-")
+    )
 
 
 def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return for each row why a slot is not asked (`SkipReason`), the first that applies."""
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
     absent = pc.is_null(identities(rows, slot.kind)).to_numpy(zero_copy_only=False)
-    mask = int(FLAWS[slot.kind])
+    mask = int(IDENTIFIERS[slot.kind].flaws)
     if (other := CHECKS[slot.check].together_with) is not None:
-        mask |= int(FLAWS[other])
+        mask |= int(IDENTIFIERS[other].flaws)
         absent = absent | pc.is_null(identities(rows, other)).to_numpy(zero_copy_only=False)
     if slot.kind is IdentityKind.NUBAN:
         absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)  # ours to mend, not the row's

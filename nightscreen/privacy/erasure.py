@@ -62,7 +62,7 @@ from nightscreen.results.run_files import (
 from nightscreen.results.shadow import SHADOW_FILE
 from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.columns import CUSTOMERS, LOAN_DAYS
+from nightscreen.schemas.columns import CUSTOMERS, IDENTIFIERS, LOAN_DAYS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.outcomes import OUTCOMES_BATCH, OUTCOMES_FLOW
@@ -74,16 +74,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunRecord
 
-IDENTIFYING = (
-    ID_COLUMN,
-    "bvn",
-    "bank_code",
-    "account_number",
-    "phone",
-    "email",
-    "domain",
-    "image_url",
-)
+IDENTIFYING = (ID_COLUMN, *(name for each in IDENTIFIERS.values() for name in each.columns))
 _SHARED = ("bvn", "phone", "email", "domain")
 _BLANKS = re.compile(r"[\s\-().]")
 _PHONE_DIGITS = 10

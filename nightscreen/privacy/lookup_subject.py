@@ -19,7 +19,7 @@ from nightscreen.operations.bvn.access import requests_of
 from nightscreen.results.changes import CHANGES_FILE
 from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.one_row import find_row
-from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -132,9 +132,6 @@ def _csv_rows(path: Path) -> Iterator[dict[str, str]]:
             yield dict(zip(names, map(unescape_formula, cells), strict=False))
 
 
-_PLAIN = (IdentityKind.BVN, IdentityKind.PHONE, IdentityKind.EMAIL, IdentityKind.DOMAIN)
-
-
 def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> dict[bytes, str]:
     """Return the pseudonym of every identifier of some rows, and its kind.
 
@@ -143,10 +140,7 @@ def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> di
     """
     found: dict[bytes, str] = {}
     for row in rows:
-        held = {kind.value: row.get(kind.value) for kind in _PLAIN}
-        held[IdentityKind.IMAGE.value] = row.get("image_url")
-        if row.get("bank_code") and row.get("account_number"):
-            held[IdentityKind.NUBAN.value] = f"{row['bank_code']}-{row['account_number']}"
+        held = {kind.value: each.of(row) for kind, each in IDENTIFIERS.items()}
         known = {kind: identity for kind, identity in held.items() if identity}
         for kind, identity in known.items():
             found[pseudonyms.subject(kind, identity)] = kind

@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntFlag
 from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.schemas.checks import IdentityKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TEXT_COLUMNS = (
     "customer_id",
@@ -88,3 +94,34 @@ class Flaw(IntFlag):
     """A consent time that cannot be read: the consent does not count."""
     BANK_UNKNOWN = 256
     """A bank the service does not know: nothing malformed, but no lookup is possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A kind of identifier by which checks ask, as rows have it.
+
+    Attributes:
+        columns: the columns that together are the identifier, joined by `-` where there are more
+            (an account is `058-0123456789`: specification, karma identifier kinds).
+        flaws: what keeps it from being asked about; it has no pseudonym then.
+    """
+
+    columns: tuple[str, ...]
+    flaws: Flaw
+
+    def of(self, row: Mapping[str, Any]) -> str | None:
+        """Return the identifier of a row in the service's own form; None where a part is absent."""
+        parts = [row.get(name) for name in self.columns]
+        return "-".join(map(str, parts)) if all(parts) else None
+
+
+IDENTIFIERS: Mapping[IdentityKind, Identifier] = {
+    IdentityKind.BVN: Identifier(("bvn",), Flaw.BVN),
+    IdentityKind.PHONE: Identifier(("phone",), Flaw.PHONE),
+    IdentityKind.EMAIL: Identifier(("email",), Flaw.EMAIL),
+    IdentityKind.DOMAIN: Identifier(("domain",), Flaw.DOMAIN),
+    IdentityKind.NUBAN: Identifier(
+        ("bank_code", "account_number"), Flaw.ACCOUNT | Flaw.BANK | Flaw.BANK_UNKNOWN
+    ),
+    IdentityKind.IMAGE: Identifier(("image_url",), Flaw.IMAGE),
+}
