@@ -65,12 +65,6 @@ def print_quote(document: Mapping[str, Any]) -> None:
             f"{line['charged_pct']:.0f} of 100 are answered"
         )
     typer.echo(f"  expected   {naira(quoted['expected'])}")
-    likely = document["likely"]
-    typer.echo(
-        "  likely     not known until 50 answers of each check were seen"
-        if likely is None
-        else f"  likely     {naira(likely['low'])} to {naira(likely['high'])}, nine nights in ten"
-    )
     typer.echo(f"  range      {naira(quoted['low'])} to {naira(quoted['high'])} at most")
     typer.echo(f"  time       {duration(document['hours'])}")
     typer.echo(f"  saved      {naira(document['saved_by_reuse'])}, by answers that are still fresh")

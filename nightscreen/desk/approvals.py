@@ -5,15 +5,12 @@ The decision is the journal's record; an approved run is resumed under its cap.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.pages import html, onward
 from nightscreen.desk.runs import resume_approved
 from nightscreen.desk.visit import DeskError, naira_typed, plain_naira
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
-from nightscreen.planning.price import CAP_STEPS
 from nightscreen.runs.approval import resumed
 from nightscreen.runs.run import deadline_instant
 from nightscreen.schemas.approvals import ApprovalDecision
@@ -81,38 +78,21 @@ def _deadline(run: RunRecord) -> int | None:
 
 
 def preview(visit: Visit) -> Response:
-    """Say what a lower cap would leave unanswered; for the form, as the amount is changed."""
+    """Return the button for an amount; for the form, as the amount is changed."""
     approval = _waiting(visit)
     amount = visit.asked_first("max_spend")
-    cap, unanswered, error = approval.offered_micro, None, ""
+    cap, error = approval.offered_micro, ""
     try:
         cap = _amount(amount, cap)
-        unanswered = _unanswered(approval, cap, visit.seat.journal.runs.last_balance())
     except InputError as trouble:
         error = str(trouble)
     return html(
         "approval_amount",
         cap=cap,
         most=from_micro(approval.offered_micro),
-        unanswered=unanswered,
-        exact=len(approval.quote.get("short_by_cap") or ()) <= CAP_STEPS,
         error=error,
         run_id=approval.run_id,
     )
-
-
-def _unanswered(approval: Approval, cap: int, balance: int | None) -> int:
-    """Return how many rows a cap would leave without all their answers, by the quote as shown."""
-    quote = approval.quote
-    steps = quote["short_by_cap"]
-    spent_before = approval.ceiling_micro - to_micro(Decimal(quote["quoted"]["high"]))
-    money = max(0, min(each for each in (cap - spent_before, balance) if each is not None))
-    place = bisect_right(steps, money, key=lambda step: step[0]) - 1
-    (low, short), after = steps[place], steps[place + 1 : place + 2]
-    if not after:
-        return int(short)
-    high, fewer = after[0]
-    return int(short - (short - fewer) * (money - low) // (high - low))
 
 
 def _waiting(visit: Visit) -> Approval:

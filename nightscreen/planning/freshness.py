@@ -69,16 +69,11 @@ class Freshness:
         return Since(max(unread, self.at - IN_DOUBT_AGE // _MICROS), unread, self.at)
 
     def limits(self, check: str) -> pa.Table:
-        """Return for each outcome how old an answer may be, as `plan.sql` compares it.
-
-        An answer is fresh from `fresh_from` on; `age` is how long, in microseconds.
-        """
-        fresh_from = [self.oldest(check, outcome.value) for outcome in OUTCOMES]
+        """Return for each outcome from when on an answer is fresh, as `plan.sql` compares it."""
         return pa.table(
             {
                 "outcome": pa.array(range(len(OUTCOMES)), pa.int8()),
-                "fresh_from": fresh_from,
-                "age": [max(0, self.at - instant) for instant in fresh_from],
+                "fresh_from": [self.oldest(check, outcome.value) for outcome in OUTCOMES],
                 "is_read": [outcome is not Outcome.UNREADABLE for outcome in OUTCOMES],
                 "is_listing": [outcome is Outcome.LISTED for outcome in OUTCOMES],
             }

@@ -25,7 +25,7 @@ from nightscreen.planning.row_plan import put_row_plan
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
-from nightscreen.schemas.plan import NEEDED, AgeEffect, CheckCounts, Plan, SkipReason
+from nightscreen.schemas.plan import NEEDED, CheckCounts, Plan, SkipReason
 from nightscreen.values.references import references
 
 if TYPE_CHECKING:
@@ -157,10 +157,7 @@ class Planner:
 
     def _count_answers(self, slot: CheckIdentity) -> None:
         counts = self.slots[slot]
-        found = self._frame.row("counts", at=self._freshness.at)
-        counts.stricter = AgeEffect(found.pop("stricter"), found.pop("stricter_micro"))
-        counts.looser = AgeEffect(found.pop("looser"), found.pop("looser_micro"))
-        for name, value in found.items():
+        for name, value in self._frame.row("counts").items():
             setattr(counts, name, value)
 
     def _count_rows(self) -> None:

@@ -39,12 +39,12 @@ SELECT subject FROM lookups ORDER BY subject;
 -- name: judge
 -- `closed`: lookups that may have been charged so often that they are left alone until their calls in
 -- doubt are old enough (`freshness.py`).
--- `answers`: the journal's latest answer to each lookup that has one. `limits`: how old an answer of
--- each outcome may be (`age`, in microseconds). An answer to the run's own call, or one that came
--- since the run began, is `current` and counts at any age.
+-- `answers`: the journal's latest answer to each lookup that has one. `limits`: from when on an answer of
+-- each outcome is fresh. An answer to the run's own call, or one that came since the run began, is
+-- `current` and counts at any age.
 CREATE OR REPLACE TABLE judged AS
 SELECT
-    lookups.*, answers.* EXCLUDE (subject), limits.age, limits.is_read, limits.is_listing,
+    lookups.*, answers.* EXCLUDE (subject), limits.is_read, limits.is_listing,
     coalesce("current" OR answered_at >= fresh_from, false) AS is_fresh,
     subject IN (SELECT subject FROM closed) AS is_closed
 FROM lookups
@@ -61,9 +61,8 @@ FROM customers JOIN judged ON subject = "{subject}"
 WHERE "{slot}" = 0 AND is_read;
 
 -- name: counts
--- Of lookups with an answer. `stricter`: what half the age limit would ask again; `looser`: what
--- twice the limit would still use. An answer that could not be read is used again like any other,
--- and counted apart.
+-- Of lookups with an answer. An answer that could not be read is used again like any other, and
+-- counted apart.
 SELECT
     count(*) FILTER (is_read AND own_run AND cost_micro <> 0) AS paid,
     count(*) FILTER (is_read AND own_run AND cost_micro = 0) AS free,
@@ -71,19 +70,12 @@ SELECT
     count(*) FILTER (is_closed AND NOT is_fresh) AS in_doubt,
     count(*) FILTER (is_reused) AS reused,
     coalesce(sum(cost) FILTER (is_reused), 0)::BIGINT AS saved_by_reuse_micro,
-    min(answered_at) FILTER (is_reused) AS oldest_reused_at,
-    count(*) FILTER (is_older_than_half) AS stricter,
-    coalesce(sum(cost) FILTER (is_older_than_half), 0)::BIGINT AS stricter_micro,
-    count(*) FILTER (is_younger_than_twice) AS looser,
-    coalesce(sum(cost) FILTER (is_younger_than_twice), 0)::BIGINT AS looser_micro
+    min(answered_at) FILTER (is_reused) AS oldest_reused_at
 FROM (
     SELECT
         *,
         greatest(cost_micro, 0) AS cost,
-        greatest({at} - answered_at, 0) AS old,
-        is_read AND is_fresh AND NOT own_run AS is_reused,
-        2 * old > age AND old <= age AS is_older_than_half,
-        old > age AND old - age <= age AS is_younger_than_twice
+        is_read AND is_fresh AND NOT own_run AS is_reused
     FROM judged
 );
 

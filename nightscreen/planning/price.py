@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from nightscreen.planning.lookup_table import LookupRanking
     from nightscreen.planning.short_circuit import Chains
 
-CAP_STEPS = 200
-"""Steps of what lower caps would leave unanswered; up to so many rows they are exact."""
-
 RECENT_RUNS = 14
 """Runs of a batch name that say what a night usually costs."""
 
@@ -36,9 +33,6 @@ _ENOUGH_RUNS = 3
 
 _SURE_OF = 200
 """Answers from which on the rates seen replace the first night's guess altogether."""
-
-_LEAST_SEEN = 50
-"""Answers from which on a quote can say how far it may be wrong: a small lender's first night."""
 
 _SPREAD = 3.3
 """Standard deviations on each side of a quote: one night in a thousand is outside."""
@@ -109,7 +103,6 @@ def quote(
     cap_micro: int | None = None,
     balance_micro: int | None = None,
     chains: Chains | None = None,
-    by_cap: bool = False,
 ) -> Quote:
     """Estimate what asking every needed lookup would cost and how long it would take.
 
@@ -122,18 +115,14 @@ def quote(
         cap_micro: the cap the run would be under.
         balance_micro: the last known balance.
         chains: karma asks no further about a row once it is listed; None if it makes all.
-        by_cap: also compute what lower caps would leave unanswered.
     """
     lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, chains)
     if chains is not None:
         needed = needed.take(~chains.spared())
     money = [limit for limit in (cap_micro, balance_micro) if limit is not None]
-    if not money and not by_cap:
+    if not money:
         return Quote(lines, cap_micro, balance_micro)
     order, worst = rank(needed, prices_micro), worst_costs(needed, prices_micro)
-    caps = short_by_cap(order, worst, needed.row) if by_cap else ()
-    if not money:
-        return Quote(lines, cap_micro, balance_micro, short_by_cap=caps)
     funded = fund(order, worst, min(money))
     short = needed.row[order[len(funded) :]]
     return Quote(
@@ -143,23 +132,6 @@ def quote(
         affordable=len(funded),
         rows_short=len(np.unique(short)),
         first=_first(needed, funded),
-        short_by_cap=caps,
-    )
-
-
-def short_by_cap(
-    order: NDArray[np.int64], worst: NDArray[np.int64], row: NDArray[np.int32]
-) -> tuple[tuple[int, int], ...]:
-    """Return how many rows would lack an answer for rising amounts, in at most `CAP_STEPS` steps.
-
-    A row has all its answers once the money reaches its last lookup in the order of asking.
-    """
-    bound = np.cumsum(worst[order])[::-1]
-    _, last = np.unique(row[order][::-1], return_index=True)
-    enough = np.sort(bound[last])
-    steps = np.unique(np.linspace(0, len(enough), CAP_STEPS + 1).astype(np.int64))
-    return tuple(
-        (int(enough[step - 1]) if step else 0, len(enough) - step) for step in steps.tolist()
     )
 
 
@@ -195,7 +167,6 @@ def _lines(
                 expected_micro=round(rate * calls.likely * price),
                 high_micro=math.ceil(high * calls.most) * price,
                 expected_s=calls.likely * call_s / max_in_flight[check],
-                spread_micro=_spread(calls, rate, seen.get(slot, SeenCharges()), price),
             )
         )
     return tuple(lines)
@@ -232,25 +203,6 @@ def _calls(
         left, least, likely, most = (float(numbers[of_slot].sum()) for numbers in reached)
         found[(check, kind)] = _Calls(round(left), least, likely, most)
     return {slot: calls for slot, calls in found.items() if calls.all}
-
-
-def _spread(calls: _Calls, rate: float, seen: SeenCharges, price_micro: int) -> int | None:
-    """Return the standard deviation of a night's cost from the expected cost.
-
-    Chance among the calls and among the answers seen, customers that differ from those, how far
-    the first night's guess still moves the rate, and how many karma spares; None until enough
-    calls were seen.
-    """
-    if seen.answers < _LEAST_SEEN:
-        return None
-    if not calls.likely:
-        return 0
-    share = seen.charged / seen.answers
-    each = max(share * (1 - share), 1 / seen.answers)
-    chance = each * (1 / calls.likely + 1 / seen.answers) + (rate - share) ** 2
-    drift = _DRIFT / _SPREAD * rate
-    spared = (calls.most - calls.least) / (2 * _SPREAD) * rate
-    return round(math.hypot(calls.likely * math.sqrt(chance + drift**2), spared) * price_micro)
 
 
 def _first(needed: LookupRanking, funded: NDArray[np.int64]) -> First | None:

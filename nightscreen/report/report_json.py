@@ -23,11 +23,11 @@ from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.checks import NoAnswer, Source
 from nightscreen.schemas.clock import MICROS, instant_text, spending_day, spending_month
 from nightscreen.schemas.money import MICRO, naira_text
-from nightscreen.schemas.plan import AgeEffect, CheckCounts, LookupStatus
+from nightscreen.schemas.plan import CheckCounts, LookupStatus
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
@@ -333,20 +333,11 @@ def approval_report(approval: PolicyApproval | None) -> dict[str, Any] | None:
 
 
 def freshness_report(counts: Mapping[str, CheckCounts], now: int) -> dict[str, Any]:
-    """Return the age of the oldest evidence used, and what other age limits would have cost."""
+    """Return the age of the oldest evidence used."""
     oldest = [counted.oldest_reused_at for counted in counts.values() if counted.oldest_reused_at]
     return {
         "oldest_evidence_at": instant_text(min(oldest)) if oldest else None,
         "oldest_evidence_days": round((now - min(oldest)) / DAY, 1) if oldest else None,
-        "at_half_the_limits": _age_effect([counted.stricter for counted in counts.values()]),
-        "at_twice_the_limits": _age_effect([counted.looser for counted in counts.values()]),
-    }
-
-
-def _age_effect(effects: Sequence[AgeEffect]) -> dict[str, Any]:
-    return {
-        "lookups": sum(effect.lookups for effect in effects),
-        "cost": naira_text(sum(effect.cost_micro for effect in effects)),
     }
 
 

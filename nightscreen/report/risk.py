@@ -20,7 +20,6 @@ from nightscreen.report.format import (
     days_old,
     decision_titles,
     moment,
-    naira,
     naira_at_risk,
     naira_tight,
     plain,
@@ -227,14 +226,8 @@ def _oldest(report: Mapping[str, Any]) -> str:
     days = freshness["oldest_evidence_days"]
     if days is None:
         return "No answer of an earlier run was used."
-    half, twice = freshness["at_half_the_limits"], freshness["at_twice_the_limits"]
     when = moment(freshness["oldest_evidence_at"])
-    return (
-        f"The oldest answer reused is of {when}, {days_old(days)} old. Half the age limits would "
-        f"have asked {some(half['lookups'], 'lookup')} again, which cost {naira(half['cost'])} "
-        f"last time; twice the limits would have saved {some(twice['lookups'], 'lookup')} "
-        f"({naira(twice['cost'])})."
-    )
+    return f"The oldest answer reused is of {when}, {days_old(days)} old."
 
 
 def answers(report: Mapping[str, Any]) -> Section:

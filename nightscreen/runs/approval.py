@@ -95,7 +95,7 @@ def _ask(run: ScreeningRun, reason: str, *, by: str, deployment_id: str | None) 
         run.run_id,
         by=by,
         reason=reason,
-        quote=quote_document(run, by_cap=True),
+        quote=quote_document(run),
         ceiling_micro=run.spent_before_micro + run.quote.high_micro,
         cap_micro=run.caps.run_micro,
         deployment_id=deployment_id,

@@ -11,16 +11,11 @@ if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.quote import First, Quote
+    from nightscreen.schemas.quote import First
 
 
-def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]:
-    """Return the quote of a priced run; money is decimal text in naira.
-
-    Args:
-        run: the run.
-        by_cap: for who approves it: also how many rows lower caps would leave unanswered.
-    """
+def quote_document(run: ScreeningRun) -> dict[str, Any]:
+    """Return the quote of a priced run; money is decimal text in naira."""
     quote, plan = run.quote, run.plan
     if quote is None or plan is None:
         raise ValueError("a run is quoted once it is planned and priced")
@@ -34,7 +29,6 @@ def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]
             "expected": naira_text(quote.expected_micro),
             "high": naira_text(quote.high_micro),
         },
-        "likely": likely_document(quote),
         "hours": round(quote.hours, 4),
         "rows": {
             "read": run.rows_read,
@@ -77,16 +71,7 @@ def quote_document(run: ScreeningRun, *, by_cap: bool = False) -> dict[str, Any]
         "saved_by_reuse": naira_text(
             sum(counts.saved_by_reuse_micro for counts in plan.checks.values())
         ),
-        **({"short_by_cap": [list(each) for each in quote.short_by_cap]} if by_cap else {}),
     }
-
-
-def likely_document(quote: Quote) -> dict[str, Any] | None:
-    """Return between which amounts nine nights in ten lie; None before enough was seen."""
-    if quote.likely_micro is None:
-        return None
-    low, high = quote.likely_micro
-    return {"low": naira_text(low), "high": naira_text(high), "nights_in_ten": 9}
 
 
 def first_document(first: First | None) -> dict[str, Any] | None:
@@ -101,9 +86,7 @@ def first_document(first: First | None) -> dict[str, Any] | None:
     }
 
 
-def quote_batch(
-    parameters: ScreenBatch, settings: Settings, *, by_cap: bool = False
-) -> dict[str, Any]:
+def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
     """Read, plan and price a file for its quote alone; leave no run behind.
 
     Raises:
@@ -114,6 +97,6 @@ def quote_batch(
         read_input(run)
         make_plan(run)
         make_price(run)
-        return quote_document(run, by_cap=by_cap)
+        return quote_document(run)
     finally:
         run.close()

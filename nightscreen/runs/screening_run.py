@@ -489,7 +489,6 @@ def make_price(run: ScreeningRun) -> Quote:
         cap_micro=money_left(run),
         balance_micro=run.journal.runs.last_balance(),
         chains=run.chains,
-        by_cap=not run.parameters.yes,
     )
     run.ranked = needed.slimmed()
     return run.quote

@@ -84,21 +84,12 @@ batch's row in whose name the call is made."""
 
 
 @dataclass(slots=True)
-class AgeEffect:
-    """The effect of another age limit: lookups, and what they last cost."""
-
-    lookups: int = 0
-    cost_micro: int = 0
-
-
-@dataclass(slots=True)
 class CheckCounts:
     """A check's rows and lookups before any call is made.
 
     Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
     would answer them all; reused, paid, free and unreadable are those already answered, unreadable
-    by this run or an earlier one, in_doubt those left alone after calls in doubt. `stricter` is
-    what half the age limits would ask again, `looser` what twice the limits would still reuse.
+    by this run or an earlier one, in_doubt those left alone after calls in doubt.
     """
 
     rows_refused: int = 0
@@ -113,8 +104,6 @@ class CheckCounts:
     in_doubt: int = 0
     saved_by_reuse_micro: int = 0
     oldest_reused_at: int | None = None
-    stricter: AgeEffect = field(default_factory=AgeEffect)
-    looser: AgeEffect = field(default_factory=AgeEffect)
 
     def add_lookups(self, other: CheckCounts) -> None:
         """Add what another counted of lookups; rows are counted by each for itself."""
@@ -123,9 +112,6 @@ class CheckCounts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         known = (self.oldest_reused_at, other.oldest_reused_at)
         self.oldest_reused_at = min((at for at in known if at is not None), default=None)
-        for effect, added in ((self.stricter, other.stricter), (self.looser, other.looser)):
-            effect.lookups += added.lookups
-            effect.cost_micro += added.cost_micro
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,7 @@ Estimating it belongs to `planning/price.py`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-
-_NINE_IN_TEN = 1.645
-"""Standard deviations on each side of the middle of a normal distribution that hold 90 percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +19,6 @@ class CheckQuote:
         likely_calls: those likely to be asked, where some may be spared.
         price_micro: what a hit costs.
         hit_pct: share of calls expected to be charged, in percent.
-        spread_micro: standard deviation of its cost from night to night; None until a night has
-            shown how many lookups are charged.
     """
 
     check: str
@@ -37,7 +31,6 @@ class CheckQuote:
     expected_micro: int
     high_micro: int
     expected_s: float
-    spread_micro: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +59,7 @@ class Quote:
         affordable: how many lookups the cap and the known balance pay for at their worst cost;
             None if neither is known.
         rows_short: rows that would lack an answer then.
-        first: what
-            the money pays for first.
-        short_by_cap: for rising amounts, in micro-naira, how many
-            rows would lack an answer; empty if the run needs no approval.
+        first: what the money pays for first.
     """
 
     lines: tuple[CheckQuote, ...] = field(default_factory=tuple)
@@ -78,7 +68,6 @@ class Quote:
     affordable: int | None = None
     rows_short: int = 0
     first: First | None = None
-    short_by_cap: tuple[tuple[int, int], ...] = ()
 
     @property
     def calls(self) -> int:
@@ -99,20 +88,6 @@ class Quote:
     def high_micro(self) -> int:
         """Return the most it may cost, not counting resends of lost calls."""
         return sum(line.high_micro for line in self.lines)
-
-    @property
-    def likely_micro(self) -> tuple[int, int] | None:
-        """Return the range that contains nine nights in ten; None before enough was seen.
-
-        Checks differ from what is expected of them independently of each other, so that their
-        variances add up.
-        """
-        spreads = [line.spread_micro for line in self.lines]
-        if any(spread is None for spread in spreads):
-            return None
-        around = round(_NINE_IN_TEN * math.sqrt(sum((spread or 0) ** 2 for spread in spreads)))
-        middle = self.expected_micro
-        return max(self.low_micro, middle - around), min(self.high_micro, middle + around)
 
     @property
     def hours(self) -> float:

@@ -76,7 +76,7 @@ def wait_for_approval(office: Office, by: str) -> None:
         output=str(office.seat.output),
         max_spend="4000",
     )
-    quote = quote_batch(parameters, office.settings, by_cap=True)
+    quote = quote_batch(parameters, office.settings)
     office.journal.runs.begin(
         WAITING,
         flow="screen_batch",

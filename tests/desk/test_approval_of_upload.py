@@ -55,7 +55,7 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
             parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
         )
         office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
-        quote = quote_batch(parameters, office.settings, by_cap=True)
+        quote = quote_batch(parameters, office.settings)
         office.seat.approvals.ask(
             RUN,
             by="root",

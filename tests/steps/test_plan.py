@@ -257,12 +257,6 @@ def counts_of(night: Night, slot: CheckIdentity, lookups: Sequence[Lookup]) -> C
         if stored is None:
             continue
         cost = max(0, stored.cost_micro)
-        limit = limit_of(stored, slot.check)
-        is_older = limit / 2 < stored.age <= limit
-        is_younger = limit < stored.age <= 2 * limit
-        for effect, counts in ((found.stricter, is_older), (found.looser, is_younger)):
-            effect.lookups += counts
-            effect.cost_micro += counts * cost
         if stored.outcome is Outcome.UNREADABLE:
             found.unreadable += not lookup.needed
         elif stored.own_run:

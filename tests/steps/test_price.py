@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.config.settings import IN_FLIGHT
@@ -26,7 +25,6 @@ from nightscreen.runs.quoting import quote_document
 from nightscreen.schemas.money import MICRO
 from nightscreen.schemas.plan import NEEDED
 from nightscreen.schemas.quote import First
-from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -119,51 +117,6 @@ def test_a_quote_is_always_low_then_expected_then_high(
     assert found.high_micro <= calls * PRICES["karma"]
 
 
-def likely(answers: int, share: float, calls: int = 1000) -> tuple[int, int] | None:
-    """Return the likely range of some karma lookups, after so many answers."""
-    seen = {("karma", "bvn"): SeenCharges(answers, round(share * answers))}
-    table = needed([("karma", 0, 1)] * calls)
-    found = quote(table, prices_micro=PRICES, seen=seen, seconds={}, max_in_flight=IN_FLIGHT)
-    assert found.likely_micro is None or (
-        found.low_micro <= found.likely_micro[0] <= found.likely_micro[1] <= found.high_micro
-    )
-    return found.likely_micro
-
-
-def test_nine_nights_in_ten_lie_in_the_likely_range() -> None:
-    """After a first night, on nights whose customers differ by the few percent that is reckoned."""
-    generator = np.random.default_rng(7)
-    for share in (0.05, 0.3, 0.8):
-        inside = 0
-        for _ in range(250):
-            answers = generator.binomial(2000, share) / 2000
-            ranged = likely(2000, float(answers))
-            assert ranged is not None
-            tonight = share * (1 + generator.normal(0, 0.03))
-            cost = int(generator.binomial(1000, tonight)) * PRICES["karma"]
-            inside += ranged[0] <= cost <= ranged[1]
-        assert 0.85 <= inside / 250 <= 0.95
-
-
-def test_before_a_first_night_no_range_is_likely() -> None:
-    """The guess of a first night is no measure of how far it may be wrong."""
-    assert likely(0, 0.5) is None
-    assert likely(40, 0.5) is None
-
-
-@pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.95])
-def test_a_small_lenders_first_night_gives_a_range_too(share: float) -> None:
-    """Eighty customers are seen, eighty are asked next: nine nights in ten lie in it, or more."""
-    generator = np.random.default_rng(11)
-    inside = 0
-    for _ in range(250):
-        ranged = likely(80, float(generator.binomial(80, share) / 80), calls=80)
-        assert ranged is not None
-        cost = int(generator.binomial(80, share)) * PRICES["karma"]
-        inside += ranged[0] <= cost <= ranged[1]
-    assert inside / 250 >= 0.85
-
-
 def test_what_the_money_affords_is_told() -> None:
     """A cap of fifty naira pays for five calls at ten."""
     table = needed([("karma", 0, 1)] * 9)
@@ -179,21 +132,6 @@ def test_what_the_money_affords_is_told() -> None:
     assert found.affordable == 5
     assert found.rows_short == 4
     assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
-
-
-@settings(deadline=None, max_examples=examples(30))
-@given(st.lists(st.tuples(st.sampled_from(["karma", "ecosystem"]), st.integers(0, 5)), max_size=30))
-def test_what_lower_caps_would_leave_unanswered_is_what_a_quote_under_them_says(
-    rows: list[tuple[str, int]],
-) -> None:
-    """Step by step: at each of the amounts the same rows are short as in a quote with that cap."""
-    table = needed([(check, 0, 1) for check, _ in rows])
-    table = replace(table, row=np.array([row for _, row in rows], dtype=np.int32))
-    given: dict[str, Any] = {"seen": {}, "seconds": {}, "max_in_flight": IN_FLIGHT}
-    steps = quote(table, prices_micro=PRICES, by_cap=True, **given).short_by_cap
-    assert [short for _, short in steps] == list(range(len({row for _, row in rows}), -1, -1))
-    for cap, short in steps:
-        assert quote(table, prices_micro=PRICES, cap_micro=cap, **given).rows_short == short
 
 
 def test_tallies_are_summed_by_check_and_identity() -> None:
