@@ -80,8 +80,8 @@ PHONE_OWNER = Declaration(
     statuses={"verified": Tone.GOOD, "mismatch": Tone.BAD, "not_found": Tone.DOUBTFUL},
     ranks=("verified", "not_found", "mismatch"),
     columns=(
-        Column("phone_owner_name", Kind.TEXT, Compare.IDENTIFYING),
-        Column("phone_owner_line_type", Kind.TEXT, Compare.PLAIN),
+        Column("phone_owner_name", Kind.TEXT, "In whose name the line is.", Compare.IDENTIFYING),
+        Column("phone_owner_line_type", Kind.TEXT, "Mobile or landline.", Compare.PLAIN),
     ),
     looks_at=NAME_FIELDS,
     judge=_judge,

@@ -130,10 +130,24 @@ BANK_ACCOUNT = Declaration(
     },
     ranks=("verified", "unconfirmed", "not_found", "mismatch"),
     columns=(
-        Column("bank_account_name", Kind.TEXT, Compare.IDENTIFYING),
-        Column("bank_account_bvn_match", Kind.FLAG, Compare.RANK, ("true", "false")),
-        Column("name_match", Kind.WORD, Compare.RANK, GRADES),
-        Column("name_explained", Kind.TEXT),
+        Column(
+            "bank_account_name", Kind.TEXT, "In whose name the account is.", Compare.IDENTIFYING
+        ),
+        Column(
+            "bank_account_bvn_match",
+            Kind.FLAG,
+            "Whether the account's BVN is the row's; empty where there is nothing to compare.",
+            Compare.RANK,
+            ("true", "false"),
+        ),
+        Column(
+            "name_match",
+            Kind.WORD,
+            "How well the account's name fits: strong, likely, weak, none, business.",
+            Compare.RANK,
+            GRADES,
+        ),
+        Column("name_explained", Kind.TEXT, "Why, in words."),
     ),
     says={"not_found": "The bank knows no such account."},
     looks_at=("flaws", "bvn", *NAME_FIELDS),

@@ -68,6 +68,7 @@ class Column:
     Attributes:
         name: its whole name.
         shape: what its cells are.
+        meaning: what it says, in a sentence for those who read the results.
         compare: how a change is judged; None where the column is not compared, because it changes
             with every lookup or follows from others.
         ranks: its words from best to worst, where it is compared by rank.
@@ -76,6 +77,7 @@ class Column:
 
     name: str
     shape: Shape
+    meaning: str
     compare: Compare | None = None
     ranks: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
@@ -204,6 +206,7 @@ class Declaration:
             "statuses": not self.statuses,
             f"the statuses {', '.join(sorted(strange))}": bool(strange),
             f"the words of {', '.join(unranked)}, compared by rank": bool(unranked),
+            "a meaning for each of its columns": not all(each.meaning for each in self.columns),
             "an age for any outcome": not self.ages,
             f"a value from judge for each of its {len(self.columns)} columns, and a status that "
             "it declares": len(blank) != len(self.columns) + 1 or blank[0] not in self.statuses,
@@ -237,12 +240,24 @@ class Declaration:
     @property
     def every_column(self) -> tuple[Column, ...]:
         """All its columns, in the order of the output."""
-        checked_at, source = Column(self.checked_at, Kind.INSTANT), Column(self.source, Kind.WORD)
-        return (Column(self.status, Kind.WORD), checked_at, source, *self.columns)
+        return (
+            Column(self.status, Kind.WORD, "What became of the check."),
+            Column(
+                self.checked_at,
+                Kind.INSTANT,
+                "When its answer was given; of several identities the latest.",
+            ),
+            Column(
+                self.source,
+                Kind.WORD,
+                "Whether it was asked in this run, shared within it, or reused.",
+            ),
+            *self.columns,
+        )
 
     @property
     def tracked(self) -> tuple[Column, ...]:
         """The columns that nights are compared by, the status first."""
         compare = Compare.RANK if self.ranks else Compare.PLAIN
-        status = Column(self.status, Kind.WORD, compare, self.ranks)
+        status = Column(self.status, Kind.WORD, "", compare, self.ranks)
         return (status, *(each for each in self.columns if each.compare is not None))

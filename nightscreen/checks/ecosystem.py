@@ -32,6 +32,59 @@ FIELDS = tuple(EcosystemRecord.model_fields)[1:]
 _values = itemgetter(*FIELDS)
 _NOTHING = (None,) * (len(FIELDS) + 3)
 _READ_AS = get_type_hints(EcosystemRecord, include_extras=True)
+_MEANINGS = {
+    "bvn": "The BVN of the history.",
+    "first_name": "First name of the history.",
+    "last_name": "Last name of the history.",
+    "date_of_birth": "Date of birth of the history.",
+    "age": "Age in years, as the service says.",
+    "lenders": "How many lenders know the customer.",
+    "first_account": "When the first account with a lender was opened.",
+    "last_account": "When the latest was.",
+    "loans": "How many loans the customer has had.",
+    "loan_amount_minimum": "The smallest loan, naira.",
+    "loan_amount_maximum": "The largest, naira.",
+    "loan_amount_average": "The mean, naira.",
+    "settled_loans": "Loans paid off.",
+    "running_loans": "Loans running now.",
+    "past_due_loans": "Loans past their due date.",
+    "delayed_paid_loans": "Loans that were paid late.",
+    "past_due_loan_amount_due": "What is due on loans past their date, naira.",
+    "logins": "How often the customer used lenders' applications.",
+    "first_login": "The first time.",
+    "last_login": "The last time.",
+    "credit_delinquency": "As the service has it; what it counts is not specified.",
+    "processed_on": "When the service made the record.",
+    "bvn_phone_number": "Phone registered with the BVN, as the history has it.",
+    "phone_number": "The customer's phone, as the history has it.",
+    "unique_phone_numbers": "How many phone numbers lenders know of the customer.",
+    "email": "The customer's email, as the history has it.",
+    "unique_emails": "How many emails lenders know of the customer.",
+    "gender": "As the history has it; a policy may not use it unless it says so.",
+    "failed_selfie_bvn_check": "How often a photograph did not match the BVN.",
+    "lending_lenders": "How many of the lenders lent.",
+    "loan_amount": "All loans together, naira.",
+    "settled_loan_amount": "Loans paid off, naira.",
+    "settled_loan_amount_paid": "What was paid for them, naira.",
+    "running_loan_amount": "Loans running now, naira.",
+    "past_due_loan_amount": "Loans past their due date, naira.",
+    "penalty": "Penalties, naira.",
+    "penalty_paid": "Penalties paid, naira.",
+    "delayed_paid_loan_amount": "Loans that were paid late, naira.",
+    "delayed_paid_loans_trials": "Attempts at collecting loans that were paid late.",
+    "delayed_paid_loans_avg": "Their mean, as the service has it.",
+    "delayed_paid_loans_trials_max": "The most attempts at one loan.",
+    "delayed_paid_loans_trials_min": "The fewest.",
+    "first_loan_date": "Day of the first loan.",
+    "last_loan_date": "Day of the latest.",
+    "loan_requests": "How many loans the customer asked for.",
+    "failed_loan_requests": "How many of these came to nothing.",
+    "unique_login_ips": "From how many network addresses the customer logged in.",
+    "unique_device_ids": "With how many devices.",
+    "distinct_mobile_os": "How many mobile systems these have.",
+    "duplicated_devices": "How many of the devices others use too.",
+    "shared_device_users": "How many others use them.",
+}
 _COMPARED = {
     **dict.fromkeys(("first_name", "last_name", "date_of_birth"), Compare.IDENTIFYING),
     **dict.fromkeys(
@@ -128,12 +181,30 @@ ECOSYSTEM = Declaration(
     statuses={"found": Tone.GOOD, "not_found": Tone.DOUBTFUL},
     columns=(
         *(
-            Column(f"ecosystem_{name}", _KINDS[_READ_AS[name]], _COMPARED.get(name))
+            Column(
+                f"ecosystem_{name}", _KINDS[_READ_AS[name]], _MEANINGS[name], _COMPARED.get(name)
+            )
             for name in FIELDS
         ),
-        Column("ecosystem_extra", Kind.TEXT),
-        Column("ecosystem_name_match", Kind.WORD, Compare.RANK, GRADES),
-        Column("ecosystem_dob_match", Kind.FLAG, Compare.RANK, ("true", "false")),
+        Column(
+            "ecosystem_extra",
+            Kind.TEXT,
+            "Fields of the answer that are not known here, as JSON text.",
+        ),
+        Column(
+            "ecosystem_name_match",
+            Kind.WORD,
+            "How well the history's name fits: strong, likely, weak, none, business.",
+            Compare.RANK,
+            GRADES,
+        ),
+        Column(
+            "ecosystem_dob_match",
+            Kind.FLAG,
+            "Whether its date of birth is the row's; empty where there is nothing to compare.",
+            Compare.RANK,
+            ("true", "false"),
+        ),
     ),
     says={"not_found": "No lender has reported a loan of this customer."},
     looks_at=(*NAME_FIELDS, "date_of_birth"),

@@ -73,6 +73,13 @@ SELFIE = Declaration(
     first_night_seconds=10.0,
     statuses={"match": Tone.GOOD, "no_match": Tone.BAD, "unsure": Tone.DOUBTFUL},
     ranks=("match", "unsure", "no_match"),
-    columns=(Column("selfie_similarity", Kind.NUMBER, Compare.PLAIN),),
+    columns=(
+        Column(
+            "selfie_similarity",
+            Kind.NUMBER,
+            "How alike the photographs are, up to about 100.",
+            Compare.PLAIN,
+        ),
+    ),
     judge=_judge,
 )

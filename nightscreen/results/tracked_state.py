@@ -30,8 +30,8 @@ _DIGEST_BYTES = 6
 TRACKED: dict[str, tuple[Column, ...]] = {
     **{check: declared.tracked for check, declared in CHECKS.items()},
     DECISION_PART: (
-        Column("decision", Kind.WORD, Compare.RANK, ("approve", "review", "decline")),
-        Column("reasons", [Kind.TEXT], Compare.PLAIN),
+        Column("decision", Kind.WORD, "", Compare.RANK, ("approve", "review", "decline")),
+        Column("reasons", [Kind.TEXT], "", Compare.PLAIN),
     ),
 }
 """The columns that nights are compared by, by check; and those of the decision."""

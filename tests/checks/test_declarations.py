@@ -25,7 +25,7 @@ MADE_UP = replace(
     BANK_ACCOUNT,
     name="made_up",
     title="Made up",
-    columns=(Column("made_up_word", Kind.TEXT),),
+    columns=(Column("made_up_word", Kind.TEXT, "What it says."),),
     judge=lambda _row, found, _limits: ("verified" if found else "not_found", None),
     ranks=(),
     says={},
@@ -62,12 +62,13 @@ def point(declared: Any, name: str = "made_up") -> EntryPoint:  # noqa: ANN401 -
         ({"statuses": {}}, "lacks statuses"),
         ({"says": {"gone": "Gone."}}, "lacks the statuses gone"),
         ({"ages": {}}, "lacks an age"),
+        ({"columns": (Column("made_up_word", Kind.TEXT, ""),)}, "lacks a meaning for each"),
         ({"max_in_flight": 0}, "lacks a positive number of calls"),
         ({"columns": ()}, "lacks a value from judge for each of its 0 columns"),
         ({"judge": lambda *_: ("maybe", None)}, "and a status that it declares"),
         ({"statuses": {"verified": Tone.GOOD}}, "and a status that it declares"),
         (
-            {"columns": (Column("made_up_word", Kind.TEXT, Compare.RANK),)},
+            {"columns": (Column("made_up_word", Kind.TEXT, "What it says.", Compare.RANK),)},
             "lacks the words of made_up_word",
         ),
     ],
@@ -107,7 +108,7 @@ def broken_module() -> None:
         ),
         (
             "made_up",
-            replace(MADE_UP, columns=(Column("score", Kind.TEXT),)),
+            replace(MADE_UP, columns=(Column("score", Kind.TEXT, "What it says."),)),
             "its column score must begin with made_up_",
         ),
     ],
@@ -138,9 +139,9 @@ def test_an_identifying_list_is_never_in_clear(monkeypatch: pytest.MonkeyPatch) 
     names = pa.list_(pa.string())
     accounts = pa.list_(pa.struct([pa.field("number", pa.string())]))
     columns = (
-        Column("made_up_names", [Kind.TEXT], Compare.IDENTIFYING),
-        Column("made_up_accounts", [{"number": Kind.TEXT}], Compare.IDENTIFYING),
-        Column("made_up_word", Kind.TEXT, Compare.PLAIN),
+        Column("made_up_names", [Kind.TEXT], "What it says.", Compare.IDENTIFYING),
+        Column("made_up_accounts", [{"number": Kind.TEXT}], "What it says.", Compare.IDENTIFYING),
+        Column("made_up_word", Kind.TEXT, "What it says.", Compare.PLAIN),
     )
     declared = replace(MADE_UP, columns=columns, judge=lambda *_: ("verified", [], [], None))
     monkeypatch.setattr(tracked_state, "CHECKS", {"made_up": declared})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import NIGHTLY_MARGIN, cash_flow_age, max_ages
 from nightscreen.operations.bvn.table import SCHEMA as BVN
 from nightscreen.operations.loans.offer_report import OFFERS
@@ -27,6 +28,12 @@ from tests.docs.pages import code, meaning, page, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+CHECKED = {
+    column.name: column.meaning for check in CHECKS.values() for column in check.every_column
+}
+"""What the columns of checks mean, as they declare it."""
 
 
 def schemas() -> dict[str, tuple[str, pa.Schema]]:
@@ -105,7 +112,8 @@ def _section(group: str) -> Iterator[str]:
 
 
 def _holds(group: str, column: pa.Field[pa.DataType]) -> str:
-    says = str(meaning(group, column.name))
+    declared = CHECKED.get(column.name) if group == "enriched" else None
+    says = str(meaning(group, column.name)) if declared is None else declared
     if not (pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)):
         return says
     return f"{says} Each has " + ", ".join(code(each.name) for each in column.type.value_type) + "."

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.checks.declaration import Column, Compare
+from nightscreen.checks.declaration import Column, Compare, Kind
 from nightscreen.results.changes import differences, field_kind, merged, unreached_checks
 from nightscreen.results.tracked_state import _field_texts, read_state, state_texts
 from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
-from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.policy import Decision
 from tests.how_many import examples
 from tests.steps.enriched_in_a_test import (
@@ -311,7 +310,7 @@ def test_kinds_of_change(
     compare: Compare, old: str | None, new: str | None, kind: ChangeKind
 ) -> None:
     """Each way of comparing tells worse from better as it should."""
-    assert field_kind(Column("field", WORD, compare, ("good", "bad")), old, new) is kind
+    assert field_kind(Column("field", Kind.WORD, "", compare, ("good", "bad")), old, new) is kind
 
 
 def test_amounts_compare_whatever_their_scale() -> None:
@@ -351,7 +350,7 @@ def test_a_check_with_open_lookups_is_unreached() -> None:
 
 def test_a_list_that_identifies_somebody_is_kept_as_a_digest() -> None:
     """Whatever the type of an identifying column, no value of it stands in a state."""
-    field = Column("contacts", pa.list_(pa.string()), Compare.IDENTIFYING)
+    field = Column("contacts", [Kind.TEXT], "", Compare.IDENTIFYING)
     column = pa.chunked_array([[["ada@example.ng", "0803"], ["0803", "ada@example.ng"], [], None]])
     one, other, empty, absent = _field_texts(column, field).to_pylist()
     assert one == other, "the order of a list says nothing"

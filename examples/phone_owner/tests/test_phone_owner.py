@@ -28,7 +28,9 @@ def asked(service: PhoneService, number: str = NUMBER) -> Any:  # noqa: ANN401 -
     async def once() -> Any:  # noqa: ANN401 - one outcome
         transport = httpx.MockTransport(service)
         async with Client("http://127.0.0.1:1", "made-up-key", transport=transport) as client:
-            return await client.send(lookup_request(Lookup("phone_owner", IdentityKind.PHONE, number)))
+            return await client.send(
+                lookup_request(Lookup("phone_owner", IdentityKind.PHONE, number))
+            )
 
     return asyncio.run(once())
 
