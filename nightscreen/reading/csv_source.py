@@ -1,37 +1,37 @@
 """CSV and its kin: separators, title rows, quoted line ends, broken rows, exact line numbers.
 
-Text is cut into segments that end where a record ends. A segment whose quotes are all in order goes
-through Arrow whole, with line numbers counted from its line ends; any other is read record by
-record in `csv_careful`. Encodings belong to `text_stream`, what headings mean to `column_mapping`.
+Text is read record by record, so that the damage stays small: a stray quote would swallow every row
+up to the next quote; here it breaks only its own line, and reading goes on below. Encodings belong
+to `text_stream`, what headings mean to `column_mapping`.
 """
 
 from __future__ import annotations
 
-import io
+import csv
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-
-from nightscreen.reading import csv_careful as careful
-from nightscreen.reading.raw_table import RawTable, numbered_names, regroup, text_batch
+from nightscreen.reading.raw_table import BROKEN, RawTable, regroup, text_batch
 from nightscreen.reading.text_stream import LONE_RETURN
-from nightscreen.schemas.rows import RefusedRow, SourceBatch
+from nightscreen.schemas.rows import RefusedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nightscreen.reading.headings import Vocabulary
     from nightscreen.reading.text_stream import TextFile
+    from nightscreen.schemas.rows import SourceBatch
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
-QUOTE, NEWLINE, RETURN = b'"\n\r'
 LONGEST_LINE = 16 << 20
 """Bytes of a line: beyond it is no row, but a file without line ends."""
-TAIL_BYTES = 1 << 20
-"""How much text may follow the last whole record before its open quote counts as a stray one."""
+csv.field_size_limit(LONGEST_LINE)  # a long value is no damage; of itself `csv` stops at 128 KiB
+MOST_LINES = 100
+"""How many lines one record may span; a quote open for longer is a stray one."""
+
+STRAY_QUOTE = 'a quotation mark is out of place; write "" for one inside a quoted value'
+STRAY_RETURN = "a line end inside a value without quotation marks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
 def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
     """Find separator and headings at the start of a file: the line with most known headings."""
     lines = sample.decode(errors="ignore").split("\n")
-    readings = [(separator, _records(lines, separator)) for separator in SEPARATORS]
+    readings = [(separator, _first_records(lines, separator)) for separator in SEPARATORS]
     scored = [
         (vocabulary.header_row([r.fields for r in records]), separator, records)
         for separator, records in readings
@@ -80,7 +80,7 @@ def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
     (at, score), separator, records = max(
         scored, key=lambda candidate: (candidate[0][1], _width_at(candidate[2], candidate[0][0]))
     )
-    header = records[at] if records else careful.CsvRecord(1, 1, [""], None)
+    header = records[at] if records else CsvRecord(1, 1, [""], None)
     findings = []
     if separator != ",":
         findings.append(f"Columns are separated by {SEPARATORS[separator]}s.")
@@ -98,23 +98,23 @@ def find_shape(sample: bytes, vocabulary: Vocabulary) -> Shape:
     return Shape(separator, headings, header.line + header.taken, tuple(findings))
 
 
-def _records(lines: Sequence[str], separator: str) -> list[careful.CsvRecord]:
+def _first_records(lines: Sequence[str], separator: str) -> list[CsvRecord]:
     """Return the first records of a sample, blank lines left out."""
-    reading = careful.records(lines, separator, width=None, first_line=1, final=True)
+    reading = _records(lines, separator, width=None, first_line=1, final=True)
     found = []
     for record in reading:
         if any(cell.strip() for cell in record.fields):
             found.append(record)
-        if len(found) >= 2 * careful.MOST_LINES:
+        if len(found) >= 2 * MOST_LINES:
             break
     return found
 
 
-def _width_at(records: Sequence[careful.CsvRecord], at: int) -> int:
+def _width_at(records: Sequence[CsvRecord], at: int) -> int:
     return len(records[at].fields) if records else 0
 
 
-def _padded(headings: Sequence[str], below: Sequence[careful.CsvRecord]) -> tuple[str, ...]:
+def _padded(headings: Sequence[str], below: Sequence[CsvRecord]) -> tuple[str, ...]:
     """Add blank headings where all rows below end in the same number of surplus blank fields."""
     widths = {len(record.fields) for record in below[:-1] or below}
     width = widths.pop() if len(widths) == 1 else 0
@@ -125,20 +125,18 @@ def _padded(headings: Sequence[str], below: Sequence[careful.CsvRecord]) -> tupl
 
 
 def _pieces(text: TextFile, shape: Shape) -> Iterator[SourceBatch]:
-    """Yield the rows of a file, a segment at a time."""
+    """Yield the rows of a file, a block of text at a time."""
     pending = b""
     line = shape.first_line
     for block in _bounded_lines(_below_headings(text.blocks(), shape.first_line - 1), shape):
         pending += block
-        piece, used, lines = _segment(pending, line, shape, final=False)
-        if piece is not None:
+        piece, used, lines = _rows_of(pending, line, shape, final=False)
+        if lines:
             yield piece
         pending, line = pending[used:], line + lines
-    while pending:
-        piece, used, lines = _segment(pending, line, shape, final=True)
-        if piece is not None:
-            yield piece
-        pending, line = pending[used:], line + lines
+    if pending:
+        piece, _, _ = _rows_of(pending, line, shape, final=True)
+        yield piece
 
 
 def _bounded_lines(blocks: Iterator[bytes], shape: Shape) -> Iterator[bytes]:
@@ -174,117 +172,19 @@ def _below_headings(blocks: Iterator[bytes], lines: int) -> Iterator[bytes]:
             yield rest
 
 
-def _segment(
-    data: bytes, line: int, shape: Shape, *, final: bool
-) -> tuple[SourceBatch | None, int, int]:
-    """Read the whole records at the beginning of `data`.
+def _rows_of(data: bytes, line: int, shape: Shape, *, final: bool) -> tuple[SourceBatch, int, int]:
+    """Read what is whole in some text.
 
     Returns:
-        The rows, how many bytes and how many lines were used; nothing where more text is needed.
+        The rows, how many bytes and how many lines were used.
     """
-    separator = shape.separator.encode()
-    text = np.frombuffer(data, dtype=np.uint8)
-    line_ends = np.flatnonzero(text == NEWLINE)
-    quotes = np.flatnonzero(text == QUOTE)
-    record_ends = _record_ends(line_ends, quotes)
-    used = len(data) if final else _after(line_ends, record_ends)
-    if used and _in_order(text, quotes, used, ord(separator)):
-        piece = _whole(data[:used], line, shape, line_ends, record_ends)
-        if piece is not None:
-            return piece, used, int(np.searchsorted(line_ends, used))
-    open_lines = len(line_ends) - (int(record_ends[-1]) + 1 if len(record_ends) else 0)
-    tail_too_long = open_lines > careful.MOST_LINES or len(data) - used > TAIL_BYTES
-    if used or final or tail_too_long:
-        return _carefully(data, line, shape, final=final)
-    return None, 0, 0
-
-
-def _record_ends(line_ends: np.ndarray, quotes: np.ndarray) -> np.ndarray:
-    """Return which line ends also end a record: those with an even number of quotes before."""
-    if not len(quotes):
-        return np.arange(len(line_ends))
-    return np.flatnonzero(np.searchsorted(quotes, line_ends) % 2 == 0)
-
-
-def _after(line_ends: np.ndarray, record_ends: np.ndarray) -> int:
-    return int(line_ends[record_ends[-1]]) + 1 if len(record_ends) else 0
-
-
-def _in_order(text: np.ndarray, quotes: np.ndarray, used: int, separator: int) -> bool:
-    """Say whether every quote opens at the beginning or closes at the end of a field."""
-    quotes = quotes[: np.searchsorted(quotes, used)]
-    if not len(quotes):
-        return True
-    if len(quotes) % 2:
-        return False
-    opening, closing = quotes[0::2], quotes[1::2]
-    before = np.where(opening > 0, text[opening - 1], NEWLINE)
-    after = np.where(closing + 1 < used, text[np.minimum(closing + 1, used - 1)], NEWLINE)
-    opens = (before == separator) | (before == NEWLINE)
-    opens[1:] |= opening[1:] == closing[:-1] + 1
-    closes = (after == separator) | (after == NEWLINE) | (after == RETURN)
-    closes[:-1] |= closing[:-1] + 1 == opening[1:]
-    return bool(opens.all() and closes.all())
-
-
-def _whole(
-    data: bytes, line: int, shape: Shape, line_ends: np.ndarray, record_ends: np.ndarray
-) -> SourceBatch | None:
-    """Read a segment through Arrow; None if Arrow sees other records than the quotes say."""
-    invalid: list[pa_csv.InvalidRow] = []
-    table = _through_arrow(data, shape, invalid)
-    inside = record_ends[line_ends[record_ends] < len(data)]
-    count = len(inside) + (0 if data.endswith(b"\n") else 1)
-    if table.num_rows + len(invalid) != count or any(bad.number is None for bad in invalid):
-        return None
-    lines = line + np.concatenate(([0], inside + 1))[:count]
-    bad_at = [bad.number - 1 for bad in invalid if bad.number is not None]
-    broken = [
-        careful.refused(int(lines[at]), fields, shape.width, shape.separator)
-        for at, bad in zip(bad_at, invalid, strict=True)
-        if any(map(str.strip, fields := careful.loose_fields(bad.text, shape.separator)))
-    ]
-    good = np.delete(lines, bad_at) if bad_at else lines
-    arrays = [column.combine_chunks() for column in table.columns]
-    columns = pa.RecordBatch.from_arrays(arrays, names=table.column_names)
-    return SourceBatch(lines=good.tolist(), columns=columns, broken=broken)
-
-
-def _through_arrow(data: bytes, shape: Shape, invalid: list[pa_csv.InvalidRow]) -> pa.Table:
-    names = numbered_names(len(shape.headings))
-
-    def note(row: pa_csv.InvalidRow) -> Literal["skip"]:
-        invalid.append(row)
-        return "skip"
-
-    return pa_csv.read_csv(
-        io.BytesIO(data),
-        read_options=pa_csv.ReadOptions(
-            use_threads=False, block_size=len(data) + 1, column_names=names
-        ),
-        parse_options=pa_csv.ParseOptions(
-            delimiter=shape.separator,
-            newlines_in_values=b'"' in data,
-            ignore_empty_lines=False,
-            invalid_row_handler=note,
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        ),
-    )
-
-
-def _carefully(
-    data: bytes, line: int, shape: Shape, *, final: bool
-) -> tuple[SourceBatch | None, int, int]:
-    """Read what is whole in `data` record by record."""
     whole = data if final else data[: data.rfind(b"\n") + 1]
     lines = whole.removesuffix(b"\n").split(b"\n") if whole else []
     rows: list[list[str | None]] = []
     starts: list[int] = []
     broken: list[RefusedRow] = []
     taken = 0
-    for record in careful.records(
+    for record in _records(
         [text.decode() for text in lines],
         shape.separator,
         width=shape.width,
@@ -298,9 +198,152 @@ def _carefully(
         elif any(field.strip() for field in record.fields):
             broken.append(_refused(record, shape))
     used = sum(len(text) + 1 for text in lines[:taken])
-    piece = text_batch(rows, starts, shape.width, broken)
-    return (piece if taken else None), min(used, len(data)), taken
+    return text_batch(rows, starts, shape.width, broken), min(used, len(data)), taken
 
 
-def _refused(record: careful.CsvRecord, shape: Shape) -> RefusedRow:
-    return careful.refused(record.line, record.fields, shape.width, shape.separator, record.fault)
+class CsvRecord(NamedTuple):
+    """One record: its first line, how many lines it took, its fields, and what is wrong with it."""
+
+    line: int
+    taken: int
+    fields: list[str]
+    fault: str | None
+
+
+def _records(
+    lines: Sequence[str], separator: str, *, width: int | None, first_line: int, final: bool
+) -> Iterator[CsvRecord]:
+    """Yield the records of some lines of text.
+
+    Args:
+        lines: without their line feeds.
+        separator: one character.
+        width: how many fields a record must have; None for any number.
+        first_line: number of the first line.
+        final: whether the text ends here; else a record that may go on is left for the next call.
+    """
+    at = 0
+    while at < len(lines):
+        parts = _split_at_returns(lines[at], separator, width)
+        if parts:
+            for number, fields in enumerate(parts, start=1):
+                yield CsvRecord(first_line + at, int(number == len(parts)), fields, None)
+            at += 1
+            continue
+        record = _next(lines, at, separator, width)
+        if (
+            record.fault
+            and not final
+            and len(lines) - at < MOST_LINES
+            and _may_go_on(record, at, lines)
+        ):
+            return
+        yield record._replace(line=first_line + at)
+        at += record.taken
+
+
+def _split_at_returns(line: str, separator: str, width: int | None) -> list[list[str]]:
+    """Return the rows of a line in which carriage returns are line ends, or nothing.
+
+    They are if each part is a row by itself; else they are inside a value.
+    """
+    bare = line.removesuffix("\r")
+    if "\r" not in bare or '"' in line or width is None:
+        return []
+    parts = [part.split(separator) for part in bare.split("\r") if part.strip()]
+    return parts if all(len(fields) == width for fields in parts) else []
+
+
+def _may_go_on(record: CsvRecord, at: int, lines: Sequence[str]) -> bool:
+    """Say whether a faulty record has an open quote that later text may close."""
+    return record.fault == STRAY_QUOTE and _quotes(lines[at : at + record.taken]) % 2 == 1
+
+
+def _quotes(lines: Sequence[str]) -> int:
+    return sum(line.count('"') for line in lines)
+
+
+def _next(lines: Sequence[str], at: int, separator: str, width: int | None) -> CsvRecord:
+    """Return the record that begins at `at`."""
+    if '"' not in lines[at]:
+        line = lines[at].removesuffix("\r")
+        fields = line.split(separator)
+        fault = STRAY_RETURN if "\r" in line else _width_fault(fields, width)
+        return CsvRecord(at, 1, fields, fault)
+    try:
+        fields, taken = _read(lines, at, separator, strict=True)
+        fault = _width_fault(fields, width)
+    except csv.Error:
+        fields, taken = _read(lines, at, separator, strict=False)
+        fault = STRAY_QUOTE
+    if fault is None:
+        return CsvRecord(at, taken, fields, None)
+    spoiled = _damaged_lines(lines, at, taken, separator, width)
+    if spoiled < taken:
+        text = "\n".join(lines[at : at + spoiled])
+        return CsvRecord(at, spoiled, _loose_fields(text, separator), STRAY_QUOTE)
+    return CsvRecord(at, taken, fields, fault)
+
+
+def _read(lines: Sequence[str], at: int, separator: str, *, strict: bool) -> tuple[list[str], int]:
+    """Return the fields of the record that begins at `at`, and how many lines it takes."""
+    text = (f"{line}\n" for line in islice(lines, at, at + MOST_LINES))
+    reader = csv.reader(text, delimiter=separator, strict=strict)
+    try:
+        return next(reader), reader.line_num
+    except csv.Error:
+        if strict:
+            raise
+        return [lines[at]], 1
+
+
+def _width_fault(fields: Sequence[str], width: int | None) -> str | None:
+    if width is None or len(fields) == width:
+        return None
+    return f"{len(fields)} values where the headings are {width}"
+
+
+def _damaged_lines(
+    lines: Sequence[str], at: int, taken: int, separator: str, width: int | None
+) -> int:
+    """Return how many lines a faulty record takes: up to the next that is valid by itself."""
+    for after in range(1, taken):
+        line = lines[at + after]
+        if line.strip() and line.count('"') % 2 == 0 and _sound(line, separator, width):
+            return after
+    return taken
+
+
+def _sound(line: str, separator: str, width: int | None) -> bool:
+    try:
+        fields = next(csv.reader([line], delimiter=separator, strict=True))
+    except csv.Error:
+        return False
+    return _width_fault(fields, width) is None
+
+
+def _loose_fields(text: str, separator: str) -> list[str]:
+    """Split the text of a broken row as well as can be; where that fails it stays in one piece."""
+    try:
+        return next(csv.reader([text.rstrip("\r\n")], delimiter=separator), [text])
+    except csv.Error:
+        return [text]
+
+
+def _refused(record: CsvRecord, shape: Shape) -> RefusedRow:
+    """Return a broken row for quarantine, its values in the file's columns as far as they go.
+
+    Values beyond the last column stay in the last one, separated as they were.
+    """
+    fields, width = record.fields, shape.width
+    values: list[str | None] = list(fields[:width])
+    if len(fields) > width:
+        values[-1] = shape.separator.join(fields[width - 1 :])
+    values += [None] * (width - len(values))
+    return RefusedRow(
+        line=record.line,
+        column="",
+        code=BROKEN,
+        hint=f"{record.fault}; put each value under its heading",
+        values=tuple(values),
+    )

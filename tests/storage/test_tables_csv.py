@@ -54,6 +54,15 @@ def test_text_stays_text(tmp_path: Path) -> None:
     assert (lines, broken) == ([2, 3], [])
 
 
+def test_a_long_value_is_no_damage(tmp_path: Path) -> None:
+    """Between quotes too, on one line or over several."""
+    long = "x" * 300_000 + "\n" + "y" * 300_000
+    path = save(tmp_path, f'customer_id,note\nC1,"{long}"\nC2,z\n')
+    lines, values, broken = read(open_source(path))
+    assert values == [["C1", long], ["C2", "z"]]
+    assert (lines, broken) == ([2, 4], [])
+
+
 def test_lines_are_right_after_quoted_line_ends_blank_and_bad_rows(tmp_path: Path) -> None:
     """Each row is found at its line of the file, as an editor numbers it."""
     text = 'customer_id,bvn\nC1,"a\nb"\n\nC2\nC3,1,2\nC4,x\n,\nC5,"p\r\nq"\nC6,z'
