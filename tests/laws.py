@@ -126,9 +126,15 @@ def require_laws(
     folder = Folder(path)
     broken = broken_laws(folder)
     with journal_of(settings) as journal:
-        broken += broken_books(folder, journal, settings, since)
-        if charged is not None:
-            broken += _about_ledger(journal, since, to_micro(charged))
+        calls = all_calls(journal)
+        broken += [
+            *verify_journal(journal),
+            *_about_journal(folder, calls),
+            *_about_caps(folder, calls, settings, since),
+        ]
+    if charged is not None:
+        tonight = [call for call in calls if call.intent_at >= since]
+        broken += about_ledger(tonight, to_micro(charged))
     if wire is not None and wire.unannounced:
         broken.append(f"{wire.unannounced} calls were sent before their intent")
     if broken:
@@ -196,15 +202,17 @@ def _about_balance(report: dict[str, Any]) -> Iterator[str]:
 
 def _about_consent(folder: Folder) -> Iterator[str]:
     """Look for calls without a row whose consent allowed them at that instant."""
+    rows_of: dict[str, list[dict[str, Any]]] = {MASKED: []}
+    for row in folder.rows:
+        if reference := row.get("consent_reference"):
+            rows_of.setdefault(reference, []).append(row)
+            rows_of[MASKED].append(row)
     for call in folder.sent:
         if call["check"] not in GATED or call["sent_at"] is None:
             continue
         if not any(
-            call["consent_reference"] in (row["consent_reference"], MASKED)
-            and row[f"{call['check']}_status"] != "refused"
-            and consent_counts(row, call["sent_at"])
-            for row in folder.rows
-            if row.get("consent_reference")
+            row[f"{call['check']}_status"] != "refused" and consent_counts(row, call["sent_at"])
+            for row in rows_of.get(call["consent_reference"], ())
         ):
             yield f"{call['check']} was asked without a consent that counted at {call['sent_at']}"
 
@@ -236,18 +244,7 @@ def _about_identifiers(folder: Folder) -> Iterator[str]:
             yield f"{name} holds {found} identifiers"
 
 
-def broken_books(folder: Folder, journal: Journal, settings: Settings, since: int) -> list[str]:
-    """Return a sentence for each law that a night's journal breaks."""
-    calls = _calls(journal)
-    mine = [call for call in calls if call.run_id == folder.report["run_id"]]
-    return [
-        *verify_journal(journal),
-        *_about_journal(folder, mine),
-        *_about_caps(folder, calls, mine, settings, since),
-    ]
-
-
-def _calls(journal: Journal) -> list[Any]:
+def all_calls(journal: Journal) -> list[Any]:
     """Return the calls of all runs."""
     return [
         call
@@ -257,7 +254,12 @@ def _calls(journal: Journal) -> list[Any]:
     ]
 
 
-def _about_journal(folder: Folder, mine: list[Any]) -> Iterator[str]:
+def _of_the_run(folder: Folder, calls: list[Any]) -> list[Any]:
+    return [call for call in calls if call.run_id == folder.report["run_id"]]
+
+
+def _about_journal(folder: Folder, calls: list[Any]) -> Iterator[str]:
+    mine = _of_the_run(folder, calls)
     kept = [(call.call_id, call.state, call.cost_micro) for call in mine]
     reported = [
         (call["call_id"], call["state"], None if call["cost"] is None else to_micro(call["cost"]))
@@ -269,9 +271,8 @@ def _about_journal(folder: Folder, mine: list[Any]) -> Iterator[str]:
         yield "a completed run has a call without an outcome"
 
 
-def _about_ledger(journal: Journal, since: int, charged_micro: int) -> Iterator[str]:
-    """Hold a night's calls against the service's ledger: no naira of it is without a name."""
-    calls = [call for call in _calls(journal) if call.intent_at >= since]
+def about_ledger(calls: list[Any], charged_micro: int) -> Iterator[str]:
+    """Hold calls against the service's own ledger of them: no naira of it is without a name."""
     known = sum(call.cost_micro or 0 for call in calls)
     doubtful = sum(
         call.reserved_micro for call in calls if call.cost_micro is None and call.state in DOUBTFUL
@@ -283,10 +284,9 @@ def _about_ledger(journal: Journal, since: int, charged_micro: int) -> Iterator[
         )
 
 
-def _about_caps(
-    folder: Folder, calls: list[Any], mine: list[Any], settings: Settings, since: int
-) -> Iterator[str]:
+def _about_caps(folder: Folder, calls: list[Any], settings: Settings, since: int) -> Iterator[str]:
     """Look whether a call of this night was granted beyond a cap or a quota."""
+    mine = _of_the_run(folder, calls)
     cap = folder.report["cost"]["cap"]
     limits: list[tuple[str, Decimal | None, list[Any]]] = [("run", _naira(cap), mine)]
     for word, most, length in (

@@ -32,7 +32,7 @@ from nightscreen.schemas.money import to_micro
 from tests.how_many import examples
 from tests.kill.truth import KIND, wrong_statuses
 from tests.killed import is_killed
-from tests.laws import DOUBTFUL
+from tests.laws import DOUBTFUL, about_ledger, all_calls
 from tests.left_behind import everything
 from tests.screening import CONSENT, Unasked, World, customer
 
@@ -195,9 +195,7 @@ class Lender(RuleBasedStateMachine):
         )
         with journal_of(self.world.read_settings()) as journal:
             runs = journal.runs.newest(limit=None)
-            calls = [
-                row for run in runs for block in journal.runs.calls(run.run_id) for row in block
-            ]
+            calls = all_calls(journal)
             charged: Counter[Key] = Counter()
             for (check, identity), times in charges.items():
                 charged[check, journal.pseudonyms.subject(KIND[check], identity)] += times
@@ -215,12 +213,7 @@ class Lender(RuleBasedStateMachine):
                 if times > answered[key] + doubtful[key]
             }
             assert unnamed == {}
-        known = sum(row.cost_micro or 0 for row in calls)
-        open_ = sum(
-            row.reserved_micro for row in calls if row.cost_micro is None and row.state in DOUBTFUL
-        )
-        spent = to_micro(Decimal(self.world.charged))
-        assert known <= spent <= known + open_, (known, spent, open_)
+        assert [*about_ledger(calls, to_micro(Decimal(self.world.charged)))] == []
         given = {path.name for path in self.folder.glob("in-*.csv")}
         self.unfinished = [
             run.run_id
