@@ -74,7 +74,7 @@ FROM_ELSEWHERE = (
     "rows.customers",
 )
 """Figures that rest on more than the folder: quotes, prices, the journal, other nights, words."""
-OF_A_CHECK = ("saved_by_reuse", "saved_by_sharing", "asked_again", "identities")
+OF_A_CHECK = ("saved_by_reuse", "saved_by_sharing", "asked_again")
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,6 @@ class Planner:
             rows=self._starts[-1],
             planned_at=planned_at,
             checks=self.counts,
-            slots=self.slots,
             needed=needed,
         )
 

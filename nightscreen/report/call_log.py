@@ -135,15 +135,11 @@ class CallLog:
 
     Attributes:
         checks: numbers by check.
-        identities: attempts and cost by check and identity.
         reconciliation: balances and what they lost.
         declared: on what the lender declares that calls rest.
     """
 
     checks: dict[str, CheckCalls] = field(default_factory=lambda: defaultdict(CheckCalls))
-    identities: dict[tuple[str, str], CheckCalls] = field(
-        default_factory=lambda: defaultdict(CheckCalls)
-    )
     reconciliation: BalanceReconciliation = field(default_factory=BalanceReconciliation)
     declared: Declarations = field(default_factory=Declarations)
 
@@ -161,7 +157,6 @@ class CallLog:
         """Enter a block of calls, in the order of their intents, and return it as a table."""
         calls = _Calls.of(rows)
         for group in calls.groups():
-            self.identities[(group["check"], group["kind"])].add(group)
             self.checks[group["check"]].add(group)
         timed = calls.is_in(CallState.ANSWERED) & calls.there("sent_at")
         checks = calls.rows["check"].dictionary_encode()

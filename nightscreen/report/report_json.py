@@ -59,7 +59,6 @@ class RowTally:
         default_factory=lambda: {check: Counter() for check in CHECKS}
     )
     decisions: Counter[str] = field(default_factory=Counter)
-    listed_by: Counter[str] = field(default_factory=Counter)
     exposure: Counter[str] = field(default_factory=Counter)
     exposure_unknown_rows: int = 0
     shared_micro: Counter[str] = field(default_factory=Counter)
@@ -92,7 +91,6 @@ class RowTally:
             if exposure is not None:
                 self.exposure["total"] += weight.kobo
                 self.exposure[f"decision_{decision}"] += weight.kobo
-        self.listed_by.update(pc.list_flatten(table["karma_listed_by"]).to_pylist())
 
 
 def check_report(

@@ -7,6 +7,7 @@ killed can be closed as honestly as one that went through.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.control import (
@@ -31,9 +32,7 @@ from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausi
 from nightscreen.report.call_log import CallLog, write_call_log
 from nightscreen.report.coverage import Coverage
 from nightscreen.report.format import some
-from nightscreen.report.identities import (
-    identities_report,
-    of_check,
+from nightscreen.report.lookup_ends import (
     statuses,
     without_answer,
 )
@@ -244,7 +243,7 @@ def check_reports(
     parts = {
         check: check_report(
             counts.get(check, CheckCounts()),
-            of_check(ended, check),
+            ended.get(check, Counter()),
             call_log,
             check,
             rows.statuses[check],
@@ -257,10 +256,6 @@ def check_reports(
     for check, part in parts.items():
         again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
         part["asked_again"] = dict(sorted(again.items()))
-    if "karma" in run.wanted.checks and run.plan is not None:
-        parts["karma"]["identities"] = identities_report(
-            run.plan.slots, ended, call_log, rows.listed_by, test_mode=test_mode
-        )
     return parts
 
 

@@ -123,7 +123,6 @@ class Plan:
         rows: rows to be screened.
         planned_at: instant the plan was judged at, microseconds.
         checks: counts by check.
-        slots: the same by check and identity.
         needed: lookups to be asked, over all checks.
     """
 
@@ -131,5 +130,4 @@ class Plan:
     rows: int
     planned_at: int
     checks: dict[str, CheckCounts] = field(default_factory=dict)
-    slots: dict[CheckIdentity, CheckCounts] = field(default_factory=dict)
     needed: int = 0
