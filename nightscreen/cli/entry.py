@@ -6,9 +6,10 @@ Ctrl-C is answered in one line while the rest still loads.
 from __future__ import annotations
 
 import os
-import sys
 
 from nightscreen.cli import STOPPED
+from nightscreen.cli.failing import fail
+from nightscreen.schemas.errors import NightscreenError
 
 
 def run() -> None:
@@ -21,6 +22,7 @@ def run() -> None:
         memory_tuning.choose_allocator()
         from nightscreen.cli.main import run as run_command
     except KeyboardInterrupt:
-        sys.stderr.write(f"nightscreen: {STOPPED}\n")
-        sys.exit(3)
+        fail(STOPPED, 3)
+    except NightscreenError as error:  # another package's check, which cannot be loaded
+        fail(str(error), error.exit_status)
     run_command()

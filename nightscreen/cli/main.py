@@ -6,7 +6,6 @@ The commands are in the modules beside this one; each is imported when its comma
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
@@ -24,6 +23,7 @@ from nightscreen.cli.contest import contest_app
 from nightscreen.cli.decisions import register as register_decisions
 from nightscreen.cli.desk import register as register_desk
 from nightscreen.cli.erase import register as register_erasing
+from nightscreen.cli.failing import fail
 from nightscreen.cli.inbox import register as register_inbox
 from nightscreen.cli.init import register as register_init
 from nightscreen.cli.loans import loans_app
@@ -333,42 +333,24 @@ def run() -> None:
     try:
         status = app(prog_name="nightscreen", standalone_mode=False)
     except NightscreenError as error:
-        _fail(str(error), error.exit_status)
+        fail(str(error), error.exit_status)
     except typer.TyperException as error:
         _fail_usage(error)
     except typer.Abort:
-        _fail("stopped", 3)
+        fail("stopped", 3)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        _fail(STOPPED, 3)
+        fail(STOPPED, 3)
     except BrokenPipeError:
         _let_go_of_stdout()
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a customer's data
         from nightscreen.tasks.error_boundary import sanitized
 
-        _fail(str(sanitized(error)), 1)
+        fail(str(sanitized(error)), 1)
     else:
         if status == _INTERRUPTED:
-            _fail(STOPPED, 3)
+            fail(STOPPED, 3)
         sys.exit(status if isinstance(status, int) else 0)
-
-
-def _fail(message: str, status: int) -> None:
-    """Say what went wrong: for programs on stdout where they asked for JSON, else on stderr."""
-    if "--json" in sys.argv:
-        document = {"error": message, "exit_status": status}
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-    _say(message)
-    sys.exit(status)
-
-
-def _say(message: str) -> None:
-    """Say on stderr what went wrong, as an object where the log is one of objects."""
-    logs = sys.modules.get("nightscreen.tasks.logs")  # not imported for the sake of an error
-    if logs is not None and logs.in_json():
-        logs.say("failed", message=message)
-    else:
-        sys.stderr.write(f"nightscreen: {message}\n")
 
 
 def _fail_usage(error: typer.TyperException) -> None:
@@ -380,9 +362,9 @@ def _fail_usage(error: typer.TyperException) -> None:
     if near:
         message = f"{message.partition(' (')[0]}. Did you mean {near[0]!r}?"
     if not message.startswith("Usage:"):
-        _fail(message if message.endswith("?") else f"{message.rstrip('.')}; {help_}", 2)
+        fail(message if message.endswith("?") else f"{message.rstrip('.')}; {help_}", 2)
     if "--json" in sys.argv:
-        _fail(f"a command is missing; {help_}", 2)
+        fail(f"a command is missing; {help_}", 2)
     sys.stderr.write(f"{message}\n")
     sys.exit(2)
 

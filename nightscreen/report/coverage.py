@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks.registry import CHECKS
+from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS
 
@@ -232,7 +232,6 @@ def _standing(
     """
     cause = np.full(rows, len(CAUSES), dtype=np.int8)
     due, open_, lacks = (np.zeros(rows, bool) for _ in range(3))
-    answered = {word for check in CHECKS.values() for word in check.answered}
     for status in statuses:
         words = status.dictionary.to_pylist()
         codes = status.indices.to_numpy(zero_copy_only=False)
@@ -241,6 +240,6 @@ def _standing(
         cause = np.minimum(cause, np.array(place, np.int8)[codes])
         open_ |= waits[codes]
         lacks |= np.array([word == NoAnswer.INELIGIBLE.value for word in words], bool)[codes]
-        due |= (waits | np.array([word in answered for word in words], bool))[codes]
+        due |= (waits | np.array([word in ANSWERED for word in words], bool))[codes]
     cause = np.where(cause == len(CAUSES), _NO_CAUSE, cause).astype(np.int8)
     return cause, due, open_, lacks

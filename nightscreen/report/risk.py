@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.declaration import Tone
-from nightscreen.checks.registry import CHECKS
+from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.report.charts import Bars, Series
 from nightscreen.report.components import Picture, Section, Table, spoken
 from nightscreen.report.format import (
@@ -248,9 +248,8 @@ def status(word: str) -> str:
 
 def _by_size(answers: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return statuses, answers before their absence, most frequent first."""
-    given = {word for check in CHECKS.values() for word in check.answered}
     return sorted(
-        answers.items(), key=lambda answer: (answer[0] not in given, -answer[1], answer[0])
+        answers.items(), key=lambda answer: (answer[0] not in ANSWERED, -answer[1], answer[0])
     )
 
 

@@ -68,7 +68,7 @@ _DECISIONS = tuple(Decision)
 _KARMA = "karma"
 _NEW = FieldChange(None, None, ChangeKind.NEW)
 _NONE = -1
-_PREVIOUS, _CHANGE, _QUIET = range(3)
+_CHANGE, _QUIET = 1, 2  # rows of `noted`, after what was last answered
 _PIECE_SCHEMA = pa.schema(
     [
         pa.field("customer", pa.binary(16)),

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.command import nightscreen, surroundings
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "phone_owner"
 ADD_IT = """
@@ -72,3 +74,20 @@ def test_old_runs_open_without_it(site: Path, tmp_path: Path) -> None:
         LENDER=str(tmp_path),
         SOMEBODY_ELSE=f"{other['first_name']} {other['last_name']}",
     )
+
+
+def test_a_check_that_cannot_be_loaded_ends_a_command_in_one_line(
+    site: Path, tmp_path: Path
+) -> None:
+    """It says which package, what lacks and what to do; --json says it to programs."""
+    broken = shutil.copytree(site, tmp_path / "site")
+    module = broken / "phone_owner.py"
+    module.write_text(module.read_text("utf-8").replace('title="Phone owner"', 'title=""'), "utf-8")
+    env = surroundings(tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(broken)]))
+    said = "the check phone_owner of the package phone-owner cannot be used: the declaration of "
+    for words in (["--help"], ["runs", "list"], ["runs", "list", "--json"]):
+        ended = nightscreen(*words, cwd=tmp_path, env=env)
+        assert ended.status == 2
+        assert ended.err.startswith(f"nightscreen: {said}phone_owner lacks a title; correct or")
+        assert ended.err.count("\n") == 1
+    assert ended.document["error"].startswith(said)

@@ -16,13 +16,13 @@ import pytest
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.client.wire import lookup_request
 from nightscreen.config.settings import read_settings
 from nightscreen.policy.check import check_policy
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.checks import IdentityKind, Operation
-from tests.client.lookups import karma
+from nightscreen.schemas.checks import IdentityKind, Lookup, Operation
 from tests.docs.blocks import Block, blocks, others
 from tests.docs.pages import ROOT
 from tests.screening import CONSENT, World, customer
@@ -117,7 +117,8 @@ async def test_python_runs(block: Block, sandbox: SandboxProcess) -> None:
         "print": lambda *values: shown.append(values),
         "run_something": lambda **_: None,
         "Client": Client,
-        "karma": karma,
+        "Lookup": Lookup,
+        "lookup_request": lookup_request,
         "parse_answer": parse_answer,
         "IdentityKind": IdentityKind,
         "Operation": Operation,
