@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -29,7 +32,6 @@ from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BLOCKS = list(blocks())
 LANGUAGES = {"sh", "console", "python", "toml", "sql", "text", ""}
@@ -142,14 +144,16 @@ RUN = [(line, where) for line, where in others() if _not_run(line) is None]
 
 @pytest.mark.parametrize(("line", "where"), RUN, ids=[where for _, where in RUN])
 def test_a_shell_line_runs(line: str, where: str, tmp_path: Path, sandbox: SandboxProcess) -> None:
-    """In a folder of its own; the simulator's address stands in the place of the page's."""
+    """In the environment that pages take for entered; the simulator's address stands in for theirs."""
     if shutil.which(line.split(maxsplit=1)[0]) is None and line.startswith("curl"):
         pytest.skip("there is no curl on this machine")
     shutil.copy(ROOT / ".env.example", tmp_path)
     typed = re.sub(r"http://127\.0\.0\.1:(8800|8900)\b", sandbox.url, line)
+    entered = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-euc", typed],
         cwd=tmp_path,
+        env={**os.environ, "PATH": entered},
         capture_output=True,
         text=True,
         timeout=180,
