@@ -144,7 +144,7 @@ RUN = [(line, where) for line, where in others() if _not_run(line) is None]
 
 @pytest.mark.parametrize(("line", "where"), RUN, ids=[where for _, where in RUN])
 def test_a_shell_line_runs(line: str, where: str, tmp_path: Path, sandbox: SandboxProcess) -> None:
-    """In the environment that pages take for entered; the simulator's address stands in for theirs."""
+    """In the environment that pages take for entered, with the simulator's address for theirs."""
     if shutil.which(line.split(maxsplit=1)[0]) is None and line.startswith("curl"):
         pytest.skip("there is no curl on this machine")
     shutil.copy(ROOT / ".env.example", tmp_path)
