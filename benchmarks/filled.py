@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.sandbox.wire import ABSENT, Meta, envelope
-from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
+from nightscreen.schemas.calls import CallResult, CallState, Caps, LookupStatus, ReserveRequest
 from nightscreen.schemas.checks import Outcome
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +53,9 @@ def answer_needed(run: ScreeningRun) -> int:
             mine = piece.filter(pc.equal(piece["check"], check))
             for start in range(0, mine.num_rows, _BLOCK):
                 _answer_block(run, check, mine.slice(start, _BLOCK), wallet)
-    run.status[:] = LookupStatus.PAID.value
+    if run.lookups is not None:
+        numbers = range(run.lookups.first_id, run.lookups.end_id)
+        run.journal.lookups.put_back(numbers, LookupStatus.PAID)
     return len(run.needed)
 
 

@@ -45,7 +45,7 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
 
 LATENCY_S = 0.1
 MAXIMUM = 80
@@ -180,7 +180,7 @@ class Moves:
 
 
 def run(
-    service: Service, rows: int, maximum: int, steer: Callable[[FundingRounds], Awaitable[None]]
+    service: Service, rows: int, maximum: int, steer: Callable[[Asking], Awaitable[None]]
 ) -> list[dict[str, Any]]:
     """Screen a batch for karma; return the calls as the service saw them."""
     with tempfile.TemporaryDirectory() as folder:
@@ -232,9 +232,9 @@ def moving_limit(view: str, rows: int, every_s: float, cap: int | None) -> Seen:
     with VIEWS[view]() as service:
         moves = Moves(service, every_s)
 
-        async def steer(asking: FundingRounds) -> None:
+        async def steer(asking: Asking) -> None:
             if cap is not None:
-                asking.session.windows["karma"]._cap = FixedCap(cap)  # noqa: SLF001 - in its place
+                asking.caller.lanes["karma"]._cap = FixedCap(cap)  # noqa: SLF001 - in its place
             await service.post("latency", LATENCY)
             await moves.go_on()
 
@@ -254,7 +254,7 @@ def any_load(view: str, rows: int, cap: int, failing: float) -> Seen:
     """Run against a service that fails as often at any load."""
     with VIEWS[view]() as service:
 
-        async def steer(_: FundingRounds) -> None:
+        async def steer(_: Asking) -> None:
             await service.post("latency", LATENCY)
             await service.post("faults", {"rates": {"http_503": failing}})
 

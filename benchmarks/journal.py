@@ -1,8 +1,8 @@
-"""What does the journal cost? The line with the journal on disk beside the same line without one.
+"""What does the journal cost? A lane with the journal on disk beside the same lane without one.
 
 Reading: CPU is this process's own, for a lookup, while it asks; `time` is the wall time of asking
-for a lookup. The share is what the journal adds, of the whole. The last two rows leave the network
-out: a service that answers at once, so that only the window and its store are measured. Run it as
+for a lookup. The first row is the whole line against the simulator. The last two leave the network
+out: a service that answers at once, so that only the lane and its store are measured. Run it as
 `python -m benchmarks.journal`, best on a quiet machine.
 
 What does not belong here: how full the cap is (`benchmarks/occupancy.py`).
@@ -24,9 +24,9 @@ import uvloop
 
 from benchmarks.measured import run_words
 from nightscreen.calling.control import CheckProgress, Control
-from nightscreen.calling.journal_writer import JournalWriter
+from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
-from nightscreen.calling.window import RetryBudget, Window
+from nightscreen.calling.writer import CallStore, Change, Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.config.parameters import ScreenBatch
@@ -47,8 +47,7 @@ from tests.kill.drive import screen, settings_for
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
-    from nightscreen.calling.funding_rounds import FundingRounds
-    from nightscreen.calling.journal_writer import CallStore
+    from nightscreen.journal.calls import Claim, Wish
 
 CAP = 50
 LATENCY_MS = 100
@@ -68,7 +67,7 @@ class MemoryStore:
     next_id: int = 0
     settled: list[int] = field(default_factory=list)
 
-    def reserve(  # the journal's signature
+    def claim(  # the journal's signature
         self,
         run_id: str,  # noqa: ARG002
         purpose: str,  # noqa: ARG002
@@ -76,17 +75,23 @@ class MemoryStore:
         caps: Caps,  # noqa: ARG002
         *,
         since: int,  # noqa: ARG002
-        more: Mapping[str, int] | None = None,  # noqa: ARG002
-    ) -> list[Reservation]:
+        wishes: Mapping[str, Wish],  # noqa: ARG002
+    ) -> tuple[list[Reservation], dict[str, Claim]]:
         """Grant a block."""
         start, self.next_id = self.next_id, self.next_id + len(asks)
         now = system_clock()
-        return [
+        grants = [
             Reservation(ReservationStatus.GRANTED, number, now)
             for number in range(start, self.next_id)
         ]
+        return grants, {}
 
-    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:  # noqa: ARG002
+    def settle(
+        self,
+        run_id: str,  # noqa: ARG002
+        outcomes: Sequence[CallResult],
+        changes: Sequence[Change] = (),  # noqa: ARG002
+    ) -> None:
         """Take a group."""
         self.settled.extend(each.call_id for each in outcomes)
 
@@ -106,15 +111,11 @@ def _measured(asking: Coroutine[object, object, None], calls: int) -> Measured:
     return Measured(cpu / calls * 1e6, wall / calls * 1e6)
 
 
-def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
-    """Screen a batch below the engine, the calls written down or not."""
+def line(sandbox: SandboxProcess, calls: int) -> Measured:
+    """Screen a batch below the engine."""
     sandbox.reset()
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
     found: list[Measured] = []
-
-    async def forget(asking: FundingRounds) -> None:
-        if not journal:
-            asking.session.writer._store = MemoryStore()  # noqa: SLF001 - in place of the journal
 
     @asynccontextmanager
     async def measured() -> AsyncIterator[None]:
@@ -132,14 +133,13 @@ def line(sandbox: SandboxProcess, calls: int, *, journal: bool) -> Measured:
         screen(
             ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"), checks=["karma"]),
             settings,
-            steer=forget,
             run_loop=uvloop.run,
             around=measured,
         )
     return found[0]
 
 
-def window(store: CallStore, calls: int) -> Measured:
+def lane(store: CallStore, calls: int) -> Measured:
     """Ask a service that answers at once."""
 
     async def send(lookup: Lookup) -> CallOutcome:  # noqa: ARG001 - a sender's signature
@@ -149,20 +149,21 @@ def window(store: CallStore, calls: int) -> Measured:
     async def main() -> None:
         control = Control()
         control.progress = {"karma": CheckProgress()}
-        book = JournalWriter(store, run_id="run", purpose="portfolio", caps=Caps(), since=2**62)
-        asked = Window(
+        writer = Writer(store, run_id="run", purpose="portfolio", caps=Caps(), since=2**62)
+        asked = Lane(
             "karma",
             send=send,
-            writer=book,
+            writer=writer,
             cap=AdaptiveCap(CAP, start=CAP),
             control=control,
-            pace=RetryBudget(5, random.Random()),
+            attempts=5,
+            random=random.Random(),
             clock=system_clock,
         )
         lookup = Lookup("karma", IdentityKind.BVN, "22000000000")
-        await asked.ask([LookupTask(lookup, n.to_bytes(16, "big"), 10**7) for n in range(calls)])
+        await asked.make([LookupTask(lookup, n.to_bytes(16, "big"), 10**7) for n in range(calls)])
         await asked.drain()
-        book.close()
+        writer.close()
 
     return _measured(main(), calls)
 
@@ -175,16 +176,10 @@ def main() -> None:
     print(run_words())
     print(f"{'':34}{'CPU µs':>10}{'time µs':>10}")
     with SandboxProcess() as sandbox:
-        without = line(sandbox, given.calls, journal=False)
-        with_it = line(sandbox, given.calls, journal=True)
-    _row("line, store in memory", without)
-    _row("line, journal on disk", with_it)
-    added = 1 - without.cpu_us / with_it.cpu_us
-    slower = 1 - without.wall_us / with_it.wall_us
-    print(f"{'share of the journal':34}{added:10.1%}{slower:10.1%}")
-    _row("window alone, store in memory", window(MemoryStore(), 5 * given.calls))
+        _row("line, with service and journal", line(sandbox, given.calls))
+    _row("lane alone, store in memory", lane(MemoryStore(), 5 * given.calls))
     with tempfile.TemporaryDirectory() as folder, open_journal(Path(folder)) as journal:
-        _row("window alone, journal on disk", window(journal.calls, 5 * given.calls))
+        _row("lane alone, journal on disk", lane(journal.calls, 5 * given.calls))
 
 
 def _row(name: str, measured: Measured) -> None:

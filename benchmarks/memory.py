@@ -1,9 +1,9 @@
 """Peak memory of a night by the number of its rows, station by station.
 
 `python -m benchmarks.memory [ROWS ...]`; by default 2,000 and 20,000 rows. Each night is a process
-of its own. Up to 20,000 rows the simulator is really asked. Above, a first night is carried up to
-the cutting of its shards and then answered straight into the journal, since asking holds a few
-shards at a time whatever the number of rows; the second night and the quote of the same batch
+of its own. Up to 20,000 rows the simulator is really asked. Above, the table of lookups of a first
+night is filled, and then answered straight into the journal, since asking holds a few hundred
+lookups at a time whatever the number of rows; the second night and the quote of the same batch
 follow. The ratio to the peak at 100,000 rows (else at the first size) is what counts: it must stay
 near one.
 
@@ -21,19 +21,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.filled import answer_needed
 from benchmarks.line import Stations
 from benchmarks.measured import run_words
 from benchmarks.warm import NOBODY, Filled, asked_for
-from nightscreen.calling import funding_rounds as asking
 from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from nightscreen.runs.screening_run import ScreeningRun
 
 SIZES = (2_000, 20_000)
 MOST_ASKED = 20_000
@@ -42,27 +38,11 @@ BASE_ROWS = 100_000
 _NIGHTS = ("first", "second", "quote")
 
 
-class Laid(Filled):
-    """Lays shards out and reads them, as asking does, then has all answered at once."""
-
-    async def may_spend(self, run: ScreeningRun) -> bool:
-        """Answer; nothing is left to be asked."""
-        open_ = asking.open_rounds(run)
-        while shards := asking.next_round(open_):
-            for name in next(iter(shards.values())):
-                open_.layout.space.get(name)
-            answer_needed(run)
-        await open_.close()
-        self.needed = len(run.status)
-        self.stations.mark("ask")
-        return False
-
-
 def night(folder: Path, kind: str) -> dict[str, Any]:
     """Carry a batch along the line, answered straight into the journal; return its peaks."""
     stations = Stations()
     parameters, settings = asked_for(folder, quote_only=kind == "quote")
-    runner = Laid(stations, NOBODY)
+    runner = Filled(stations, NOBODY)
     report = asyncio.run(run_screening(parameters, settings, runner=runner))
     return {"rows": report["rows"]["read"], "lookups": runner.needed, "peaks": stations.peaks}
 

@@ -43,11 +43,11 @@ EVERY_S = 0.004
 CAP = 50
 STATIONS = (
     ("sealing", ("files/sealing", "files/pseudonyms", "site-packages/cryptography")),
-    ("journal", ("journal", "calling/journal_writer", "site-packages/sqlalchemy")),
+    ("journal", ("journal", "calling/writer", "site-packages/sqlalchemy")),
     ("parsing and classification", ("client/classify", "client/response", "client/validation")),
     ("transport", ("client/api", "client/transport", "client/http", "httptools")),
     ("writing requests", ("client/wire", "client/identities", "site-packages/httpx")),
-    ("window", ("calling", "client/limiter")),
+    ("lane", ("calling", "client/limiter")),
 )
 """Stations and the files that are theirs."""
 REST = "loop and the rest"

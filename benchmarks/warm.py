@@ -83,7 +83,7 @@ class Filled(Marked):
 
     async def may_spend(self, run: ScreeningRun) -> bool:
         """Return whether the service is to be asked."""
-        self.needed = len(run.status)
+        self.needed = len(run.needed)
         if self._service == NOBODY:
             answer_needed(run)
             self.stations.mark("answers")

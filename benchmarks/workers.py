@@ -10,9 +10,9 @@ root on Linux) and lets the service take 100 ms, as if each had a slow machine t
 counts then is the ratio to as many times one worker. `ROWS` are then for each worker. `--cap 200`
 keeps the cap from being the limit: workers that are halted hold their calls for longer.
 
-No engine: parts are plain processes. What counts is the time while all processes ask, without the
-start and the end of each. Beside it stand the most calls of a check under way at once, which its
-cap bounds, and the lookups that were paid twice.
+No engine: workers are plain processes, and the run's own process is one of them. What counts is the
+time while all processes ask, without the start and the end of each. Beside it stand the most calls
+of a check under way at once, which its cap bounds, and the lookups that were paid twice.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import make_url
 
 from benchmarks.measured import run_words
-from nightscreen.calling import coordinator, worker
-from nightscreen.calling import funding_rounds as asking
+from nightscreen.calling.asking import open_asking
+from nightscreen.calling.worker import LOOK_S, exchange, leave, open_worker
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-    from nightscreen.calling.worker import WorkerPart
+    from nightscreen.calling.asking import Asking
+    from nightscreen.calling.worker import Worker
     from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
 
@@ -202,83 +203,49 @@ def settings_of(place: dict[str, str]) -> Settings:
         home=Path(place["home"]),
         journal_url=place["journal"],
         max_in_flight=dict.fromkeys(CHECKS, int(place["cap"])),
-        shard_rows=500,
     )
 
 
-@dataclass
-class ProcessCrew:
-    """Starts parts as processes."""
-
-    place: dict[str, str]
-    run_id: str
-    pids: list[int]
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    async def start(self, part: int) -> None:
-        """Start a part."""
-        words = json.dumps({**self.place, "run_id": self.run_id, "part": str(part)})
-        command = [sys.executable, "-m", "benchmarks.workers", words]
-        self.started.append(await asyncio.to_thread(subprocess.Popen, command))
-        self.pids.append(self.started[-1].pid)
-
-    async def came_to_nothing(self, part: int) -> bool:
-        """Return whether a part's process has ended."""
-        return self.started[part - 1].poll() is not None
-
-
-async def run_part(place: dict[str, str]) -> None:
+async def run_worker(place: dict[str, str]) -> None:
     """Ask as one of several."""
-    part = worker.open_part(place["run_id"], int(place["part"]), settings_of(place))
-    if part is None:
+    worker = open_worker(place["run_id"], settings_of(place))
+    if worker is None:
         return
-    open_ = part.open_rounds()
-
-    async def ask(_check: str, name: str) -> None:
-        await asking.ask_shard(open_, name)
-
-    heeding = asyncio.create_task(_heed(part))
-    with throttled(float(place["share"]), "part"):
-        async with asyncio.TaskGroup() as group:
-            for check in part.run.wanted.checks:
-                group.create_task(worker.ask_shards(part, check, ask))
-    heeding.cancel()
-    await open_.close()
-    part.close()
+    looking = asyncio.create_task(_heed(worker))
+    with throttled(float(place["share"]), "worker"):
+        await _ask(worker.asking)
+        looking.cancel()
+        await leave(worker)
+    worker.close()
 
 
-async def _heed(part: WorkerPart) -> None:
+async def _ask(asking: Asking) -> None:
+    async with asyncio.TaskGroup() as group:
+        for check in asking.run.operations:
+            group.create_task(asking.ask(check))
+
+
+async def _heed(worker: Worker) -> None:
     while True:
-        await worker.exchange(part)
-        await asyncio.sleep(worker.POLL_S)
+        await exchange(worker)
+        await asyncio.sleep(LOOK_S)
 
 
 async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> None:
-    """Have every lookup of a run asked, by this process or by parts."""
-    crew, share = ProcessCrew(place, run.run_id, pids), float(place["share"])
-
-    async def ask(_check: str, name: str) -> None:
-        await asking.ask_shard(open_, name)
-
-    if run.parameters.workers == 1:
-        open_ = asking.open_rounds(run)
-        with throttled(share, "first"):
-            while shards := asking.next_round(open_):
-                async with asyncio.TaskGroup() as group:
-                    for check, names in shards.items():
-                        for name in names:
-                            group.create_task(ask(check, name))
-        await open_.close()
-        return
-    open_ = asking.open_rounds(run)
-    gathered = coordinator.open_gathering(open_, 1, crew, ask)
-    await coordinator.call_parts(gathered)
-    with throttled(share, "first"):
-        await coordinator.ask_parts(gathered)
-    await coordinator.let_go(gathered)
-    for process in crew.started:
-        process.wait()
-    await open_.close()
+    """Have every lookup of a run asked, by this process and by its workers."""
+    asking = open_asking(run)
+    words = json.dumps({**place, "run_id": run.run_id})
+    command = [sys.executable, "-m", "benchmarks.workers", words]
+    others = run.parameters.workers - 1
+    started = [await asyncio.to_thread(subprocess.Popen, command) for _ in range(others)]
+    pids += [process.pid for process in started]
+    while len(run.journal.askers.others(run.run_id)) < others:  # noqa: ASYNC110 - other processes
+        await asyncio.sleep(SAMPLE_S)
+    with throttled(float(place["share"]), "first"):
+        await _ask(asking)
+    for process in started:
+        await asyncio.to_thread(process.wait)
+    await asking.close()
 
 
 def measure(
@@ -389,9 +356,9 @@ def databases(number: int) -> Iterator[Database]:
 
 
 def main() -> None:
-    """Print a line for each number of workers, or be a part."""
+    """Print a line for each number of workers, or be a worker."""
     if len(sys.argv) > 1 and sys.argv[1].startswith("{"):
-        asyncio.run(run_part(json.loads(sys.argv[1])))
+        asyncio.run(run_worker(json.loads(sys.argv[1])))
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="?", type=int, default=3_000)

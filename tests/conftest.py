@@ -14,7 +14,6 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from xdist.scheduler import LoadFileScheduling
 
-from nightscreen.calling import journal_writer
 from tests import how_many
 from tests.laws import require_laws_below
 from tests.nights.standard import StandardNights
@@ -110,12 +109,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     with engine_in_use(alone=item.get_closest_marker("alone") is not None):
         return (yield)
-
-
-@pytest.fixture(autouse=True)
-def no_cpu_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test depend on how busy its machine is."""
-    monkeypatch.setattr(journal_writer, "_CPU_WAIT", Path("nowhere"))
 
 
 @pytest.fixture(autouse=True)

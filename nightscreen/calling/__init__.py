@@ -1,1 +1,1 @@
-"""The calls of a run: rounds, shards, windows, and how one process or several share them."""
+"""The calls of a run: lanes, stops, and how one process or several share them."""

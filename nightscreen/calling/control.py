@@ -19,9 +19,10 @@ from nightscreen.calling.detectors import (
 )
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.retry import LONE_WAIT_S
+from nightscreen.journal.lookups import WHOLE_RUN
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.money import naira_words
-from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.prices import MOST_COST_MICRO
 from nightscreen.schemas.stops import REFUSALS, refusals
 from nightscreen.schemas.stops import StopReason as StopReason  # noqa: PLC0414 - it belongs to control too
@@ -251,6 +252,14 @@ class Control:
             self.stop_run(reason)
         self._tell()
 
+    def obey(self, stops: Mapping[str, str]) -> None:
+        """Stop what another process has stopped, by scope: a check, or the run."""
+        for scope, reason in stops.items():
+            if scope == WHOLE_RUN:
+                self.stop_run(reason)
+            elif scope in self.progress:
+                self.stop_check(scope, reason)
+
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
@@ -296,34 +305,42 @@ class Control:
         flying = sum(each.in_flight for each in self.progress.values())
         return self.breaker.resume_at(at, flying)
 
-    def bind(self, worst_micro: int) -> bool:
-        """Take a call's worst cost into account; False where it could break the balance floor.
+    def bind(self, worst_micro: int, number: int) -> int:
+        """Take the worst cost of calls into account; return how many do not break the floor.
 
-        Where what is under way may yet leave room, listeners are reported when it has settled;
-        where nothing is, the run stops.
+        Where what is under way may yet leave room, listeners are called when it has settled; where
+        nothing is, the run stops.
         """
-        if not self._above_floor(worst_micro):
+        fits = self._fits(worst_micro)
+        bound = number if fits is None else min(number, fits)
+        if bound == 0:
             self._short = True
             if self.bound_micro == 0:
                 self.stop_run(StopReason.BALANCE)
-            return False
-        self.bound_micro += worst_micro
-        return True
+        self.bound_micro += bound * worst_micro
+        return bound
 
-    def _above_floor(self, worst_micro: int) -> bool:
+    def _fits(self, worst_micro: int) -> int | None:
+        """Return how many calls leave the balance above its floor; None where nothing limits it."""
         floor, least = self.balance_floor_micro, self.wallet.least_micro
         if floor is None:
-            return True
+            return None
         if least is None:  # one at a time until an answer bears a balance
-            return self.bound_micro == 0 or self.answered - self._blind_from >= BLIND_ANSWERS
-        return least - self.bound_micro - worst_micro >= floor
+            blind = self.answered - self._blind_from >= BLIND_ANSWERS
+            return None if blind else int(self.bound_micro == 0)
+        return max(0, least - self.bound_micro - floor) // max(1, worst_micro)
 
-    def unbind(self, worst_micro: int) -> None:
-        """Give a call's worst cost back once it has settled."""
-        self.bound_micro -= worst_micro
-        if self._short:
+    def unbind(self, worst_micro: int, number: int = 1) -> None:
+        """Give the worst cost of calls back once they have settled, or were not made."""
+        self.bound_micro -= number * worst_micro
+        if self._short and number:
             self._short = False
             self._tell()
+
+    def left_in_wallet(self) -> int | None:
+        """Return the least that is left for further calls; None where no balance is known."""
+        least = self.wallet.least_micro
+        return None if least is None else least - self.bound_micro - (self.balance_floor_micro or 0)
 
     def came_back(self, charged_micro: int, balance_micro: int | None, mark: int) -> None:
         """Take note of what an attempt can have cost and of the balance it bore."""

@@ -1,6 +1,6 @@
-"""One lookup, or API call, on its way through a window, and how an attempt at it is written down.
+"""One lookup, or API call, on its way through a lane, and how an attempt at it is written down.
 
-Plain values without a clock or a task; moving them along is `window`'s business.
+Plain values without a clock or a task; moving them along is `lane`'s business.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 
 from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
 from nightscreen.planning.freshness import is_closed
-from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
+from nightscreen.schemas.calls import (
+    CallResult,
+    CallState,
+    LookupStatus,
+    Reservation,
+    ReserveRequest,
+)
 from nightscreen.schemas.checks import Lookup, SubjectKind
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Hashable
 
+    from nightscreen.calling.writer import Change
     from nightscreen.schemas.checks import Outcome
     from nightscreen.schemas.requests import Request
 
@@ -77,17 +83,17 @@ class LookupTask:
         worst_micro: the most an attempt may cost.
         consent_reference: the consent that authorises it.
         consent_ends_at: instant from which it does not any more; None where none is needed.
-        index: its row among the needed lookups of the run.
+        lookup_id: its number among the lookups of runs; None of an API call.
         row: the batch's row in whose name it is asked; None for an API call.
         status: what became of it.
-        attempts: attempts made in this session.
+        attempts: attempts made in this run.
         answered_before: answers the run had when it was first sent in this session; -1 before.
         doubted: an attempt may have been charged without our knowing.
         doubts: attempts that may have been, over all runs of its age.
         unread: those of them whose response came and could not be read.
         was_unread: a response could not be read before, in this run or an earlier one.
         bound_micro: worst cost the attempt under way is reserved with.
-        waiters: the batches that wait for it.
+        done: is set once it has come to an end; only API calls are waited for.
         outcome: what was answered, once it was.
         reading: what the last attempt of an API call came to; of a lookup the journal tells.
     """
@@ -97,7 +103,7 @@ class LookupTask:
     worst_micro: int
     consent_reference: str | None = None
     consent_ends_at: int | None = None
-    index: int = -1
+    lookup_id: int | None = None
     row: int | None = None
     status: LookupStatus = LookupStatus.WAITING
     attempts: int = 0
@@ -107,7 +113,7 @@ class LookupTask:
     unread: int = 0
     was_unread: bool = False
     bound_micro: int = 0
-    waiters: list[Barrier] = field(default_factory=list)
+    done: asyncio.Future[None] | None = None
     outcome: Outcome | None = None
     reading: CallOutcome | None = None
 
@@ -125,19 +131,32 @@ class LookupTask:
         return self.subject if self.row is None else self.row
 
     @property
+    def key(self) -> bytes | int:
+        """Return what no two tasks of a lane share while they are under way."""
+        return self.subject if self.lookup_id is None else self.lookup_id
+
+    def becomes(self, status: LookupStatus) -> Change | None:
+        """Return what is to be written of its lookup; None of an API call, which has none.
+
+        Who claims it again begins with fresh attempts.
+        """
+        attempts = 0 if status is LookupStatus.WAITING else self.attempts
+        return None if self.lookup_id is None else (self.lookup_id, status, attempts)
+
+    @property
     def asked(self) -> str:
         """Return the identifier that is asked about."""
         if isinstance(self.lookup, ApiCall):
             return self.lookup.request.asked
         return self.lookup.identity
 
-    def ask(self) -> ReserveRequest:
-        """Return the wish to make the next attempt."""
+    def ask(self, price_micro: int = 0) -> ReserveRequest:
+        """Return the wish to make the next attempt; it may cost no less than the price seen."""
         return ReserveRequest(
             check=self.lookup.check,
             kind=self.lookup.kind.value,
             subject=self.subject,
-            worst_micro=self.bound_micro,
+            worst_micro=max(self.worst_micro, price_micro),
             consent_reference=self.consent_reference,
             attempt=self.attempts + 1,
         )
@@ -184,20 +203,6 @@ class LookupTask:
         return LookupStatus.IN_DOUBT if self.doubted else LookupStatus.FAILED
 
 
-@dataclass(slots=True, eq=False)
-class Barrier:
-    """The lookups one caller waits for."""
-
-    done: asyncio.Future[None]
-    left: int = 0
-
-    def count(self) -> None:
-        """Take note that one more has come to an end."""
-        self.left -= 1
-        if self.left == 0 and not self.done.done():
-            self.done.set_result(None)
-
-
 def most_charged(task: LookupTask, reading: CallOutcome, named_micro: int | None) -> int:
     """Return the most an attempt can have cost, in micro-naira; of what is not believed, its bound.
 
@@ -225,7 +230,7 @@ def outcome_of(
     """Return an attempt as the journal keeps it; `named_micro` is a cost that is not believed."""
     return CallResult(
         call_id=grant.call_id,
-        ask=task.ask(),
+        ask=task.ask(task.bound_micro),
         intent_at=grant.intent_at,
         state=CALL_STATES[reading.verdict],
         trouble=None if reading.trouble is None else reading.trouble.value,
@@ -253,7 +258,7 @@ def released(task: LookupTask, grant: Reservation, now: int) -> CallResult:
     """Return an intent that is given back unsent, as the journal keeps it."""
     return CallResult(
         call_id=grant.call_id,
-        ask=task.ask(),
+        ask=task.ask(task.bound_micro),
         intent_at=grant.intent_at,
         state=CallState.NOT_SENT,
         trouble=RELEASED,

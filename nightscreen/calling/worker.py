@@ -1,8 +1,8 @@
-"""A part of a run: a process that takes shards of the run's lookups and asks them.
+"""A worker of a run: another process that claims lookups of the run's table and asks them.
 
-It opens the journal, the shared place and windows of its own, and nothing else: what is asked, in
-which order, for how much and until when was settled by the run's own process, which also tells the
-end (`coordinator`). Starting processes belongs to the engine.
+It opens the journal, a caller of its own, and nothing else: what is asked, in which order, for how
+much and until when was settled by the run's own process, which asks beside it and tells the end.
+Starting processes belongs to the engine.
 """
 
 from __future__ import annotations
@@ -13,24 +13,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
-from nightscreen.calling.control import CheckProgress, Control, StopReason
+from nightscreen.calling.asking import Asking
+from nightscreen.calling.caller import open_caller
+from nightscreen.calling.control import ABSURD_COSTS, CheckProgress, Control, StopReason
 from nightscreen.calling.detectors import Silence
-from nightscreen.calling.funding_rounds import open_rounds
-from nightscreen.calling.shards import ShardLayout, SparingOfShards
-from nightscreen.calling.worker_stats import numbers_of
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import max_ages, overridden
 from nightscreen.files.outputs import RunFolder
-from nightscreen.files.workspace import Workspace
-from nightscreen.journal.work_queue import WHOLE_RUN, SharedWork
+from nightscreen.journal import journal_of
+from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.freshness import Freshness
-from nightscreen.planning.plan import Wanted
-from nightscreen.policy.loading import load_policy
 from nightscreen.runs.run import (
+    Run,
     caps_of,
     collect_seldom,
     note_unreadable,
@@ -38,337 +33,207 @@ from nightscreen.runs.run import (
     price_list_of,
     require_service,
 )
-from nightscreen.runs.screening_run import ScreeningRun
-from nightscreen.schemas.calls import Caps
-from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, IdentityKind, Purpose
+from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.errors import JournalError, OutputError
-from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
-    from nightscreen.calling.funding_rounds import FundingRounds
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
+    from nightscreen.journal.lookups import LookupRun
     from nightscreen.journal.runs import RunRecord
 
-    Ask = Callable[[str, str], Awaitable[Any]]
+LOOK_S = 0.5
+"""How often the processes of a run report how far they have come, and hear of stops."""
 
-POLL_S = 0.5
-AT_ONCE = 2
-"""Shards of one check that a part has in hand, so that its window never runs dry between two."""
-TERMS = "terms"
-ENDED = pa.schema(
-    [
-        pa.field("index", pa.int64()),
-        pa.field("standing", pa.int8()),
-        pa.field("attempts", pa.int16()),
-        pa.field("listed", pa.bool_()),
-    ]
-)
-"""What became of a shard's lookups."""
+BALANCE_MARGIN = 2
+"""How often a full cap of every check may have been charged between two looks at the balance."""
+
+_OF_THE_MOMENT = ("wanted", "cap", "in_flight")
+"""Figures of a check's progress that are not added up over time."""
 
 
 @dataclass(slots=True)
-class WorkerPart:
-    """One part under way.
+class Worker:
+    """One worker under way.
 
     Attributes:
-        run: the run as a part sees it: its lookups, caps and stops, no rows and no output.
-        space: the place shared with the other processes of the run.
-        taken: lookups of the shards in hand, by shard.
-        wanted: False once the run does not want this part any more.
-        leaves: this process was told to end, and hands back what it has in hand.
-        reported: stops that came from outside, or were passed on, by scope.
-        offer: number of the latest offer that a shard was taken of.
-        turn: held by who looks for a shard, so that one looks at a time.
+        run: the run as a worker sees it: its caps and stops, no rows and no output.
+        asking: what it asks with.
+        leaves: this process was ordered to end, and leaves what it has claimed to others.
     """
 
-    run: ScreeningRun
-    number: int
-    space: Workspace
-    work: SharedWork
-    rounds: FundingRounds | None = None
-    taken: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    wanted: bool = True
+    run: Run
+    asking: Asking
     leaves: bool = False
-    reported: set[str] = field(default_factory=set)
-    offer: int = 0
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def close(self) -> None:
-        """Report what was done and met, hand back what is in hand, and give back the journal."""
-        try:
-            stops = {} if self.leaves else unreported_stops(self.run.control, self.reported)
-            for scope, reason in stops.items():  # met since the last exchange
-                self.work.stop(self.run.run_id, scope, reason)
-            ended = not self.leaves and self.is_over
-            self.work.leave(self.run.run_id, numbers_of(self.run.control), ended=ended)
-        finally:
-            self.run.close()
-
-    def open_rounds(self, *, transport: Transport | None = None) -> FundingRounds:
-        """Open the client and the windows.
-
-        Args:
-            transport: carries calls in place of sockets.
-        """
-        self.rounds = open_rounds(
-            self.run,
-            transport=transport,
-            layout=ShardLayout(self.space, self.run.settings.shard_rows),
-            sparing=SparingOfShards(),
-        )
-        return self.rounds
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether there is nothing left to take."""
-        return not self.wanted or self.leaves or self.run.control.stop is not None
+        """Give back the journal."""
+        self.run.close()
 
 
-def open_part(
-    run_id: str, number: int, settings: Settings, *, clock: Clock = system_clock
-) -> WorkerPart | None:
-    """Take up a part of a run; None where it is not wanted any more, or another has it.
+def open_worker(
+    run_id: str,
+    settings: Settings,
+    *,
+    transport: Transport | None = None,
+    clock: Clock = system_clock,
+) -> Worker | None:
+    """Open a run to ask its lookups; None where it does not ask any more.
 
     Raises:
         SettingsError: this machine lacks the service's address or key.
         JournalError: the journal of this machine does not know the run.
-        OutputError: the shared place cannot be reached.
     """
     require_service(settings, quote_only=False)
     with ExitStack() as opened:
         collect_seldom(opened)
-        part = _open(run_id, number, settings, open_journal(settings, opened, clock))
-        if part is not None:
-            part.run.on_close = opened.pop_all()
-        return part
-
-
-def _open(run_id: str, number: int, settings: Settings, journal: Journal) -> WorkerPart | None:
-    run = journal.runs.find(run_id)
-    if run is None:
-        raise JournalError(
-            f"the journal of this machine does not know run {run_id}: machines that share a run "
-            "need one journal, on PostgreSQL (NIGHTSCREEN_JOURNAL_URL), or on one machine one HOME"
-        )
-    work = SharedWork.of(journal)
-    session = work.join(run_id, number)
-    if session is None:
-        return None
-    shared = settings.shared or str(settings.home)
-    space = Workspace.shared(shared, journal.journal_id, session, journal.sealer)
-    if not space.has_note(TERMS):
-        if not work.report(run_id, {}):  # all was asked meanwhile, and the place was cleared
+        journal = open_journal(settings, opened, clock)
+        record = journal.runs.find(run_id)
+        if record is None:
+            raise JournalError(
+                f"the journal of this machine does not know run {run_id}: machines that share a "
+                "run need one journal, on PostgreSQL (NIGHTSCREEN_JOURNAL_URL), or on one machine "
+                "one HOME"
+            )
+        table = journal.lookups.find(run_id)
+        if table is None or not journal.runs.held_elsewhere(run_id):
             return None
-        raise OutputError(
-            f"this machine does not see what run {run_id} shares with its parts: set "
-            "NIGHTSCREEN_SHARED to the same place on every machine"
-        )
-    return WorkerPart(_run_of_part(run, settings, journal, space), number, space, work)
+        run = _run_of_worker(record, settings, journal, table)
+        asking = Asking(run, table, _doubts(run, table), staged=True)
+        since = table.terms["since"]
+        asking.caller = open_caller(run, transport=transport, since=since, table=asking)
+        asking.caller.concludes = False
+        run.on_close = opened.pop_all()
+        return Worker(run, asking)
 
 
-def _run_of_part(
-    run: RunRecord, settings: Settings, journal: Journal, space: Workspace
-) -> ScreeningRun:
-    """Return the run as a part sees it."""
-    terms = space.noted(TERMS)
-    parameters = ScreenBatch.model_validate(run.parameters)
-    purpose = Purpose(parameters.purpose)
-    kinds = tuple(IdentityKind(kind) for kind in parameters.karma_identities)
-    checks = tuple(each for each in dict.fromkeys(parameters.checks))
-    wanted = Wanted(checks, kinds or DEFAULT_KARMA_IDENTITIES[purpose], purpose, run.run_id)
+def _run_of_worker(
+    record: RunRecord, settings: Settings, journal: Journal, table: LookupRun
+) -> Run:
+    """Return the run as a worker sees it."""
+    parameters, terms = ScreenBatch.model_validate(record.parameters), table.terms
+    floor = terms["floor_micro"]
+    caps = caps_of(parameters, settings)
     control = Control(
         deadline_at=terms["deadline_at"],
-        balance_floor_micro=terms["floor_micro"],
+        balance_floor_micro=floor and floor + BALANCE_MARGIN * terms["in_flight_micro"],
         silence=Silence(settings.outage_give_up.total_seconds()),
-        progress={check: CheckProgress() for check in checks},
+        progress={check: CheckProgress() for check in table.checks},
+        price_limits=dict(caps.price_limits),
         price_list=price_list_of(settings),
     )
     note_unreadable(control, journal)
-    needed = terms["needed"]
-    return ScreeningRun(
-        run_id=run.run_id,
+    return Run(
+        run_id=record.run_id,
+        flow=record.flow,
+        batch=record.batch,
+        purpose=record.purpose,
         parameters=parameters,
         settings=settings,
-        wanted=wanted,
-        batch=run.batch,
-        input=Path(parameters.input),
-        input_name=Path(parameters.input).name,
-        input_digest=run.input_digest,
-        mapping=None,
-        flow=run.flow,
-        purpose=run.purpose,
         journal=journal,
-        workspace=space,
-        folder=RunFolder(Path(run.folder)),
+        folder=RunFolder(Path(record.folder)),
         control=control,
-        started_at=run.started_at,
-        freshness=Freshness(
-            max_ages(purpose, overridden(settings.freshness, parameters.freshness)),
-            terms["fresh_at"],
-            terms["since"],
-        ),
-        caps=caps_of(parameters, settings),
-        policy=load_policy(None),
-        response_rules=load_response_rules(settings.own_table("manners")),
+        caps=caps,
+        started_at=record.started_at,
         is_new=False,
-        worst=np.zeros(needed, np.int64),
-        status=np.zeros(needed, np.int8),
-        listed=np.zeros(needed, dtype=bool),
+        response_rules=load_response_rules(settings.own_table("manners")),
     )
 
 
-def caps_document(caps: Caps) -> dict[str, Any]:
-    """Return caps as a document."""
-    return asdict(caps)
+def _doubts(run: Run, table: LookupRun) -> dict[str, Any]:
+    """Return how often lookups were sent of late whose calls are in doubt, by check."""
+    ages = overridden(run.settings.freshness, getattr(run.parameters, "freshness", ()))
+    freshness = Freshness(
+        max_ages(Purpose(run.purpose), ages), table.terms["at"], table.terms["since"]
+    )
+    return {
+        check: doubts_of(run.journal, check, run.run_id, freshness.doubts_since(check))
+        for check in table.checks
+    }
 
 
-def caps_of_document(document: Mapping[str, Any]) -> Caps:
-    """Return the caps of a document."""
-    names = ("day_calls", "price_limits", "in_flight")
-    pairs = {name: tuple((check, most) for check, most in document[name]) for name in names}
-    return Caps(**{**document, **pairs})
+def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
+    """Return how many workers a run is to have: as is asked now, or was when it was begun."""
+    if not parameters.run or "workers" in parameters.model_fields_set:
+        return parameters.workers
+    with journal_of(settings) as journal:
+        earlier = journal.runs.find(parameters.run)
+    return parameters.workers if earlier is None else int(earlier.parameters.get("workers", 1))
 
 
-def offer_of(name: str) -> int:
-    """Return the number of the offer that a shard is of."""
-    return int(name.split("-")[2])
+async def leave(worker: Worker) -> None:
+    """Let what is in flight settle, report it, and leave the rest to the other processes."""
+    if worker.leaves:
+        worker.run.control.stop_run(StopReason.CANCELLED)
+    await worker.asking.caller.drain()
+    await exchange(worker)
+    await worker.asking.close()
 
 
-def terms_of(name: str) -> str:
-    """Return the name of the note that holds the terms a shard was offered on."""
-    return f"{TERMS}-{offer_of(name)}"
+async def exchange(worker: Worker) -> None:
+    """Report once how far this worker has come, and hear whether the run goes on."""
+    run, askers = worker.run, worker.run.journal.askers
+    if not worker.leaves:
+        await worker.asking.pass_stops_on()
+    await asyncio.to_thread(askers.report, run.run_id, numbers_of(run.control))
+    if not await asyncio.to_thread(run.journal.runs.held_elsewhere, run.run_id):
+        run.control.stop_run(StopReason.CANCELLED)
 
 
-# --- shards ---
+# --- the numbers of all ---
 
 
-async def ask_shards(part: WorkerPart, check: str, ask: Ask) -> None:
-    """Take shards of a check and have them asked, until the run has no more."""
-    async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
-            group.create_task(_ask_in_turn(part, check, ask))
+def numbers_of(control: Control) -> dict[str, Any]:
+    """Return what a process has done and seen so far; money in micro-naira."""
+    return {
+        "checks": {check: asdict(each) for check, each in control.progress.items()},
+        "troubles": [[check, kind, number] for (check, kind), number in control.troubles.items()],
+        "answered": control.answered,
+        "excess_micro": control.excess_micro,
+        "absurd": {check: len(lookups) for check, lookups in control.absurd.items()},
+        "balance_micro": control.balance_micro,
+        "notices": list(control.notices),
+    }
 
 
-async def _ask_in_turn(part: WorkerPart, check: str, ask: Ask) -> None:
-    while (name := await _next_shard(part, check)) is not None:
-        await ask(check, name)
-        await exchange(part)  # what was met goes before: the run may go on once the shard is done
-        if part.leaves or not part.wanted:
-            return
-        await asyncio.to_thread(_hand_in, part, name)
+@dataclass(slots=True)
+class Totals:
+    """Adds the numbers of workers to those of the run's own process."""
 
+    _last: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-async def _next_shard(part: WorkerPart, check: str) -> str | None:
-    """Wait for a shard of a check; None where there will be none."""
-    while not part.is_over:
-        async with part.turn:
-            name = await asyncio.to_thread(part.work.take, part.run.run_id, check)
-        if name is not None:
-            await asyncio.to_thread(_take_up, part, name)
-            return name
-        await asyncio.sleep(POLL_S)
-    return None
+    async def look(self, asking: Asking) -> None:
+        """Look once how far the workers have come, and pass stops on."""
+        await asking.pass_stops_on()
+        others = await asyncio.to_thread(asking.run.journal.askers.others, asking.run.run_id)
+        for holder, numbers in others.items():
+            if numbers:
+                self._take(asking.run.control, holder, numbers)
+        control = asking.run.control
+        for check in control.progress:
+            absurd = [each["absurd"].get(check, 0) for each in self._last.values()]
+            total = sum(absurd) + len(control.absurd.get(check, ()))
+            if total >= ABSURD_COSTS and check not in control.stopped_checks:
+                control.stop_absurd(check)
+        control.weigh()
 
-
-def _take_up(part: WorkerPart, name: str) -> None:
-    """Read what a shard is asked under."""
-    run, rounds = part.run, part.rounds
-    if rounds is None:
-        raise JournalError(f"shard {name} of run {run.run_id} was taken before asking began")
-    table = part.space.get(name)
-    indexes = table["index"].to_numpy()
-    run.worst[indexes] = table["worst"].to_numpy()
-    run.status[indexes] = LookupStatus.WAITING.value
-    rounds.attempts[indexes] = 0
-    part.taken[name] = indexes
-    offer = offer_of(name)
-    if offer > part.offer:  # a shard of an earlier one may come back from a part that was lost
-        noted = part.space.noted(terms_of(name))
-        rounds.session.writer.caps = run.caps = caps_of_document(noted["caps"])
-        part.offer = offer
-        run.control.price_limits = dict(run.caps.price_limits)
-        highest = run.control.highest_micro
-        for word, price in noted["highest_micro"].items():
-            highest[word] = max(highest.get(word, 0), price)
-    if noted_chains := _chains(part, name):
-        sparing = rounds.sparing
-        if isinstance(sparing, SparingOfShards):
-            sparing.add(noted_chains)
-
-
-def _chains(part: WorkerPart, name: str) -> pa.Table | None:
-    """Return the chains that came with a shard, None where nothing waits for anything."""
-    if not part.run.parameters.karma_stop_at_first or "-karma-" not in name:
-        return None
-    return part.space.get(f"chains-{name}")
-
-
-def _hand_in(part: WorkerPart, name: str) -> None:
-    """Write down what became of a shard's lookups."""
-    put_ended(part.space, name, part.taken.pop(name), part.run, part.rounds)
-    part.work.done(part.run.run_id, name)
-
-
-def put_ended(
-    space: Workspace,
-    name: str,
-    indexes: NDArray[np.int64],
-    run: ScreeningRun,
-    rounds: FundingRounds | None,
-) -> None:
-    """Leave what became of a shard's lookups at the shared place."""
-    attempts = np.zeros(len(indexes), np.int16) if rounds is None else rounds.attempts[indexes]
-    ends = (indexes, run.status[indexes], attempts, run.listed[indexes])
-    space.put(f"ended-{name}", pa.table([pa.array(each) for each in ends], schema=ENDED))
-
-
-# --- what the run and its parts tell each other ---
-
-
-async def exchange(part: WorkerPart) -> None:
-    """Tell once how far this part has come, and hear whether the run goes on."""
-    control = part.run.control
-    mine = {} if part.leaves else unreported_stops(control, part.reported)
-    part.reported.update(mine)
-    stops, wanted = await asyncio.to_thread(_exchange, part, mine, numbers_of(control))
-    part.wanted = part.wanted and wanted
-    obey(control, stops, part.reported)
-    if not part.wanted:
-        part.reported.add(WHOLE_RUN)
-        control.stop_run(StopReason.CANCELLED)
-
-
-def unreported_stops(control: Control, reported: Collection[str]) -> dict[str, str]:
-    """Return the stops of a process that the others do not know of yet, by scope."""
-    found: dict[str, str] = dict(control.stopped_checks.items())
-    if control.stop is not None:
-        found[WHOLE_RUN] = control.stop
-    return {scope: why for scope, why in found.items() if scope not in reported}
-
-
-def obey(control: Control, stops: Mapping[str, str], reported: set[str]) -> None:
-    """Stop what other processes have stopped, and take note that they know."""
-    for scope, reason in stops.items():
-        reported.add(scope)
-        if scope == WHOLE_RUN:
-            control.stop_run(reason)
-        elif scope not in control.stopped_checks:
-            control.stop_check(scope, reason)
-
-
-def _exchange(
-    part: WorkerPart, mine: Mapping[str, str], numbers: Mapping[str, Any]
-) -> tuple[dict[str, str], bool]:
-    run_id = part.run.run_id
-    for scope, reason in mine.items():
-        part.work.stop(run_id, scope, reason)
-    wanted = part.work.report(run_id, numbers)
-    wanted = wanted and part.run.journal.runs.held_elsewhere(run_id)
-    return part.work.stops(run_id), wanted
+    def _take(self, control: Control, holder: str, numbers: Mapping[str, Any]) -> None:
+        last = self._last.get(holder, {})
+        for check, counts in numbers["checks"].items():
+            mine, before = control.progress[check], last.get("checks", {}).get(check, {})
+            for name in counts.keys() - set(_OF_THE_MOMENT):
+                setattr(mine, name, getattr(mine, name) + counts[name] - before.get(name, 0))
+        known = {(check, kind): number for check, kind, number in last.get("troubles", [])}
+        for check, kind, number in numbers["troubles"]:
+            control.troubles[(check, kind)] += number - known.get((check, kind), 0)
+        answered = numbers["answered"] - last.get("answered", 0)
+        control.answered += answered
+        control.excess_micro += numbers["excess_micro"] - last.get("excess_micro", 0)
+        if answered and numbers["balance_micro"] is not None:
+            control.balance_micro = numbers["balance_micro"]
+        control.notices += [each for each in numbers["notices"] if each not in control.notices]
+        self._last[holder] = dict(numbers)

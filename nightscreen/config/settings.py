@@ -462,11 +462,6 @@ class Settings(BaseSettings):
         description="What the lender declares: lawful bases, and whether the policy decides alone; "
         "default: declarations.toml under HOME where there is one, else nothing is declared.",
     )
-    shared: str = Field(
-        "",
-        description="Where the processes of a run with several workers share its sealed lookups: "
-        "a folder that all machines see, or an fsspec URL; default: HOME.",
-    )
     max_in_flight: InFlight = Field(IN_FLIGHT, description="Calls in flight at once.")
     share_caps: bool = Field(
         default=False,
@@ -530,7 +525,12 @@ class Settings(BaseSettings):
     inbox_settle_s: float = Field(
         5, ge=0, le=3600, description="Seconds a file there must stay as it is before it is taken."
     )
-    shard_rows: int = Field(2000, ge=10, le=50_000, description="Lookups of one task run.")
+    shard_rows: int = Field(
+        2000,
+        ge=10,
+        le=50_000,
+        description="Customers of one task run, where transactions are pulled.",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="json writes one JSON object a line on stderr."
     )

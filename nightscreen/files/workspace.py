@@ -1,9 +1,8 @@
 """A run's workspace: rows and lookups between the stations, sealed at rest.
 
-It is under HOME; data that several processes of a run share is at a place that all of them reach.
-Tasks pass names of pieces, never rows. Each piece is an Arrow table, compressed and sealed under
-the data key, so that nothing in it can be read without the journal's key. Removed when a run
-completes.
+It is under HOME. Tasks pass names of pieces, never rows. Each piece is an Arrow table, compressed
+and sealed under the data key, so that nothing in it can be read without the journal's key. Removed
+when a run completes.
 """
 
 from __future__ import annotations
@@ -11,21 +10,20 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.files.filesystem import LocalPlace, Storage, is_url, remote_place
+from nightscreen.files.filesystem import LocalPlace, Storage
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from nightscreen.files.sealing import Sealer
 
-SHARED = "shared"
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # read twice, soon gone
 _PLAIN = pa.ipc.IpcWriteOptions()
 _SMALL = 65_536
@@ -37,27 +35,13 @@ def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
     """Remove what killed runs left between their stations.
 
     Args:
-        home: folder of workspaces, folders of quotes and shared data of workers, each named `<run
-            id>@<holder>`.
+        home: folder of workspaces and folders of quotes, each named `<run id>@<holder>`.
         alive: returns whether the process of a holder still lives.
     """
-    for pattern in ("work/*@*", "quotes/*@*", f"{SHARED}/*/*@*"):
+    for pattern in ("work/*@*", "quotes/*@*"):
         for folder in home.glob(pattern):
             if not alive(folder.name.rpartition("@")[2]):
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def sweep_shared(shared: str, journal_id: str, alive: Callable[[str], bool]) -> None:
-    """Remove what killed runs of a journal left at the place that the processes of a run share."""
-    if not is_url(shared):
-        for folder in (Path(shared) / SHARED / journal_id).glob("*@*"):
-            if not alive(folder.name.rpartition("@")[2]):
-                shutil.rmtree(folder, ignore_errors=True)
-        return
-    place = remote_place(shared).below(f"{SHARED}/{journal_id}")
-    for run in {name.partition("/")[0] for name in place.names()}:
-        if "@" in run and not alive(run.rpartition("@")[2]):
-            place.below(run).clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +49,13 @@ class Workspace:
     """Sealed pieces of one run.
 
     Attributes:
-        folder: their folder, if it is on this machine.
+        folder: their folder.
         run_id: the run they belong to; a piece does not open in another run's name.
     """
 
     folder: Path
     run_id: str
     _sealer: Sealer = field(repr=False)
-    _elsewhere: Storage | None = None
 
     @classmethod
     def of(cls, home: Path, run_id: str, sealer: Sealer) -> Workspace:
@@ -80,30 +63,10 @@ class Workspace:
         work = make_private_folder(home / "work")
         return cls(make_private_folder(work / run_id), run_id, sealer)
 
-    @classmethod
-    def shared(cls, shared: str, journal_id: str, run_id: str, sealer: Sealer) -> Workspace:
-        """Return the part of a run's workspace that its processes share.
-
-        Args:
-            shared: a folder that all of them see, or an fsspec URL.
-            journal_id: their journal; another one's runs may be at the same place.
-            run_id: the run and who holds it.
-            sealer: seals under the data key, which all of them have.
-
-        Raises:
-            OutputError: the place cannot be made or reached.
-        """
-        folder = Path(SHARED, journal_id, run_id)
-        if is_url(shared):
-            return cls(folder, run_id, sealer, remote_place(shared).below(folder.as_posix()))
-        make_private_folder(Path(shared) / SHARED)
-        make_private_folder(Path(shared) / SHARED / journal_id)
-        return cls(make_private_folder(shared / folder), run_id, sealer)
-
     @property
     def place(self) -> Storage:
         """Return the folder of the pieces."""
-        return LocalPlace(self.folder) if self._elsewhere is None else self._elsewhere
+        return LocalPlace(self.folder)
 
     def _context(self, name: str) -> bytes:
         return f"workspace\x1f{self.run_id}\x1f{name}".encode()

@@ -1,8 +1,8 @@
 """Intents before sending, outcomes after: the journal's heart.
 
-A block of intents and the reservation of its worst cost are one transaction; so is a group of
-outcomes with its answers and the money it settles. What to ask and when to retry is decided in
-`calling/`.
+Claiming lookups is reserving: the next lookups in rank, their intents and the reservation of their
+worst cost are one transaction; so is a group of outcomes with its answers and the money it settles.
+When to retry is decided in `calling/`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -28,6 +27,8 @@ from sqlalchemy import (
     update,
 )
 
+from nightscreen.journal import askers, lookups
+from nightscreen.journal.askers import STALE_MICROS, UNDER_WAY, part_of
 from nightscreen.journal.disputes import IS_OPEN, dispute, disputes
 from nightscreen.journal.engine import (
     Turn,
@@ -49,14 +50,6 @@ from nightscreen.journal.money import (
     read_scopes,
     scopes_of,
     with_disputed,
-)
-from nightscreen.journal.shared_caps import (
-    STALE_MICROS,
-    UNDER_WAY,
-    SharedCaps,
-    cap_users_of,
-    cap_users_queries,
-    under_way_key,
 )
 from nightscreen.journal.statements import (
     Many,
@@ -82,12 +75,13 @@ from nightscreen.schemas.calls import (
     CallState,
     Caps,
     DisputedCosts,
+    LookupStatus,
     Reservation,
     ReservationStatus,
     ReserveRequest,
 )
-from nightscreen.schemas.checks import Outcome
-from nightscreen.schemas.clock import LAGOS, spending_day, to_instant
+from nightscreen.schemas.checks import Outcome, family_of
+from nightscreen.schemas.clock import LAGOS, MICROS, spending_day, to_instant
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
 
@@ -99,6 +93,7 @@ if TYPE_CHECKING:
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.holders import Holders
+    from nightscreen.journal.lookups import ClaimedLookup, Left, LookupRun
     from nightscreen.schemas.clock import Clock
 
 CRASHED = "crashed"
@@ -126,7 +121,9 @@ class _Standing:
         prices: what was charged so far, by check.
         open_calls: what is reserved for calls under way and their number, by run and check; read
             only where a cap on money binds.
-        rows: all that was read, by key: also who shares a cap, where that is asked for.
+        disputed: checks with a cost that is not believed, and that nothing settles yet.
+        granted_micro: what is reserved for calls of the block, which are not written yet;
+            `granted` is their number, by check or family.
         session: which prices were confirmed in it; None where no cap on money binds.
     """
 
@@ -134,21 +131,72 @@ class _Standing:
     next_id: int
     prices: dict[str, SeenPrice]
     open_calls: dict[tuple[str, str], Spent]
-    rows: dict[str, list[int]]
+    disputed: frozenset[str]
     session: Confirmed | None
+    granted_micro: int = 0
+    granted: Counter[str] = field(default_factory=Counter)
 
-    def take(self, run_id: str, check: str, at: int, delta: Delta, me: str) -> None:
+    def take(self, run_id: str, check: str, at: int, delta: Delta) -> None:
         """Enter calls of one check that were granted, and are written at the end of the block."""
         self.next_id += delta.calls
+        self.granted_micro += delta.reserved
+        self.granted[family_of(check)] += delta.calls
         for scope in scopes_of(run_id, check, at):
             self.counters[scope] = self.counters[scope].after(delta)
         known = self.open_calls.get((run_id, check), Spent())
         self.open_calls[run_id, check] = known.after(delta)
-        (mine, *_) = self.rows.get(under_way_key(check, me), (0,))
-        self.rows[under_way_key(check, me)] = [mine + delta.calls]
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """How many lookups of a check a process would ask now.
+
+    Attributes:
+        number: at most so many.
+        only: one lookup by its number, whatever its rank, such as the one kept for the end.
+        wallet_micro: what is known to be left in the wallet; None where nothing is.
+        stopped: checks that are not asked any more, so that no money is kept for them.
+    """
+
+    number: int
+    only: int | None = None
+    wallet_micro: int | None = None
+    stopped: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Claim:
+    """What became of a wish.
+
+    Attributes:
+        taken: lookups with their grants; one that another process is asking has none, and is to be
+            looked at again.
+        ended: lookups that need no call: answered meanwhile, or their consent has lapsed.
+        refused: why there are not more; nothing where no more wait.
+        holder: who has the calls under way, in words, where that is why.
+        left: what has not come to an end; None where the wish was granted.
+        stops: why the run and its checks are to stop, by scope.
+    """
+
+    taken: list[tuple[ClaimedLookup, Reservation]] = field(default_factory=list)
+    ended: list[ClaimedLookup] = field(default_factory=list)
+    refused: ReservationStatus | None = None
+    holder: str = ""
+    left: Left | None = None
+    stops: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Block:
+    """What is asked of one check: calls that are named, and the next lookups in rank."""
+
+    asks: list[ReserveRequest] = field(default_factory=list)
+    wish: Wish | None = None
+    picked: list[ClaimedLookup] = field(default_factory=list)
+    claim: Claim = field(default_factory=Claim)
+
+
+@dataclass(slots=True)
 class Calls:
     """Writes intents and outcomes; safe to use from several threads and processes at once."""
 
@@ -159,10 +207,7 @@ class Calls:
     _prices: dict[str, SeenPrice] = field(default_factory=dict, init=False, repr=False)
     _limits: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _confirmed: dict[str, Confirmed] = field(default_factory=dict, init=False, repr=False)
-    _shared: SharedCaps = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_shared", SharedCaps(self._holders))
+    _looked_at: int = field(default=0, init=False, repr=False)
 
     def reserve(
         self,
@@ -172,112 +217,159 @@ class Calls:
         caps: Caps,
         *,
         since: int,
-        more: Mapping[str, int] | None = None,
     ) -> list[Reservation]:
+        """Commit the intents of calls by name, as `claim` does; one grant for each, in order."""
+        return self.claim(run_id, purpose, asks, caps, since=since, wishes={})[0]
+
+    def claim(
+        self,
+        run_id: str,
+        purpose: str,
+        asks: Sequence[ReserveRequest],
+        caps: Caps,
+        *,
+        since: int,
+        wishes: Mapping[str, Wish],
+    ) -> tuple[list[Reservation], dict[str, Claim]]:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
         A call's worst cost is what its `ReserveRequest` says, or what this journal has seen charged
         of late for the check where that is more: a price that rose in another process counts at
         once. Until a price was charged in this session, calls under way together must fit under the
         caps at the highest price that is believed; where they do not, there is one at a time, over
-        all processes. Of a cap on calls under way that processes share, each gets its part.
+        all processes. Of a cap on calls under way that processes share, each gets its part. Where a
+        cap on money binds, no lookup is claimed beyond the rank that the money reaches over all
+        checks of the run.
 
         Args:
             run_id: the run that asks.
             purpose: the run's purpose, kept with each call.
-            asks: the block, most important first; those of one check lie together.
+            asks: calls by name, most important first; those of one check lie together.
             caps: what the block must fit under.
             since: place in the journal (`Answers.position`): what was answered after it is not
                 asked for again, whatever the clock of whoever asked.
-            more: calls that follow these at once, by check; other processes keep room for them too.
+            wishes: how many of the run's lookups are wanted next, by check.
 
         Returns:
-            One grant for each ask, in the same order.
+            One grant for each ask, in the same order, and what became of each wish.
 
         Raises:
             JournalError: nothing was committed, nothing of the block may be sent.
         """
-        if not asks:
-            return []
-        unsure: list[Reservation] = []
+        if not asks and not wishes:
+            return [], {}
+        unsure: list[tuple[list[Reservation], dict[str, Claim]]] = []
 
-        def try_once() -> list[Reservation]:
-            if caps.in_flight:
-                self._shared.prepare(self._engine)
-            return self._reserve(run_id, purpose, asks, caps, since, more or {}, unsure)
+        def try_once() -> tuple[list[Reservation], dict[str, Claim]]:
+            return self._claim(run_id, purpose, asks, caps, since, wishes, unsure)
 
         return outlast(self._engine, try_once)
 
-    def _reserve(
+    def _claim(
         self,
         run_id: str,
         purpose: str,
         asks: Sequence[ReserveRequest],
         caps: Caps,
         since: int,
-        more: Mapping[str, int],
-        unsure: list[Reservation],
-    ) -> list[Reservation]:
+        wishes: Mapping[str, Wish],
+        unsure: list[tuple[list[Reservation], dict[str, Claim]]],
+    ) -> tuple[list[Reservation], dict[str, Claim]]:
         """Reserve a block, what is asked of each check in turn, unless an earlier try did.
 
         Args:
             run_id: the run that asks.
             purpose: the run's purpose.
-            asks: the block.
-            caps: what it must fit under.
+            asks: calls by name.
+            caps: what the block must fit under.
             since: place in the journal.
-            more: calls that follow, by check.
-            unsure: the grants of an earlier try of which it is not known whether they were
-                committed; gets those of this one.
+            wishes: lookups that are wanted next, by check.
+            unsure: what an earlier try granted, of which it is not known whether it was committed;
+                gets what this one grants.
         """
         with recording(self._engine, Turn.GRANTS, first=self._holders.assure) as connection:
             if self._holders.was_lost:
                 self._refuse_if_taken_for_dead(connection)
-            if self._were_committed(connection, run_id, unsure):
-                return unsure
+            if unsure and self._were_committed(connection, run_id, unsure[-1]):
+                return unsure[-1]
             self._limits.update(caps.price_limits)
             now = self._clock()
-            blocks = [(check, list(block)) for check, block in groupby(asks, _check_of)]
-            standing = self._standing(connection, run_id, {check for check, _ in blocks}, caps, now)
+            dead = self._look_for_dead(connection, now) if caps.in_flight else set()
+            run = lookups.find_run(connection, run_id)
+            blocks = _blocks(asks, {} if run is None else wishes)
+            stops = lookups.stops_of(connection, run_id) if wishes else {}
+            standing = self._standing(connection, run_id, blocks, run, caps, now)
             grants: list[Reservation] = []
             rows: list[tuple[Any, ...]] = []
             deltas: dict[str, Delta] = defaultdict(Delta)
-            for check, block in blocks:
-                found, worst = self._grants_of(
-                    connection, run_id, block, caps, since, more.get(check, 0), now, standing
+            for check, block in blocks.items():
+                block.claim.stops = stops
+                found = self._grants_of(
+                    connection, run_id, run, check, block, caps, since, now, standing, dead
                 )
+                requests = [*block.asks, *map(_request_of, block.picked)]
                 new = [
-                    self._intent_row(run_id, purpose, ask, grant, micro)
-                    for ask, grant, micro in zip(block, found, worst, strict=True)
+                    self._intent_row(run_id, purpose, ask, grant)
+                    for ask, grant in zip(requests, found, strict=True)
                     if grant.call_id
                 ]
                 if new:
                     delta = Delta(reserved=sum(row[_RESERVED] for row in new), calls=len(new))
-                    standing.take(run_id, check, now, delta, self._holders.name)
+                    standing.take(run_id, check, now, delta)
                     for scope in scopes_of(run_id, check, now):
                         deltas[scope].add(delta)
-                grants += found
+                grants += found[: len(block.asks)]
                 rows += new
+                if block.wish is not None:
+                    self._fulfil(connection, run, check, block, found[len(block.asks) :])
+            granted = grants, {check: each.claim for check, each in blocks.items() if each.wish}
             _INTEND.run(connection, rows)
-            unsure[:] = grants
+            unsure[:] = [granted]
             if deltas:
                 with in_one_stroke(connection):
                     apply_deltas(connection, deltas)
-        return grants
+        return granted
+
+    def _fulfil(
+        self,
+        connection: Connection,
+        run: LookupRun | None,
+        check: str,
+        block: _Block,
+        grants: Sequence[Reservation],
+    ) -> None:
+        """Write down what became of the lookups that were picked, and what is left."""
+        claim, wish = block.claim, block.wish
+        for each, grant in zip(block.picked, grants, strict=True):
+            match grant.kind:
+                case ReservationStatus.GRANTED | ReservationStatus.HELD:
+                    claim.taken.append((each, grant))
+                case ReservationStatus.ANSWERED:
+                    unreadable = grant.outcome == Outcome.UNREADABLE.value
+                    each.state = LookupStatus.UNREADABLE if unreadable else LookupStatus.REUSED
+                    claim.ended.append(each)
+                case _:
+                    claim.refused, claim.holder = grant.kind, grant.holder
+        taken = [each for each, _ in claim.taken]
+        lookups.claim(connection, [*taken, *claim.ended], self._holders.name)
+        if run is not None and wish is not None and len(taken) + len(claim.ended) < wish.number:
+            claim.left = lookups.left_of(connection, run, check)
 
     def _grants_of(
         self,
         connection: Connection,
         run_id: str,
-        asks: Sequence[ReserveRequest],
+        run: LookupRun | None,
+        check: str,
+        block: _Block,
         caps: Caps,
         since: int,
-        more: int,
         now: int,
         standing: _Standing,
-    ) -> tuple[list[Reservation], list[int]]:
-        """Return what becomes of the asks of one check, and the worst cost of each."""
-        check, limits = asks[0].check, dict(caps.price_limits)
+        dead: Collection[str],
+    ) -> list[Reservation]:
+        """Return what becomes of what is asked of one check: calls by name, then lookups."""
+        limits = dict(caps.price_limits)
         scopes = scopes_of(run_id, check, now)
         held: dict[bytes, str] = {}
         room = headroom(standing.counters, caps, scopes, check)
@@ -285,33 +377,119 @@ class Calls:
             _weigh_unconfirmed(connection, room, standing, standing.session, scopes, caps)
         cap = caps.under_way(check)
         if cap is not None:
-            part = self._shared.part(check, cap, standing.rows, now, standing.next_id)
-            room.slots, dead = part.slots(len(asks) + more, connection)
-            room.slots_with = "" if room.slots else part.who(connection)
-            self._doubt(connection, dead)
-        if _OPEN_COSTS + check in standing.rows:
+            part = part_of(connection, check, cap, self._holders.name, dead, now)
+            room.slots = max(0, part.slots - standing.granted[family_of(check)])
+            words = [self._holders.describe(name, connection) for name in part.others]
+            room.slots_with = ", ".join(words)
+        if check in standing.disputed:
             _one_at_a_time(connection, room, check, now)
+        only = None if block.wish is None else block.wish.only
+        if run is not None and room.micro is not None and only is None:
+            room.micro -= self._worst(standing, limits, run.closer_check, run.closer_micro, now)
+        if run is not None and block.wish is not None:
+            self._pick(connection, run, check, block, room, now)
+        asks = [*block.asks, *map(_request_of, block.picked)]
         # where nothing is free all wait, whoever else asks for them
         subjects = [] if room.is_only_full else [ask.subject for ask in asks]
         taken = self._taken(connection, check, subjects, since, held)
-        price, limit = standing.prices.get(check), limits.get(check)
-        worst = [max_cost(ask.worst_micro, price, limit_micro=limit, now=now) for ask in asks]
-        grants = _grant_in_order(asks, worst, taken, room, standing.next_id, now, held)
-        if cap is not None and room.slots is not None:
-            part.note(grants, now, connection, more=more - room.slots)
+        worst = [self._worst(standing, limits, check, ask.worst_micro, now) for ask in asks]
+        reached = len(asks)
+        if run is not None and block.picked and only is None:
+            reached = len(block.asks) + self._reached(
+                connection, run, block, room.micro, standing, limits, now
+            )
+        grants = _grant_in_order(
+            asks, worst, taken, room, standing.next_id, now, held, reached=reached
+        )
         if any(grant.kind is ReservationStatus.LATER for grant in grants):
             self._doubt(connection, self._dead(connection))  # nobody waits for their calls
-        return grants, worst
+        return grants
+
+    @staticmethod
+    def _pick(
+        connection: Connection,
+        run: LookupRun,
+        check: str,
+        block: _Block,
+        room: Room,
+        now: int,
+    ) -> None:
+        """Pick the next lookups of a check, no more than there are slots; end those that lapsed."""
+        wish, claim = block.wish, block.claim
+        if wish is None or lookups.WHOLE_RUN in claim.stops or check in claim.stops:
+            return
+        number = wish.number
+        if room.slots is not None:
+            number = min(number, max(0, room.slots - len(block.asks)))
+        if number < wish.number:
+            claim.refused, claim.holder = ReservationStatus.BUSY, room.slots_with
+        found = []
+        if number:
+            found = lookups.next_in_rank(connection, run, check, number, only=wish.only)
+        for each in found:
+            if each.consent_ends_at is not None and now >= each.consent_ends_at:
+                each.state = LookupStatus.LAPSED
+                claim.ended.append(each)
+            else:
+                block.picked.append(each)
+        if len(found) < number:
+            claim.refused = None  # no more wait, whatever slots there are
+
+    @staticmethod
+    def _worst(
+        standing: _Standing, limits: Mapping[str, int], check: str, known_micro: int, now: int
+    ) -> int:
+        price = standing.prices.get(check)
+        return max_cost(known_micro, price, limit_micro=limits.get(check), now=now)
+
+    def _reached(
+        self,
+        connection: Connection,
+        run: LookupRun,
+        block: _Block,
+        room_micro: int | None,
+        standing: _Standing,
+        limits: Mapping[str, int],
+        now: int,
+    ) -> int:
+        """Return how many of the picked lookups the money reaches, over all checks in rank.
+
+        A wallet that seems too low ends no run: where nothing else is under way, the service says.
+        """
+        wallet_micro = None if block.wish is None else block.wish.wallet_micro
+        known = [each for each in (room_micro, wallet_micro) if each is not None]
+        if not known:
+            return len(block.picked)
+        claimed_micro = lookups.claimed_micro(connection, run)
+        under_way_micro = _under_way_micro(connection, run.run_id, now) + standing.granted_micro
+        waits_micro = max(0, claimed_micro - under_way_micro)
+        stopped = {*block.claim.stops, *(block.wish.stopped if block.wish else ())}
+        prices = {
+            check: self._worst(standing, limits, check, 0, now)
+            for check in run.checks
+            if check not in stopped
+        }
+        first, last = block.picked[0].lookup_id, block.picked[-1].lookup_id
+        last = lookups.reach(connection, run, prices, min(known) - waits_micro, last)
+        reached = sum(each.lookup_id <= last for each in block.picked)
+        if wallet_micro is not None and last < run.first_id and not claimed_micro:
+            by_cap = room_micro is None or first == lookups.reach(
+                connection, run, prices, room_micro, first
+            )
+            return int(by_cap)
+        return reached
 
     def _standing(
         self,
         connection: Connection,
         run_id: str,
         checks: Collection[str],
+        run: LookupRun | None,
         caps: Caps,
         now: int,
     ) -> _Standing:
         """Read what a block is granted against; calls under way only where a cap rests on them."""
+        priced = set(checks) if run is None else {*checks, *run.checks}
         scopes = dict.fromkeys(scope for check in checks for scope in scopes_of(run_id, check, now))
         session = None
         if caps.bind and caps.price_limits:
@@ -319,17 +497,12 @@ class Calls:
             scopes |= dict.fromkeys(
                 scopes_of(run_id, name, now)[-1] for name in session.met - session.checks
             )
-        shared = [check for check in checks if caps.under_way(check) is not None]
         given: dict[str, Any] = {
-            "checks": list(checks),
+            "checks": sorted(priced),
             "after": now - STALE_MICROS,
             "scopes": [*scopes, *map(disputed_scope, scopes)],
         }
-        if shared:
-            given |= cap_users_of(shared)
-        query = _standing_query(
-            connection.dialect.name, binds=session is not None, shares=bool(shared)
-        )
+        query = _standing_query(connection.dialect.name, binds=session is not None)
         found = {key: numbers for key, *numbers in connection.execute(query, given)}
         counters = {scope: Spent(*found[scope]) for scope in given["scopes"] if scope in found}
         return _Standing(
@@ -337,7 +510,7 @@ class Calls:
             next_id=(found[_NEXT][0] or 0) + 1,
             prices={
                 check: SeenPrice(*found[_PRICE + check])
-                for check in checks
+                for check in priced
                 if _PRICE + check in found
             },
             open_calls={
@@ -346,18 +519,25 @@ class Calls:
                 if key.startswith(_OPEN_CALLS)
                 for _, name, run in [key.split(":", 2)]
             },
-            rows=found,
+            disputed=frozenset(
+                key.removeprefix(_OPEN_COSTS) for key in found if key.startswith(_OPEN_COSTS)
+            ),
             session=session,
         )
 
     def _were_committed(
-        self, connection: Connection, run_id: str, grants: Sequence[Reservation]
+        self,
+        connection: Connection,
+        run_id: str,
+        granted: tuple[Sequence[Reservation], Mapping[str, Claim]],
     ) -> bool:
         """Return whether the intents of a try that broke off stand in the journal: all or none do.
 
         That try held the turn until it ended, so that it has ended by now.
         """
-        ids = [grant.call_id for grant in grants if grant.call_id]
+        grants, claims = granted
+        taken = (grant for each in claims.values() for _, grant in each.taken)
+        ids = [grant.call_id for grant in (*grants, *taken) if grant.call_id]
         query = select(calls.c.call_id).where(
             calls.c.call_id.in_(ids),
             calls.c.run_id == run_id,
@@ -385,7 +565,7 @@ class Calls:
             )
 
     def _intent_row(
-        self, run_id: str, purpose: str, ask: ReserveRequest, grant: Reservation, worst_micro: int
+        self, run_id: str, purpose: str, ask: ReserveRequest, grant: Reservation
     ) -> tuple[Any, ...]:
         """Return a row in the order of `_INTENT_COLUMNS`."""
         return (
@@ -399,7 +579,7 @@ class Calls:
             self._holders.name,
             ask.consent_reference,
             grant.intent_at,
-            worst_micro,
+            grant.reserved_micro,
             CallState.INTENT.value,
             False,
         )
@@ -429,19 +609,20 @@ class Calls:
     ) -> dict[bytes, ReservationStatus]:
         """Return which subjects are being asked by someone alive, or were answered since.
 
-        An intent whose process is dead is put in doubt on the way; `held` is told who holds one
-        that is not.
+        An intent whose process is dead is put in doubt on the way; `held` gets who holds one that
+        is not, and what the others were answered.
         """
         taken: dict[bytes, ReservationStatus] = {}
         if not subjects:
             return taken
         values = {"subjects": list(subjects), "check": check, "since": since}
         dead: set[str] = set()
-        for subject, holder, since_ in connection.execute(
+        for subject, holder, since_, outcome in connection.execute(
             _taken_query(connection.dialect.name), values
         ):
             if holder is None:
                 taken[bytes(subject)] = ReservationStatus.ANSWERED
+                held[bytes(subject)] = outcome
             elif holder not in dead and not self._holders.dead(holder, connection):
                 taken.setdefault(bytes(subject), ReservationStatus.HELD)
                 who = self._holders.describe(holder, connection)
@@ -454,7 +635,12 @@ class Calls:
         return taken
 
     @outlasting
-    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> DisputedCosts | None:
+    def settle(
+        self,
+        run_id: str,
+        outcomes: Sequence[CallResult],
+        changes: Sequence[tuple[int, LookupStatus, int]] = (),
+    ) -> DisputedCosts | None:
         """Commit a group of outcomes, their sealed answers, and the money they settle.
 
         Only a call that has no outcome yet is settled, so that the same outcome handed in twice
@@ -462,18 +648,24 @@ class Calls:
         too: its answer was paid for. Money is counted by what the journal reserved. A cost that is
         not believed counts in full until a balance contradicts it (`disputes`).
 
+        Args:
+            run_id: the run.
+            outcomes: how calls ended.
+            changes: what became of claimed lookups: number, state, and attempts made.
+
         Returns:
             Which costs are disputed by now; None where nothing was settled.
 
         Raises:
             JournalError: nothing of the group was committed.
         """
-        if not outcomes:
+        if not outcomes and not changes:
             return None
         sealed_under = self._sealer.fingerprint
         bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
         with recording(self._engine) as connection:
-            found = _read_open(connection, [each.call_id for each in outcomes])
+            found = _read_open(connection, [each.call_id for each in outcomes]) if outcomes else {}
+            lookups.change(connection, changes, self._holders.name)
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
             if not pairs:
                 return None
@@ -488,8 +680,8 @@ class Calls:
             learned = self._keep_answers(connection, run_id, fresh, bodies)
             deltas, costs = _settled_money(pairs), DisputedCosts()
             if pairs[0][1].disputed or any(each.named_micro is not None for each in fresh):
-                costs, changes = dispute(connection, fresh, self._clock())
-                for scope, delta in changes.items():
+                costs, recounted = dispute(connection, fresh, self._clock())
+                for scope, delta in recounted.items():
                     deltas.setdefault(scope, Delta()).add(delta)
             with in_one_stroke(connection):
                 apply_deltas(connection, deltas)
@@ -559,6 +751,24 @@ class Calls:
         )
         return not same or price.seen_at - known.seen_at > _REFRESH_MICROS
 
+    def _look_for_dead(self, connection: Connection, now: int) -> set[str]:
+        """Free what dead processes had claimed, and return them; looks once a second.
+
+        Each look asks the database about every process, while all others wait for their turn.
+        """
+        if abs(now - self._looked_at) < MICROS:
+            return set()
+        self._looked_at = now
+        known = lookups.claimants(connection) | askers.living(connection)
+        under_way = select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
+        known |= set(connection.execute(under_way).scalars())
+        known.discard(self._holders.name)
+        dead = {name for name in known if self._holders.dead(name, connection)}
+        self._doubt(connection, dead)
+        lookups.free(connection, dead)
+        askers.remove(connection, dead)
+        return dead
+
     @outlasting
     def recover(self) -> int:
         """Put in doubt every intent whose process is dead; return how many there were."""
@@ -620,13 +830,12 @@ _NOTHING: ColumnElement[int] = literal_column("0")
 
 
 @cache
-def _standing_query(dialect: str, *, binds: bool, shares: bool) -> CompoundSelect[Any]:
+def _standing_query(dialect: str, *, binds: bool) -> CompoundSelect[Any]:
     """Return what a block is granted against.
 
     Args:
         dialect: the database's.
         binds: a cap on money binds, so that calls under way count by what they may cost.
-        shares: calls under way are shared with other processes.
     """
     parts: list[Select[Any]] = [
         select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
@@ -660,8 +869,6 @@ def _standing_query(dialect: str, *, binds: bool, shares: bool) -> CompoundSelec
             .where(*UNDER_WAY)
             .group_by(calls.c.check, calls.c.run_id)
         )
-    if shares:
-        parts += cap_users_queries(dialect)
     return union_all(*parts)
 
 
@@ -678,12 +885,12 @@ _FIRST_OPEN = select(
 def _taken_query(dialect: str) -> CompoundSelect[Any]:
     """Return who asks for some subjects, and which of them were answered since."""
     return union_all(
-        select(calls.c.subject, calls.c.holder, calls.c.intent_at).where(
+        select(calls.c.subject, calls.c.holder, calls.c.intent_at, null()).where(
             among(dialect, calls.c.subject, "subjects"),
             calls.c.check == bindparam("check"),
             _IS_INTENT,
         ),
-        select(answers.c.subject, null(), _NOTHING).where(
+        select(answers.c.subject, null(), _NOTHING, answers.c.outcome).where(
             among(dialect, answers.c.subject, "subjects"),
             answers.c.check == bindparam("check"),
             answers.c.answer_id > bindparam("since"),
@@ -836,23 +1043,64 @@ def _grant_in_order(
     next_id: int,
     now: int,
     held: dict[bytes, str],
+    *,
+    reached: int,
 ) -> list[Reservation]:
-    """Grant the asks in order until one does not fit; none after it is granted either."""
+    """Grant the asks in order until one does not fit; none after it is granted either.
+
+    The money does not reach beyond the first so many (`reached`).
+    """
     grants: list[Reservation] = []
     full: ReservationStatus | None = None
-    for ask, worst in zip(asks, worst_micro, strict=True):
+    for place, (ask, worst) in enumerate(zip(asks, worst_micro, strict=True)):
         refused = taken.get(ask.subject)
+        if refused is ReservationStatus.ANSWERED:
+            grants.append(Reservation(refused, outcome=held.get(ask.subject, "")))
+            continue
         if refused is None:
-            full = refused = full or room.refusal(worst)
+            full = full or room.refusal(worst)
+            if full is None and place >= reached:
+                full = ReservationStatus.UNAFFORDABLE
+            refused = full
         if refused is not None:
             others = room.slots_with if refused is ReservationStatus.BUSY else ""
             grants.append(Reservation(refused, holder=held.get(ask.subject, others)))
             continue
         room.take(worst)
         taken[ask.subject] = ReservationStatus.HELD
-        grants.append(Reservation(ReservationStatus.GRANTED, next_id, now))
+        granted = ReservationStatus.GRANTED
+        grants.append(Reservation(granted, next_id, now, reserved_micro=worst))
         next_id += 1
     return grants
+
+
+def _blocks(asks: Sequence[ReserveRequest], wishes: Mapping[str, Wish]) -> dict[str, _Block]:
+    """Return what is asked of each check: calls by name, and how many of its lookups."""
+    blocks: dict[str, _Block] = {}
+    for ask in asks:
+        blocks.setdefault(ask.check, _Block()).asks.append(ask)
+    for check, wish in wishes.items():
+        blocks.setdefault(check, _Block()).wish = wish
+    return blocks
+
+
+def _request_of(picked: ClaimedLookup) -> ReserveRequest:
+    return ReserveRequest(
+        check=picked.check,
+        kind=picked.kind,
+        subject=picked.subject,
+        worst_micro=picked.worst_micro,
+        consent_reference=picked.consent_reference,
+        attempt=picked.attempts + 1,
+    )
+
+
+def _under_way_micro(connection: Connection, run_id: str, now: int) -> int:
+    """Return what is reserved for the calls of a run that are under way."""
+    query = select(func.coalesce(func.sum(calls.c.reserved_micro), 0)).where(
+        *UNDER_WAY, calls.c.run_id == run_id
+    )
+    return int(connection.execute(query, {"after": now - STALE_MICROS}).scalar_one())
 
 
 def _outcome_row(settled: CallResult) -> tuple[Any, ...]:

@@ -32,6 +32,7 @@ from nightscreen.files.private_files import (
     write_private,
     write_private_once,
 )
+from nightscreen.journal.askers import askers
 from nightscreen.journal.desk_file import copy_desk
 from nightscreen.journal.engine import (
     look_first,
@@ -43,6 +44,7 @@ from nightscreen.journal.engine import (
     writing,
 )
 from nightscreen.journal.keyring import read_meta
+from nightscreen.journal.lookups import PASSING_TABLES
 from nightscreen.journal.opening import (
     JOURNAL_FILE,
     MARKER,
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.opening import Journal
 
 _BLOCK = 1000
+_NOT_KEPT = (*PASSING_TABLES, askers)
 
 
 def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
@@ -106,11 +109,23 @@ def _copy_file(engine: Engine, file: Path) -> None:
             if not isinstance(source, sqlite3.Connection):
                 raise JournalError("the journal's driver cannot copy; install no other one")
             source.backup(copy)
+        _leave_out_passing(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
         if copy.execute("PRAGMA quick_check").fetchone() != ("ok",):
             raise JournalDamagedError(
                 "the journal is damaged, its copy was thrown away; see nightscreen journal verify"
             )
+
+
+def _leave_out_passing(copy: sqlite3.Connection) -> None:
+    """Take what lasts no longer than its run out of a copy, with the pages that held it."""
+    gone = [
+        copy.execute(f"DELETE FROM {table.name}").rowcount  # noqa: S608 - names of our own tables
+        for table in _NOT_KEPT
+    ]
+    copy.commit()
+    if any(gone):
+        copy.execute("VACUUM")
 
 
 def _copy_out(engine: Engine, file: Path) -> None:
@@ -190,6 +205,8 @@ def _copy_tables(source: Connection, target: Connection) -> None:
     if target.execute(select(meta.c.name)).first() is not None:
         raise JournalError("there is a journal already where the copy should go")
     for table in metadata.sorted_tables:
+        if table in _NOT_KEPT:
+            continue
         query = select(table).order_by(*table.primary_key.columns)
         result = source.execute(query, execution_options={"yield_per": _BLOCK})
         for rows in result.mappings().partitions(_BLOCK):

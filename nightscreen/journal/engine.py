@@ -44,6 +44,8 @@ _RETRY_S = 0.02
 _REACH_AGAIN_S = 0.5
 _NAMED_EVERY_S = 60.0
 _UNACKNOWLEDGED_MS = 30_000
+_PAGES_KEPT, _PAGES_AT_ONCE = 1_000, 5_000
+"""Free pages left for what is written next, and those given back while others wait: 20 MB."""
 _WRITE_LOCK = 0x6E69676874  # names the journal's one writer among PostgreSQL's advisory locks
 _BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01", "40001"}
 _AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
@@ -64,7 +66,6 @@ class Turn(Enum):
     """What one transaction at a time does, by the number of an advisory lock of PostgreSQL."""
 
     GRANTS = 0x6E69676875
-    WORK = 0x6E69676876
 
 
 def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
@@ -169,6 +170,9 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
     """Make each commit last through a power loss, and leave transactions to us."""
     connection.isolation_level = None
     cursor = connection.cursor()
+    cursor.execute("PRAGMA page_count")
+    if cursor.fetchone() == (0,):  # of a file that is there it would write the header
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
     cursor.execute("PRAGMA journal_mode")
     if cursor.fetchone() != ("wal",):
         _turn_on_log(connection)
@@ -502,6 +506,17 @@ def _place(engine: Engine) -> str:
     if engine.dialect.name == "sqlite":
         return engine.url.database or "in memory"
     return engine.url.set(query={}).render_as_string(hide_password=True)
+
+
+def release_pages(engine: Engine) -> None:
+    """Give pages of an SQLite file that hold nothing any more back to the disk, some at a time."""
+    if engine.dialect.name != "sqlite":
+        return
+    with told(engine), engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        while driver.execute("PRAGMA freelist_count").fetchone()[0] > _PAGES_KEPT:
+            # as a script: of a single statement the driver makes the first step alone, a page
+            driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
 
 
 def sqlite_file(engine: Engine) -> Path | None:

@@ -28,6 +28,7 @@ from nightscreen.journal.grant_tables import (
 )
 from nightscreen.journal.identifier_history import sightings
 from nightscreen.journal.keyring import put_meta, read_meta
+from nightscreen.journal.lookups import runs_about
 from nightscreen.journal.records import records_before, records_of_person
 from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.tables import TOMBSTONE, answers, calls, meta, metadata, runs
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Cutoffs
     from nightscreen.journal import Journal
     from nightscreen.journal.holders import Holders
+    from nightscreen.journal.lookups import Lookups
     from nightscreen.schemas.clock import Clock
 
 ERASURE, RETENTION = "erasure", "retention"
@@ -136,11 +138,12 @@ class Erasures:
     _engine: Engine = field(repr=False)
     _holders: Holders = field(repr=False)
     _clock: Clock = field(repr=False)
+    _lookups: Lookups = field(repr=False)
 
     @classmethod
     def of(cls, journal: Journal) -> Erasures:
         """Return the erasures of an open journal."""
-        return cls(journal.engine, journal.holders, journal.clock)
+        return cls(journal.engine, journal.holders, journal.clock, journal.lookups)
 
     def held_of(self, person: ErasedPseudonyms) -> Removed:
         """Return what the journal holds of a person."""
@@ -171,8 +174,9 @@ class Erasures:
         """Remove a person in one transaction; return the number of the audit's line.
 
         Raises:
-            InputError: a living process is asking about the person at this moment.
+            InputError: a run under way has the person among its lookups.
         """
+        self._lookups.sweep()
         with writing(self._engine) as connection:
             self._refuse_asked(connection, person.subjects)
             return self._remove(connection, ERASURE, _of_person(person))
@@ -222,11 +226,11 @@ class Erasures:
         query = select(calls.c.holder).where(
             calls.c.subject.in_(subjects), calls.c.state == CallState.INTENT.value
         )
-        for holder in set(connection.execute(query).scalars()):
-            if self._holders.alive(holder, connection):
-                raise InputError(
-                    "a run under way is asking about this person right now; erase again after it"
-                )
+        holders = {*connection.execute(query).scalars(), *runs_about(connection, subjects)}
+        if any(self._holders.alive(holder, connection) for holder in holders):
+            raise InputError(
+                "a run under way is asking about this person; erase again once it has ended"
+            )
 
     def _remove(self, connection: Connection, kind: str, which: _Which) -> int:
         going = _count(connection, which)

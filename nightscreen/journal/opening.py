@@ -21,6 +21,7 @@ from nightscreen.journal import (
     tables,
 )
 from nightscreen.journal.answers import Answers
+from nightscreen.journal.askers import Askers
 from nightscreen.journal.calls import SEAL_KEY, Calls
 from nightscreen.journal.engine import (
     BUSY_TIMEOUT_S,
@@ -44,6 +45,7 @@ from nightscreen.journal.keyring import (
     read_meta,
     sealed_text,
 )
+from nightscreen.journal.lookups import Lookups
 from nightscreen.journal.money import Money
 from nightscreen.journal.runs import Runs
 from nightscreen.journal.schema import VERSION, declared_version, require_declared
@@ -78,6 +80,8 @@ class Journal:
     answers: Answers = field(repr=False)
     money: Money = field(repr=False)
     runs: Runs = field(repr=False)
+    lookups: Lookups = field(repr=False)
+    askers: Askers = field(repr=False)
 
     def be_patient(self, give_up: timedelta) -> None:
         """Wait for a database that is away or locked, for so long at a time."""
@@ -163,6 +167,8 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
         answers=Answers(engine, sealer),
         money=Money(engine, clock),
         runs=Runs(engine, holders, clock),
+        lookups=Lookups(engine, sealer, holders),
+        askers=Askers(engine, holders),
     )
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from nightscreen.journal import (
     approvals,  # noqa: F401 - declares tables
+    askers,  # noqa: F401 - declares tables
     customer_tables,  # noqa: F401 - declares tables
     disputes,  # noqa: F401 - declares tables
     grant_tables,  # noqa: F401 - declares tables
     identifier_history,  # noqa: F401 - declares tables
+    lookups,  # noqa: F401 - declares tables
     records,  # noqa: F401 - declares tables
-    shared_caps,  # noqa: F401 - declares tables
-    work_queue,  # noqa: F401 - declares tables
 )
 from nightscreen.journal.tables import metadata
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError

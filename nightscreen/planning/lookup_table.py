@@ -1,14 +1,12 @@
 """Needed lookups: the columns that rank them are in memory, the rest is sealed by chunk.
 
 A lookup is known by its number: its index in the order of chunks, as the plan found it. Identities
-and consents are read again only where they are asked, a piece at a time. Finding what is needed is
-`plan`'s, its order `price`'s.
+and consents are read again once they are ranked, and go into the journal's table of lookups.
+Finding what is needed is `plan`'s, its order `price`'s.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +19,7 @@ from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import NEEDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,11 +30,8 @@ _KINDS = tuple(kind.value for kind in IdentityKind)
 PLANNED = "needed"
 """Is in the workspace of a run once all its needed lookups are."""
 _PIECE = "needed-{:05d}"
-_SORTING = "sorting-{:03d}-{:03d}"
-_PLACE = "place"
-SORTED_AT_ONCE = 100_000
-"""Lookups in memory at a time while those of a round are sorted into shards."""
-_MOST_GROUPS = 64
+RANKED_AT_ONCE = 400_000
+"""Lookups in memory at a time while they are put in rank: each time all pieces are read once."""
 _NAMES = ("check", "kind", "tier", "exposure_kobo", "row")
 
 
@@ -156,90 +151,20 @@ class NeededPieces:
         for number in range(len(self.ends)):
             yield self._piece(number)
 
-    def one(self, index: int) -> pa.Table:
-        """Return one lookup."""
-        start, piece = self._piece(int(np.searchsorted(self.ends, index, side="right")))
-        return piece.slice(index - start, 1)
-
-    def shards(self, shards: Sequence[NDArray[np.int64]]) -> Iterator[pa.Table]:
-        """Yield the lookups of each shard in turn, each in its order.
-
-        Every piece is read once. A table too large for memory is sorted through the
-        workspace: its pieces are split into groups of shards, then the groups are read one by one.
+    def in_rank(self, order: NDArray[np.int32]) -> Iterator[tuple[NDArray[np.int32], pa.Table]]:
+        """Yield the lookups in rank, a portion at a time: their numbers, and their rows.
 
         Args:
-            shards: numbers of lookups; a lookup is in one shard at most.
+            order: the numbers of all lookups, most important first.
         """
-        sizes = np.array([len(shard) for shard in shards], dtype=np.int64)
-        most = max(SORTED_AT_ONCE, math.ceil(int(sizes.sum()) / _MOST_GROUPS))
-        starts = np.cumsum(sizes) - sizes
-        groups, first = np.unique(starts // most, return_index=True)
-        places = _Places.of(shards)
-        if len(groups) <= 1:
-            tables = list(self._chosen(places))
-            yield from _cut(tables, sizes)
-            return
-        runs = self._spill(places, starts[first], most)
-        for number, group_sizes in enumerate(np.split(sizes, first[1:])):
-            names = [_SORTING.format(run, number) for run in range(runs)]
-            yield from _cut([self.space.get(name) for name in names], group_sizes)
-            for name in names:
-                self.space.drop(name)
-
-    def _chosen(self, places: _Places) -> Iterator[pa.Table]:
-        """Yield those lookups of each piece that are in a shard, with their places."""
-        bounds = np.searchsorted(places.indexes, [0, *self.ends])
-        for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
-            if begin < end:
-                start, piece = self._piece(number)
-                selected = piece.take(pa.array(places.indexes[begin:end] - start))
-                yield selected.append_column(_PLACE, pa.array(places.places[begin:end]))
-
-    def _spill(self, places: _Places, begins: NDArray[np.int64], most: int) -> int:
-        """Seal the lookups in runs of some pieces, each run apart by group; return how many."""
-        runs, held, rows = 0, [], 0
-        for table in self._chosen(places):
-            held.append(table)
-            rows += table.num_rows
-            if rows >= most:
-                self._put_run(runs, held, begins)
-                runs, held, rows = runs + 1, [], 0
-        if held:
-            self._put_run(runs, held, begins)
-            runs += 1
-        return runs
-
-    def _put_run(self, run: int, held: list[pa.Table], begins: NDArray[np.int64]) -> None:
-        table = pa.concat_tables(held)
-        group = np.searchsorted(begins, table[_PLACE].to_numpy(), side="right") - 1
-        order = np.argsort(group, kind="stable")
-        bounds = np.searchsorted(group[order], np.arange(len(begins) + 1))
-        for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
-            part = table.take(pa.array(order[begin:end]))
-            self.space.put(_SORTING.format(run, number), part.combine_chunks())
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Lookups in ascending order, and the place of each in the order of the shards."""
-
-    indexes: NDArray[np.int64]
-    places: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, shards: Iterable[NDArray[np.int64]]) -> _Places:
-        """Return the places of the lookups of some shards."""
-        indexes = np.concatenate([np.zeros(0, np.int64), *shards])
-        places = np.argsort(indexes, kind="stable")
-        return cls(indexes[places], places)
-
-
-def _cut(tables: Sequence[pa.Table], sizes: NDArray[np.int64]) -> Iterator[pa.Table]:
-    """Yield shards of the given sizes from the lookups of all of them."""
-    if not tables:
-        return
-    together = pa.concat_tables(tables)
-    order = np.argsort(together[_PLACE].to_numpy(), kind="stable")
-    plain = together.drop_columns([_PLACE])
-    for start, size in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
-        yield plain.take(pa.array(order[start : start + size])).combine_chunks()
+        for start in range(0, len(order), RANKED_AT_ONCE):
+            numbers = order[start : start + RANKED_AT_ONCE]
+            ascending = np.sort(numbers)
+            bounds = np.searchsorted(ascending, [0, *self.ends])
+            found = []
+            for place in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
+                first, piece = self._piece(place)
+                wanted = ascending[bounds[place] : bounds[place + 1]] - first
+                found.append(piece.take(pa.array(wanted)))
+            places = np.searchsorted(ascending, numbers)
+            yield numbers, pa.concat_tables(found).take(pa.array(places))

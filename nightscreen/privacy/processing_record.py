@@ -236,10 +236,6 @@ def _places(settings: Settings) -> list[dict[str, str]]:
         {"what": "state, keys, the desk's file", "where": f"{settings.home} on this machine"},
         {"what": "journal", "where": _journal(settings)},
         {"what": "files of runs", "where": f"{settings.output}, or where --output says"},
-        {
-            "what": "what several workers share",
-            "where": _folder(settings.shared) if settings.shared else NOT_SET,
-        },
         {"what": "country of these places", "where": BLANK},
     ]
 

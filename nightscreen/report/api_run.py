@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.report.call_log import CallLog
     from nightscreen.runs.run import Run
+    from nightscreen.schemas.calls import LookupStatus
     from nightscreen.schemas.checks import Operation
-    from nightscreen.schemas.plan import LookupStatus
 
 _TITLES = {
     "pull_transactions": "Transactions of customers who consented",

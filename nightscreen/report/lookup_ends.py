@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
+from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.checks import NoAnswer
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
     from nightscreen.runs.screening_run import ScreeningRun
 
@@ -27,6 +24,8 @@ _EARLIER = {
     "in_doubt": LookupStatus.IN_DOUBT,
     "failed": LookupStatus.FAILED,
 }
+_OPEN = NOT_ENDED | {LookupStatus.FAILED, LookupStatus.LAPSED}
+"""Ends that an earlier session's knows better than."""
 
 
 def statuses(run: ScreeningRun) -> Ends:
@@ -36,30 +35,22 @@ def statuses(run: ScreeningRun) -> Ends:
     earlier one: the journal knows.
     """
     found: Ends = {}
-    open_ = np.isin(run.status, [LookupStatus.WAITING, LookupStatus.FAILED, LookupStatus.LAPSED])
-    for check in {check for check, _ in run.ranked.slots()}:
-        mine = ~open_ & run.ranked.is_of(check)
-        ends, numbers = np.unique(run.status[mine], return_counts=True)
-        pairs = zip(ends, numbers, strict=True)
-        found[check] = Counter({LookupStatus(int(end)): int(number) for end, number in pairs})
-    if open_.any():
-        _count_earlier(run, open_, found)
-    return found
-
-
-def _count_earlier(run: ScreeningRun, unreached: NDArray[np.bool_], found: Ends) -> None:
+    if run.lookups is None:
+        return found
+    for (check, status), number in run.journal.lookups.counts(run.lookups).items():
+        of_check = found.setdefault(check, Counter())
+        if status not in _OPEN:
+            of_check[status] = number
     earlier = run.journal.runs.unanswered(run.run_id)
-    if not earlier and not (run.status == LookupStatus.LAPSED.value).any():
-        return
-    for start, piece in run.needed.pieces():
-        indices = np.flatnonzero(unreached[start : start + piece.num_rows])
-        rows = piece.select(["check", "subject"]).take(pa.array(indices))
-        for index, row in zip(indices, rows.to_pylist(), strict=True):
-            status = _EARLIER.get(earlier.get((row["check"], row["subject"]), ""))
-            if status is None and run.status[start + index] == LookupStatus.LAPSED.value:
-                status = LookupStatus.LAPSED
-            if status is not None:
-                found[row["check"]][status] += 1
+    states = _OPEN if earlier else {LookupStatus.LAPSED}
+    for block in run.journal.lookups.in_states(run.lookups, states):
+        for each in block:
+            end = _EARLIER.get(earlier.get((each.check, bytes(each.subject)), ""))
+            if end is None and each.state == LookupStatus.LAPSED.value:
+                end = LookupStatus.LAPSED
+            if end is not None:
+                found[each.check][end] += 1
+    return found
 
 
 def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
@@ -70,13 +61,14 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
     closed = {(check, each) for check, lookups in run.closed.items() for each in lookups}
     found = dict.fromkeys(closed, NoAnswer.IN_DOUBT.value)
     found |= run.journal.runs.unanswered(run.run_id)
-    lapsed = run.status == LookupStatus.LAPSED.value
-    if not lapsed.any():
-        return found
-    for start, piece in run.needed.pieces():
-        indices = np.flatnonzero(lapsed[start : start + piece.num_rows])
-        for row in piece.select(["check", "subject"]).take(pa.array(indices)).to_pylist():
-            key = (row["check"], row["subject"])
-            if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
-                found[key] = NoAnswer.REFUSED.value
+    for key in _lapsed(run):
+        if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
+            found[key] = NoAnswer.REFUSED.value
     return found
+
+
+def _lapsed(run: ScreeningRun) -> Iterator[tuple[str, bytes]]:
+    """Yield check and pseudonym of the lookups whose consent ended before they could be asked."""
+    if run.lookups is not None:
+        for block in run.journal.lookups.in_states(run.lookups, {LookupStatus.LAPSED}):
+            yield from ((each.check, bytes(each.subject)) for each in block)

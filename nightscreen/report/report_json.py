@@ -20,10 +20,10 @@ from nightscreen.report.findings import findings_of
 from nightscreen.report.run_end import cost_of, head_of, notices_of, versions_used
 from nightscreen.results.backtest import Moves
 from nightscreen.runs.screening_run import PROBLEMS
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Source
 from nightscreen.schemas.clock import MICROS, instant_text, spending_day, spending_month
 from nightscreen.schemas.money import MICRO, naira_text
-from nightscreen.schemas.plan import CheckCounts, LookupStatus
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nightscreen.report.call_log import CallLog
     from nightscreen.report.reconciliation import Balance
     from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.plan import CheckCounts
     from nightscreen.schemas.policy import PolicyApproval
 
 DAY = 24 * 3600 * MICROS

@@ -79,7 +79,6 @@ def state_of(run: ScreeningRun) -> tuple[str, str | None]:
 def write_rows(run: ScreeningRun) -> RowTally:
     """Assemble, decide and write every row; return their count."""
     state, _ = state_of(run)
-    run.worst = run.worst[:0].copy()  # nothing is asked any more
     trim_memory()
     assembly = Assembly(
         wanted=run.wanted,

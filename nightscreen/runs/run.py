@@ -2,7 +2,7 @@
 
 One life for all flows. `begin_run` writes the run down before anything is sent, `Run.withdraw`
 forgets one that came to nothing, `Run.close` gives back what was opened. What only screening has is
-`screening_run.ScreeningRun`; how calls are made is `calling.call_session`.
+`screening_run.ScreeningRun`; how calls are made is `calling.caller`.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def find_earlier(journal: Journal, run_id: str, flow: str) -> RunRecord | None:
             f"there is no run {run_id} of {flow} in this journal; "
             "see the runs there are with: nightscreen runs list"
         )
-    if journal.runs.held_elsewhere(run_id):
+    if journal.runs.held_elsewhere(run_id) or journal.askers.asks_elsewhere(run_id):
         raise InputError(
             f"run {run_id} is still under way in another process; wait for it or stop it"
         )
@@ -319,6 +319,7 @@ def begin_run(
     else:
         folder = RunFolder.at(_output(parameters, earlier), run_id, settings.home)
     sweep_workspaces(settings.home, journal.holders.alive)
+    journal.lookups.sweep()
     journal.calls.recover()
     started_at = journal.clock()
     if not only_quotes(parameters):

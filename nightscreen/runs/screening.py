@@ -12,14 +12,7 @@ from collections.abc import Awaitable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.funding_rounds import (
-    ask_again,
-    ask_shard,
-    next_round,
-    open_rounds,
-    take_closing_balance,
-    take_opening_balance,
-)
+from nightscreen.calling.asking import ask_again, close_books, open_asking, open_books
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.files.person import user_name
 from nightscreen.runs.approval import may_spend
@@ -29,17 +22,14 @@ from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import UsageError, foremost
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
     from nightscreen.client.transport import Transport
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.report.report_json import RowTally
     from nightscreen.runs.screening_run import ScreeningRun
-
-SHARDS_AT_ONCE = 3
-"""Shards of one check in flight at a time, so that its window never runs dry between two."""
 
 
 class Runner:
@@ -60,12 +50,12 @@ class Runner:
         yield
 
     @asynccontextmanager
-    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
-        """Keep what pays for calls open for the body; at its end what is in flight settles."""
+    async def calling(self, asking: Asking) -> AsyncIterator[None]:
+        """Keep what makes calls open for the body; at its end what is in flight settles."""
         try:
             yield
         finally:
-            await rounds.close()
+            await asking.close()
 
     async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401, ARG002 - as the station; the engine shows names
         """Carry out one station and return its result."""
@@ -76,12 +66,14 @@ class Runner:
         """Return whether the run may spend what it was quoted at; else it is stopped."""
         return may_spend(run, by=user_name())
 
-    async def share(self, rounds: FundingRounds) -> None:
-        """Have other processes ask their part of the lookups, where the run has any."""
+    @asynccontextmanager
+    async def sharing(self, asking: Asking) -> AsyncIterator[None]:  # noqa: ARG002 - for those that share
+        """Have other processes ask too while the body does, where the run has any."""
+        yield
 
-    async def shard(self, check: str, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - for tasks by check
-        """Ask the lookups of one shard; return how many came to which end."""
-        return await ask_shard(rounds, name)
+    async def ask(self, check: str, asking: Asking) -> None:
+        """Ask a check's lookups until none is left, or something stops them."""
+        await asking.ask(check)
 
 
 async def run_screening(
@@ -103,7 +95,7 @@ async def run_screening(
 
     Raises:
         UsageError: parameters, settings or input are wrong; nothing was sent, nothing is left.
-        JournalError: the journal cannot be used; of shards that fail together, the first.
+        JournalError: the journal cannot be used; of checks that fail together, the first.
     """
     runner = runner or Runner()
     run = await runner.open(parameters, settings, clock)
@@ -123,7 +115,7 @@ async def run_screening(
     except UsageError:
         run.withdraw()
         raise
-    except ExceptionGroup as several:  # of shards asked side by side
+    except ExceptionGroup as several:  # of checks asked side by side
         why = foremost(several)
         if why is None:
             raise
@@ -135,32 +127,16 @@ async def run_screening(
 async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:
     """Ask until nothing is left that the money and the night allow."""
     while True:
-        rounds = open_rounds(run, transport=transport)
-        async with runner.calling(rounds):
-            await runner.step("open books", take_opening_balance, rounds)
-            await runner.share(rounds)
-            while shards := next_round(rounds):
-                await _ask_round(rounds, runner, shards)
-            await runner.step("close books", take_closing_balance, rounds)
+        asking = open_asking(run, transport=transport)
+        async with runner.calling(asking):
+            await runner.step("open books", open_books, asking)
+            async with runner.sharing(asking), asyncio.TaskGroup() as group:
+                for check in run.operations:
+                    group.create_task(runner.ask(check, asking))
+            await runner.step("close books", close_books, asking)
         if not await wait_and_resume(run, lambda: ask_again(run)):
             break
     run.refuse_wrong_address()
-
-
-async def _ask_round(
-    rounds: FundingRounds, runner: Runner, shards: Mapping[str, list[str]]
-) -> None:
-    """Ask every shard of a round, each check at its own pace."""
-
-    async def one(check: str, name: str, slots: asyncio.Semaphore) -> None:
-        async with slots:
-            await runner.shard(check, rounds, name)
-
-    async with asyncio.TaskGroup() as group:
-        for check, names in shards.items():
-            slots = asyncio.Semaphore(SHARDS_AT_ONCE)
-            for name in names:
-                group.create_task(one(check, name, slots))
 
 
 def load_last_stations() -> None:

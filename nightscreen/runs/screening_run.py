@@ -24,7 +24,8 @@ from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, appen
 from nightscreen.files.sealed_file import input_in_clear
 from nightscreen.files.workspace import Workspace
 from nightscreen.journal.identifier_history import Sightings
-from nightscreen.journal.unreadable import Doubts, doubts_of
+from nightscreen.journal.lookups import NewLookup
+from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.freshness import Freshness, is_closed
@@ -34,7 +35,6 @@ from nightscreen.planning.price import quote as make_quote
 from nightscreen.planning.price import (
     rank,
     seen_rates,
-    worst_costs,
 )
 from nightscreen.planning.rings import RINGS, find_rings, no_rings
 from nightscreen.planning.shared_identifiers import (
@@ -62,10 +62,10 @@ from nightscreen.runs.run import (
     require_service,
 )
 from nightscreen.runs.run_parameters import Resolved, resolve
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import Clock, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, PolicyError
-from nightscreen.schemas.plan import LookupStatus, Plan
 from nightscreen.schemas.rows import CUSTOMER
 from nightscreen.values.customer_ids import CustomerNumbers
 
@@ -76,8 +76,11 @@ if TYPE_CHECKING:
 
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.journal import Journal
+    from nightscreen.journal.lookups import LookupRun
+    from nightscreen.journal.unreadable import Doubts
     from nightscreen.planning.short_circuit import Chains
     from nightscreen.reading.tables import TableSource
+    from nightscreen.schemas.plan import Plan
     from nightscreen.schemas.policy import Policy, PolicyApproval
     from nightscreen.schemas.quote import Quote
     from nightscreen.schemas.rows import Problem, SourceColumn
@@ -103,12 +106,10 @@ class ScreeningRun(Run):
         date_orders: the order in which the dates in numbers of each column were read.
         plan: what the rows need.
         needed: the needed lookups, sealed.
-        ranked: what ranks them; `order` their numbers in rank; `worst` their worst costs in
-            micro-naira; `status` what became of each (`schemas.plan.LookupStatus`), `listed`
-            which of them brought a listing.
+        ranked: what ranks them; `order` their numbers in rank.
+        lookups: where they are in the journal, once they are priced.
         chains: what karma is to ask about each row, where it stops at the first listing.
-        doubts: how often lookups were sent of late whose calls are in doubt, by check.
-        closed: those of them that the plan leaves alone.
+        closed: lookups that the plan leaves alone: they may have been charged too often.
         unread: lookups whose latest answer could not be read.
     """
 
@@ -135,11 +136,8 @@ class ScreeningRun(Run):
     needed: NeededPieces = field(init=False)
     ranked: LookupRanking = field(default_factory=lambda: LookupRanking.joined(()))
     order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    worst: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    status: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    listed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    lookups: LookupRun | None = None
     chains: Chains | None = None
-    doubts: dict[str, dict[bytes, Doubts]] = field(default_factory=dict)
     closed: dict[str, set[bytes]] = field(default_factory=dict)
     unread: dict[str, set[bytes]] = field(default_factory=dict)
 
@@ -210,6 +208,9 @@ def _open(
         # as it is resumed: by what is in force at this very instant
         policy, approval = _policy_in_force(parameters, settings, journal, run.started_at)
     open_as = f"{run.run_id}@{journal.holders.name}"
+    if not run.only_quotes:
+        opened.callback(journal.lookups.clear, run.run_id)
+        opened.callback(journal.askers.clear, run.run_id)
     workspace = Workspace.of(settings.home, open_as, journal.sealer)
     opened.callback(workspace.clear)
     shared: dict[str, Any] = {**run.shared(), "parameters": parameters}
@@ -395,7 +396,6 @@ def make_plan(run: ScreeningRun) -> None:
     counted = tuple(asked.intersection(PLACEHOLDERS)) if quoted else COUNTED
     kinds = [kind for kind in IdentityKind if kind in asked or kind in counted]
     read = partial(read_chunk, run)
-    count_doubts(run)
     run.closed = {check: closed_lookups(run, check) for check in run.wanted.checks}
     with Frame(planning_queries(), run.workspace.folder / "frame") as frame:
         starts = gather_customers(
@@ -443,19 +443,16 @@ def make_plan(run: ScreeningRun) -> None:
         run.folder.rows[PROBLEMS] += len(problems)
 
 
-def count_doubts(run: ScreeningRun) -> None:
-    """Count in the journal how often lookups were sent of late whose calls are in doubt."""
-    run.doubts = {
-        check: doubts_of(run.journal, check, run.run_id, run.freshness.doubts_since(check))
-        for check in run.wanted.checks
-    }
+def doubts_of_check(run: ScreeningRun, check: str) -> dict[bytes, Doubts]:
+    """Return how often a check's lookups were sent of late whose calls are in doubt."""
+    return doubts_of(run.journal, check, run.run_id, run.freshness.doubts_since(check))
 
 
 def closed_lookups(run: ScreeningRun, check: str) -> set[bytes]:
     """Return a check's lookups that are left alone until their calls in doubt are old enough."""
     return {
         subject
-        for subject, sent in run.doubts.get(check, {}).items()
+        for subject, sent in doubts_of_check(run, check).items()
         if is_closed(sent.attempts, sent.unread, run.settings.attempts)
     }
 
@@ -465,19 +462,13 @@ def make_price(run: ScreeningRun) -> Quote:
     trim_memory()
     needed = run.ranked
     latest, worst = known_prices(run.journal, run.settings)
-    run.worst = worst_costs(needed, worst)
-    order = rank(needed, latest)
-    run.status = np.full(len(needed), LookupStatus.WAITING.value, dtype=np.int8)
-    run.listed = np.zeros(len(needed), dtype=bool)
+    run.order = rank(needed, latest).astype(np.int32)
+    states = np.full(len(needed), LookupStatus.WAITING.value, dtype=np.int8)
     if run.chains is not None:
-        order = run.chains.in_order(order)
-        run.status[run.chains.spared()] = LookupStatus.SPARED.value
-    run.order = order.astype(np.int32)
-    del order
-    waiting = run.status == LookupStatus.WAITING.value
+        states = run.chains.states()
     for check in run.wanted.checks:
-        wanted = int((waiting & needed.is_of(check)).sum())
-        run.control.progress[check].wanted = wanted
+        wanted = needed.is_of(check) & (states != LookupStatus.SPARED.value)
+        run.control.progress[check].wanted = int(wanted.sum())
     run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     tallies = run.journal.runs.tallies()
     run.quote = make_quote(
@@ -490,5 +481,53 @@ def make_price(run: ScreeningRun) -> Quote:
         balance_micro=run.journal.runs.last_balance(),
         chains=run.chains,
     )
-    run.ranked = needed.slimmed()
+    run.ranked = LookupRanking.joined(())
+    if not run.only_quotes:
+        fill_lookups(run, worst, states)
     return run.quote
+
+
+def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray[np.int8]) -> None:
+    """Write the needed lookups into the journal, in rank, for whoever asks them.
+
+    Args:
+        run: the run, planned and ranked.
+        worst_micro: the most a call may cost, by check.
+        states: which are asked now, later if at all, or are spared, by number.
+    """
+    floor = run.control.balance_floor_micro
+    in_flight = run.settings.max_in_flight
+    terms = {
+        "checks": list(run.wanted.checks),
+        "at": run.freshness.at,
+        "since": run.freshness.since,
+        "deadline_at": run.control.deadline_at,
+        "floor_micro": floor,
+        "in_flight_micro": sum(
+            in_flight[check] * worst_micro[check] for check in run.wanted.checks
+        ),
+    }
+    table = run.journal.lookups
+    run.lookups = table.begin(run.run_id, len(run.order), terms)
+    table.fill(run.lookups, _ranked_lookups(run, worst_micro, states))
+
+
+def _ranked_lookups(
+    run: ScreeningRun, worst_micro: dict[str, int], states: NDArray[np.int8]
+) -> Iterator[NewLookup]:
+    for numbers, rows in run.needed.in_rank(run.order):
+        columns = {name: rows[name].to_pylist() for name in rows.column_names}
+        checks = columns["check"]
+        yield from map(
+            NewLookup,
+            checks,
+            columns["kind"],
+            columns["subject"],
+            [worst_micro[check] for check in checks],
+            columns["consent_reference"],
+            columns["consent_ends_at"],
+            states[numbers].tolist(),
+            columns["identity"],
+            columns["together_with"],
+            columns["row"],
+        )

@@ -1,4 +1,4 @@
-"""One paid call as the journal keeps it: what is asked, what was granted, how it ended.
+"""One lookup and its paid calls as the journal keeps them: what is asked, granted, how it ended.
 
 Writing them down belongs to `journal/`, making them to `client/`.
 """
@@ -6,7 +6,7 @@ Writing them down belongs to `journal/`, making them to `client/`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from nightscreen.schemas.checks import family_of
 
@@ -30,6 +30,32 @@ call is unreadable, or in doubt where its cost is not known."""
 
 KEPT_STATES = frozenset({CallState.ANSWERED, CallState.UNREADABLE})
 """Calls with an answer whose body the journal stores."""
+
+
+class LookupStatus(IntEnum):
+    """The status of one needed lookup."""
+
+    WAITING = 0
+    PAID = 1
+    FREE = 2
+    REUSED = 3
+    """Answered meanwhile by another run."""
+    FAILED = 4
+    IN_DOUBT = 5
+    LAPSED = 6
+    """Its consent ended before it could be asked: its rows are refused, and it is no lookup."""
+    SPARED = 7
+    """No row depended on it any more, so it was not made."""
+    UNREADABLE = 8
+    """Answered at a known cost; what the answer says could not be read."""
+    CLAIMED = 9
+    """A process has it: its call is under way, or waits to be repeated."""
+    LATER = 10
+    """It waits for an earlier stage, which may spare it."""
+
+
+NOT_ENDED = frozenset({LookupStatus.WAITING, LookupStatus.CLAIMED, LookupStatus.LATER})
+"""Lookups that nothing has become of yet."""
 
 
 class ReservationStatus(StrEnum):
@@ -78,12 +104,16 @@ class Reservation:
     Attributes:
         holder: who makes the call, in words, where another one holds it; who has the calls under
             way, where those are all there may be and none is its own.
+        reserved_micro: what is reserved for it, micro-naira.
+        outcome: what was answered since the plan was made.
     """
 
     kind: ReservationStatus
     call_id: int = 0
     intent_at: int = 0
     holder: str = ""
+    reserved_micro: int = 0
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,24 +45,6 @@ class SkipReason(IntEnum):
         return NoAnswer[self.name].value
 
 
-class LookupStatus(IntEnum):
-    """The status of one needed lookup."""
-
-    WAITING = 0
-    PAID = 1
-    FREE = 2
-    REUSED = 3
-    """Answered meanwhile by another run."""
-    FAILED = 4
-    IN_DOUBT = 5
-    LAPSED = 6
-    """Its consent ended before it could be asked: its rows are refused, and it is no lookup."""
-    SPARED = 7
-    """No row depended on it any more, so it was not made."""
-    UNREADABLE = 8
-    """Answered at a known cost; what the answer says could not be read."""
-
-
 SUBJECT = pa.binary(16)
 
 NEEDED = pa.schema(

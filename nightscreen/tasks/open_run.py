@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from prefect import get_run_logger
 from prefect.runtime import flow_run
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.calling.control import StopReason
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.config.settings import read_settings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from prefect.client.schemas.objects import State
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
@@ -125,10 +125,10 @@ async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
 
 
 @asynccontextmanager
-async def calls_settled(run: OpenRun[Any], session: CallSession) -> AsyncIterator[None]:
+async def calls_settled(run: OpenRun[Any], caller: Caller) -> AsyncIterator[None]:
     """Let the tasks of a run call for the body; what is in flight settles at its end."""
     run.called = True
-    run.session = session
+    run.caller = caller
     try:
         yield
     except asyncio.CancelledError:
@@ -139,8 +139,8 @@ async def calls_settled(run: OpenRun[Any], session: CallSession) -> AsyncIterato
 
 
 async def call(run: OpenApiRun, ask: Callable[[OpenApiRun], Awaitable[object]]) -> None:
-    """Make the calls of a run beside screening, in a session of its own."""
-    async with calls_settled(run, open_call_session(run.run)):
+    """Make the calls of a run beside screening, with a caller of its own."""
+    async with calls_settled(run, open_caller(run.run)):
         await ask(run)
 
 

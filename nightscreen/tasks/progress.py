@@ -55,7 +55,7 @@ async def _show(run: Run, artifact: UUID) -> None:
 def share_done(run: Run) -> float:
     """Return the share of needed lookups that came to an end, in percent; never over a hundred.
 
-    A shard that is entered again counts what it finds answered once more.
+    A task that is entered again counts what it finds answered once more.
     """
     wanted = sum(each.wanted for each in run.control.progress.values())
     done = sum(each.done for each in run.control.progress.values())

@@ -14,9 +14,9 @@ from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.errors import NightscreenError
 
 if TYPE_CHECKING:
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.asking import Asking
+    from nightscreen.calling.caller import Caller
     from nightscreen.calling.control import Control
-    from nightscreen.calling.funding_rounds import FundingRounds
 
 R = TypeVar("R", bound=Run)
 
@@ -36,7 +36,8 @@ class OpenRun(Generic[R]):
 
     Attributes:
         run: what the run has open.
-        session: what is open while it makes its calls.
+        caller: what is open while it makes its calls.
+        asking: what asks the lookups of a screening run, while it does.
         called: its calls were begun.
         work: what the tasks of its flow share, made by its own steps.
         signalled: the process was told to end while the run was open.
@@ -44,7 +45,8 @@ class OpenRun(Generic[R]):
 
     def __init__(self, run: R) -> None:
         self.run = run
-        self.session: CallSession | None = None
+        self.caller: Caller | None = None
+        self.asking: Asking | None = None
         self.called = False
         self.work: Any = None
         self.signalled = False
@@ -64,20 +66,20 @@ class OpenRun(Generic[R]):
         return self.run.control
 
     @property
-    def calls(self) -> CallSession:
+    def calls(self) -> Caller:
         """Return what is open for calls.
 
         Raises:
             NotCallingError: nothing is.
         """
-        if self.session is None:
+        if self.caller is None:
             raise NotCallingError(self.run_id)
-        return self.session
+        return self.caller
 
     @property
     def phase(self) -> str:
         """Return which part of its work the run is in."""
-        if self.session is not None:
+        if self.caller is not None:
             return ASKING
         if self.control.resting_since is not None:
             return PAUSED
@@ -89,44 +91,25 @@ class OpenRun(Generic[R]):
 
     async def cut(self) -> None:
         """Cut what is still in flight, so that it is written down as in doubt."""
-        if self.session is not None:
-            await self.session.client.aclose()
+        if self.caller is not None:
+            await self.caller.client.aclose()
 
     async def settle(self) -> None:
         """Let what is in flight settle, and close what is open for calls."""
-        if self.session is not None:
-            await self.session.close()
-            self.session = None
+        if self.caller is not None:
+            await self.caller.close()
+            self.caller = None
 
 
 class OpenScreening(OpenRun[ScreeningRun]):
-    """One open screening run.
-
-    Attributes:
-        rounds: what pays for its calls, while it makes them.
-        sessions: how often it has called parts.
-    """
-
-    def __init__(self, run: ScreeningRun) -> None:
-        super().__init__(run)
-        self.rounds: FundingRounds | None = None
-        self.sessions = 0
-
-    @property
-    def funded(self) -> FundingRounds:
-        """Return what pays for its calls.
-
-        Raises:
-            NotCallingError: it makes none now.
-        """
-        if self.rounds is None:
-            raise NotCallingError(self.run_id)
-        return self.rounds
+    """One open screening run."""
 
     async def settle(self) -> None:
-        """Let what is in flight settle; nothing pays for calls any more."""
-        await super().settle()
-        self.rounds = None
+        """Let what is in flight settle, and close what is open for calls."""
+        asking, self.asking = self.asking, None
+        if asking is not None:
+            await asking.close()
+            self.caller = None
 
     @property
     def _before_calls(self) -> str:

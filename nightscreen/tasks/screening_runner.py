@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from nightscreen.calling.coordinator import ask_parts
 from nightscreen.runs import screening
 from nightscreen.runs.screening import Runner
 from nightscreen.runs.screening_run import open_screening
@@ -27,14 +26,14 @@ from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.monitoring import telling_false_starts
 from nightscreen.tasks.open_run import calls_settled, shown_progress, watched
 from nightscreen.tasks.run_in_engine import OpenScreening
-from nightscreen.tasks.workers import parts_called
+from nightscreen.tasks.workers import workers_started
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
     from prefect import Task
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
@@ -97,10 +96,10 @@ class EngineRunner(Runner):
             yield
 
     @asynccontextmanager
-    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
+    async def calling(self, asking: Asking) -> AsyncIterator[None]:
         """Let the run's tasks call, and settle what is in flight however the body ends."""
-        self.open_run.rounds = rounds
-        async with calls_settled(self.open_run, rounds.session):
+        self.open_run.asking = asking
+        async with calls_settled(self.open_run, asking.caller):
             yield
 
     async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - as the station
@@ -126,13 +125,12 @@ class EngineRunner(Runner):
         """Use an approval where there is one; ask whoever sits at the terminal."""
         return await approved(run)
 
-    async def share(self, rounds: FundingRounds) -> None:  # noqa: ARG002 - open_run has them
-        """Have parts of the run asked by workers, where that is worth it."""
-        async with parts_called(self.open_run) as gathering:
-            if gathering is not None:
-                await ask_parts(gathering)
+    @asynccontextmanager
+    async def sharing(self, asking: Asking) -> AsyncIterator[None]:
+        """Have workers ask too, where that is worth it."""
+        async with workers_started(self.open_run, asking):
+            yield
 
-    async def shard(self, check: str, rounds: FundingRounds, name: str) -> Mapping[str, int]:  # noqa: ARG002 - open_run has them
-        """Ask one shard as a task run of its check."""
-        found: Mapping[str, int] = await BY_CHECK[check](self.open_run, name)
-        return found
+    async def ask(self, check: str, asking: Asking) -> None:  # noqa: ARG002 - open_run has it
+        """Ask a check's lookups as a task run."""
+        await BY_CHECK[check](self.open_run)

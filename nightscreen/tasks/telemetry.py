@@ -2,7 +2,7 @@
 
 The only module that knows OpenTelemetry. Where OTEL_EXPORTER_OTLP_ENDPOINT (or that of traces or
 metrics) is not set, nothing of it is imported and nothing is counted. A span for the run, one for
-each station and one for each shard; never one for a lookup, of which there are too many. Ids, words
+each station and one for each check; never one for a lookup, of which there are too many. Ids, words
 and numbers only.
 """
 
@@ -92,11 +92,11 @@ def end(run: Run) -> None:
 
 
 def span(name: str, *ids: object) -> AbstractContextManager[None]:
-    """Return a span of a run, a station or a shard; nothing where none is wanted.
+    """Return a span of a run, a station, a check or a shard; nothing where none is wanted.
 
     Args:
         name: what is done.
-        ids: the run's id, then the shard's name where it is one of a shard.
+        ids: the run's id, then the shard's name where it is one of a shard of a pull.
     """
     if _open is None:
         return nullcontext()

@@ -1,7 +1,7 @@
-"""Parts as the engine sees them: each a flow run of its own on a work pool.
+"""Workers as the engine sees them: each a flow run of its own on a work pool.
 
-Only the run's id and the part's number are handed over. What a part does is in
-`calling/worker.py`, how a run gathers what its parts did in `calling/coordinator.py`.
+Only the run's id and the worker's number are handed over; what a worker does is in
+`calling/worker.py`.
 """
 
 from __future__ import annotations
@@ -18,82 +18,61 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled
 
-from nightscreen.calling import coordinator as gathers
-from nightscreen.calling import worker
 from nightscreen.calling.control import StopReason
+from nightscreen.calling.worker import LOOK_S, Totals, exchange, leave, open_worker, workers_wanted
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
-from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.open_run import tried
-from nightscreen.tasks.run_in_engine import OpenScreening
+from nightscreen.tasks.run_in_engine import OpenRun, OpenScreening
 from nightscreen.tasks.temporary_server import is_temporary
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from uuid import UUID
 
     from prefect.client.orchestration import PrefectClient
-    from prefect.client.schemas.objects import FlowRun
 
-    from nightscreen.calling.worker import WorkerPart
+    from nightscreen.calling.asking import Asking
+    from nightscreen.calling.worker import Worker
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
+    from nightscreen.runs.run import Run
+    from nightscreen.runs.screening_run import ScreeningRun
 
 DEPLOYMENT = "screen-part/part"
 _ALONE = "run with one worker"
-LOOK_S = 5.0
-"""How often the engine is asked about a part that has not shown itself."""
+LEAST_LOOKUPS = 100
+"""Lookups a worker below which starting processes would take longer than asking does."""
+LET_GO_S = 20.0
+"""How long workers have to settle where the run has stopped."""
 
 
-class PoolCrew:
-    """Starts parts of one run as flow runs of the deployment."""
-
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
-        self._started: dict[int, UUID] = {}
-        self._looked: dict[int, float] = {}
-
-    async def start(self, part: int) -> None:
-        """Start a part; an engine that cannot be reached now is asked again later."""
-        started = await tried(
+async def start_workers(run_id: str, number: int) -> list[UUID]:
+    """Start workers of a run as flow runs of the deployment; return those that were started."""
+    started = []
+    for part in range(1, number + 1):
+        found = await tried(
             arun_deployment(
                 DEPLOYMENT,
-                parameters={"run_id": self._run_id, "part": part},
-                flow_run_name=f"{self._run_id}-part-{part}",
+                parameters={"run_id": run_id, "part": part},
+                flow_run_name=f"{run_id}-part-{part}",
                 timeout=0,
             )
         )
-        self._looked[part] = asyncio.get_running_loop().time()
-        if started is None:
-            self._started.pop(part, None)
-        else:
-            self._started[part] = started.id
+        if found is not None:
+            started.append(found.id)
+    return started
 
-    async def came_to_nothing(self, part: int) -> bool:
-        """Return whether what was started for a part has ended, as far as the engine knows."""
-        now = asyncio.get_running_loop().time()
-        if now - self._looked.get(part, 0.0) < LOOK_S:
-            return False
-        self._looked[part] = now
-        if part not in self._started:
-            return True
-        found = await self._read(self._started[part])
-        return found is not None and found.state is not None and found.state.is_final()
 
-    async def call_off(self) -> None:
-        """Cancel what was started and has not begun: nobody waits for it any more."""
-        async with get_client() as client:
-            for flow_run_id in self._started.values():
-                found = await self._read(flow_run_id)
-                if found is not None and found.state is not None and found.state.is_scheduled():
-                    await tried(client.set_flow_run_state(flow_run_id, Cancelled()))
-
-    async def _read(self, flow_run_id: UUID) -> FlowRun | None:
-        async with get_client() as client:
-            found: FlowRun | None = await tried(client.read_flow_run(flow_run_id))
-            return found
+async def call_off(started: Iterable[UUID]) -> None:
+    """Cancel workers that have not begun: nobody waits for them any more."""
+    async with get_client() as client:
+        for flow_run_id in started:
+            found = await tried(client.read_flow_run(flow_run_id))
+            if found is not None and found.state is not None and found.state.is_scheduled():
+                await tried(client.set_flow_run_state(flow_run_id, Cancelled()))
 
 
 def require_server(wish: str) -> None:
@@ -117,7 +96,7 @@ async def require_worker_available(parameters: ScreenBatch, settings: Settings) 
     """
     if parameters.quote_only:
         return
-    workers = await asyncio.to_thread(gathers.workers_wanted, parameters, settings)
+    workers = await asyncio.to_thread(workers_wanted, parameters, settings)
     if workers <= 1:
         return
     require_server("more than one worker")
@@ -173,95 +152,103 @@ async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> s
 
 
 @asynccontextmanager
-async def parts_called(run: OpenScreening) -> AsyncIterator[gathers.Gathering | None]:
-    """Call the parts of a run while the body runs; None where they are not worth it."""
-    if not await asyncio.to_thread(gathers.is_worth_it, run.funded):
-        yield None
+async def workers_started(run: OpenScreening, asking: Asking) -> AsyncIterator[None]:
+    """Have workers ask too while the body does, where there is enough to ask."""
+    number = run.run.parameters.workers
+    if number == 1 or not _is_worth_it(run.run):
+        yield
         return
-    crew = PoolCrew(run.run_id)
-    run.sessions += 1
-
-    async def ask(check: str, name: str) -> None:
-        await BY_CHECK[check](run, name)
-
-    gathering = await asyncio.to_thread(gathers.open_gathering, run.funded, run.sessions, crew, ask)
-    try:
-        await gathers.call_parts(gathering)
-        yield gathering
-    except asyncio.CancelledError:
-        run.control.stop_run(StopReason.CANCELLED)
-        raise
-    finally:
-        await shield_until_done(_let_go(gathering, crew))
-
-
-async def _let_go(gathering: gathers.Gathering, crew: PoolCrew) -> None:
-    await gathers.let_go(gathering)
-    await crew.call_off()
-
-
-# --- inside a part ---
-
-
-@asynccontextmanager
-async def part_opened(
-    run_id: str, number: int
-) -> AsyncIterator[tuple[WorkerPart, OpenScreening] | None]:
-    """Open a part, and the run as its tasks take it; None where it is not wanted any more."""
-    settings = read_settings()
-    set_up_logs(settings.log_format)
-    part = await asyncio.to_thread(worker.open_part, run_id, number, settings)
-    if part is None:
-        yield None
-        return
-    run = OpenScreening(part.run)
-
-    def heed_signal() -> None:
-        part.leaves = part.leaves or run.signalled  # before anyone hands in what the stop cut short
-
-    part.run.control.on_stop(heed_signal)
-    try:
-        rounds = run.rounds = part.open_rounds()
-        run.session = rounds.session
-        with handle_sigterm(run):
-            try:
-                async with _heeding(part, run):
-                    yield part, run
-            finally:
-                await shield_until_done(run.settle())
-    finally:
-        part.leaves = part.leaves or run.signalled
-        await asyncio.to_thread(part.close)
-
-
-@asynccontextmanager
-async def _heeding(part: WorkerPart, run: OpenScreening) -> AsyncIterator[None]:
-    """Tell the run how far the part has come, and hear of its stops, while the body runs."""
-    loop = asyncio.get_running_loop()
-    heeding = loop.create_task(_heed(part, run))
+    started = await start_workers(run.run_id, number)
+    totals = Totals()
+    looking = asyncio.get_running_loop().create_task(_keep_looking(asking, totals))
     try:
         yield
+        await _workers_left(run)
     finally:
-        heeding.cancel()
-        await asyncio.wait([heeding])
+        looking.cancel()
+        await asyncio.wait([looking])
+        await shield_until_done(call_off(started))
+        await shield_until_done(totals.look(asking))
 
 
-async def _heed(part: WorkerPart, run: OpenScreening) -> None:
-    """Heed the run; a journal that fails stops the part, which tells of it."""
+def _is_worth_it(run: ScreeningRun) -> bool:
+    """Return whether workers have enough to ask: starting a process takes some seconds."""
+    left = sum(each.wanted - each.done for each in run.control.progress.values())
+    return run.control.stop is None and left >= LEAST_LOOKUPS * run.parameters.workers
+
+
+async def _keep_looking(asking: Asking, totals: Totals) -> None:
+    """Add up what the workers report, and pass stops on; what fails stops the asking."""
+    try:
+        while True:
+            await totals.look(asking)
+            await asyncio.sleep(LOOK_S)
+    except Exception as error:  # noqa: BLE001 - every check's task gets it
+        asking.caller.writer.breaks(error)
+
+
+async def _workers_left(run: OpenScreening) -> None:
+    """Wait until no living worker has a call under way that the closing balance would miss.
+
+    After a stop it is waited for no longer than a call may take: a suspended worker lives on.
+    """
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + LET_GO_S
+    journal = run.run.journal
+    while await asyncio.to_thread(journal.askers.asks_elsewhere, run.run_id):
+        if run.control.stop is not None and loop.time() >= give_up_at:
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+# --- inside a worker ---
+
+
+@asynccontextmanager
+async def worker_opened(run_id: str) -> AsyncIterator[OpenRun[Run] | None]:
+    """Open a run as one of its workers; None where it does not ask any more."""
+    settings = read_settings()
+    set_up_logs(settings.log_format)
+    worker = await asyncio.to_thread(open_worker, run_id, settings)
+    if worker is None:
+        yield None
+        return
+    run = OpenRun(worker.run)
+    run.caller, run.asking = worker.asking.caller, worker.asking
+
+    def heed_signal() -> None:
+        worker.leaves = worker.leaves or run.signalled  # before what the stop cut short is reported
+
+    worker.run.control.on_stop(heed_signal)
+    try:
+        with handle_sigterm(run):
+            looking = asyncio.get_running_loop().create_task(_heed(worker, run))
+            try:
+                yield run
+            finally:
+                looking.cancel()
+                await asyncio.wait([looking])
+                worker.leaves = worker.leaves or run.signalled
+                await shield_until_done(leave(worker))
+    finally:
+        await asyncio.to_thread(worker.close)
+
+
+async def _heed(worker: Worker, run: OpenRun[Run]) -> None:
+    """Heed the run; a journal that fails stops the worker."""
     cut_at: float | None = None
     loop = asyncio.get_running_loop()
     while True:
-        part.leaves = part.leaves or run.signalled
-        look = loop.create_task(worker.exchange(part))
-        await asyncio.wait([look])
-        fault = None if look.cancelled() else look.exception()
-        if isinstance(fault, Exception) and run.session is not None:
-            run.session.writer.breaks(fault)
-            part.leaves = True
-            part.run.control.stop_run(StopReason.CANCELLED)
+        worker.leaves = worker.leaves or run.signalled
+        try:
+            await exchange(worker)
+        except Exception as error:  # noqa: BLE001 - every check's task gets it
+            worker.asking.caller.writer.breaks(error)
+            worker.leaves = True
+            run.control.stop_run(StopReason.CANCELLED)
             return
-        if part.run.control.stop == StopReason.CANCELLED and cut_at is None:
+        if run.control.stop == StopReason.CANCELLED and cut_at is None:
             cut_at = loop.time() + PATIENCE_S
         if cut_at is not None and loop.time() >= cut_at:
             await run.cut()
-        await asyncio.sleep(worker.POLL_S)
+        await asyncio.sleep(LOOK_S)

@@ -48,7 +48,6 @@ def engine(
     extra = {
         "NIGHTSCREEN_BASE_URL": running_sandbox.url,
         "NIGHTSCREEN_HOME": str(nightscreen_home),
-        "NIGHTSCREEN_SHARD_ROWS": "500",
         "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
     }
     with working_engine(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling import funding_rounds
+from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
@@ -43,18 +43,18 @@ def asked(folder: Path) -> ScreenBatch:
 async def test_reentered_task_joins_and_pays_nothing_twice(
     at_home: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault in the middle of a shard costs nothing: its calls go on and are found again."""
+    """A fault in the middle of a check costs nothing: its calls go on and are found again."""
     entries: Counter[str] = Counter()
-    real = funding_rounds.ask_shard
+    real = Asking.ask
 
-    async def faulty(run: funding_rounds.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
-        entries[name] += 1
-        if entries[name] > 1:
-            return await real(run, name)
+    async def faulty(asking: Asking, check: str) -> None:
+        entries[check] += 1
+        if entries[check] > 1:
+            return await real(asking, check)
         async with asyncio.timeout(BEFORE_THE_FAULT_S):
-            return await real(run, name)
+            return await real(asking, check)
 
-    monkeypatch.setattr(funding_rounds, "ask_shard", faulty)
+    monkeypatch.setattr(Asking, "ask", faulty)
     report: Any = await screen_batch(asked(at_home))
     sandbox.wait_until_idle()
     totals = sandbox.totals()["totals"]
@@ -74,22 +74,22 @@ async def test_fault_of_ours_is_not_tried_again(
     """What somebody must mend is reported once, as itself, from whichever task it comes."""
     entries: Counter[str] = Counter()
 
-    async def broken(run: funding_rounds.FundingRounds, name: str) -> Any:  # noqa: ANN401 - as the real one
-        entries[name] += 1
+    async def broken(_: Asking, check: str) -> None:
+        entries[check] += 1
         raise JournalError("the journal's disk is full: make room, then resume the run")
 
-    monkeypatch.setattr(funding_rounds, "ask_shard", broken)
+    monkeypatch.setattr(Asking, "ask", broken)
     with pytest.raises(JournalError, match="make room"):
         await screen_batch(asked(at_home))
     assert set(entries.values()) == {1}
 
 
-async def test_task_outside_its_run_says_so() -> None:
-    """A task that is called when its run has nothing open for calls names the way out."""
+async def test_a_run_with_nothing_open_for_calls_says_so() -> None:
+    """What would call then names the way out."""
     closed = OpenScreening(SimpleNamespace(run_id="20260301-220000-abcdef"))  # type: ignore[arg-type]  # no more is asked of it
+    with pytest.raises(NightscreenError, match=r"makes no calls now.*resume the run with --run"):
+        assert closed.calls
     for check in BY_CHECK.values():
         assert check.retries == RE_ENTRIES
-        with pytest.raises(
-            NightscreenError, match=r"makes no calls now.*resume the run with --run"
-        ):
-            await check.fn(closed, "lookups-karma-001-00000")
+        with pytest.raises(NightscreenError, match="makes no calls now"):
+            await check.fn(closed)

@@ -39,7 +39,7 @@ async def test_who_stops_one_run_leaves_the_other_alone(
         asyncio.create_task(screened(at_home, one, 11)),
         asyncio.create_task(screened(at_home, other, 12)),
     ]
-    while not all(each.run is not None and each.run.session is not None for each in (one, other)):
+    while not all(each.run is not None and each.run.caller is not None for each in (one, other)):
         assert not any(run.done() for run in runs)
         await asyncio.sleep(0.05)
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 20})

@@ -18,6 +18,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import system_clock
 from tests.laws import Overseen, require_laws
 
@@ -26,22 +27,29 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.clock import Clock
 
-    Steer = Callable[[FundingRounds], Awaitable[None]]
+    Steer = Callable[[Asking], Awaitable[None]]
     RunLoop = Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]]
     Around = Callable[[], AbstractAsyncContextManager[object]]
 
 
 @dataclass(slots=True)
 class Driven:
-    """What a run came to: its report and its run, closed."""
+    """What a run came to.
+
+    Attributes:
+        report: its report.
+        run: the run, closed.
+        lookups: check and end of each of its lookups, in rank, before it asked again or closed.
+    """
 
     report: dict[str, Any]
     run: ScreeningRun
+    lookups: list[tuple[str, LookupStatus]]
 
 
 def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings:
@@ -62,6 +70,7 @@ class Steered(Runner):
     """
 
     run: ScreeningRun
+    lookups: list[tuple[str, LookupStatus]]
 
     def __init__(
         self, steer: Steer | None, ask_here: Callable[[Approval], bool] | None, around: Around
@@ -69,6 +78,7 @@ class Steered(Runner):
         self._steer = steer
         self._ask_here = ask_here
         self._around = around
+        self.lookups = []
 
     @asynccontextmanager
     async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
@@ -86,16 +96,20 @@ class Steered(Runner):
         return may_spend(run, by="tester", ask_here=self._ask_here)
 
     @asynccontextmanager
-    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
+    async def calling(self, asking: Asking) -> AsyncIterator[None]:
         """Steer beside the calls."""
-        steering = None if self._steer is None else asyncio.ensure_future(self._steer(rounds))
-        async with super().calling(rounds):
-            try:
-                yield
-            finally:
-                if steering is not None:
-                    steering.cancel()
-                    await asyncio.wait([steering])
+        steering = None if self._steer is None else asyncio.ensure_future(self._steer(asking))
+        try:
+            async with super().calling(asking):
+                try:
+                    yield
+                finally:
+                    if steering is not None:
+                        steering.cancel()
+                        await asyncio.wait([steering])
+        finally:
+            blocks = asking.run.journal.lookups.in_states(asking.table, set(LookupStatus))
+            self.lookups = [(row.check, LookupStatus(row.state)) for each in blocks for row in each]
 
 
 def screen(
@@ -124,7 +138,7 @@ def screen(
     runner, began = Steered(steer, ask_here, around), clock()
     wire = None if transport is None else Overseen(transport, settings.home)
     screening = run_screening(parameters, settings, transport=wire, clock=clock, runner=runner)
-    driven = Driven(run_loop(screening), runner.run)
+    driven = Driven(run_loop(screening), runner.run, runner.lookups)
     require_laws(driven.run.folder.path, settings, began, wire)
     return driven
 

@@ -153,7 +153,6 @@ class Killer:
             "url": self.sandbox.url,
             "api_key": self.sandbox.api_key,
             "max_in_flight": IN_FLIGHT,
-            "shard_rows": 150,
             "tolerated_failure_pct": 100,
             "journal_url": self.journal_url,
         }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
     from tests.kill.database import Database
 
 pytestmark = pytest.mark.postgres
@@ -62,7 +62,7 @@ def night(
         below / "home", service.url, service.api_key, journal_url=there.url, **more
     )
 
-    async def steer(asking: FundingRounds) -> None:
+    async def steer(asking: Asking) -> None:
         while asking.run.control.answered < ROWS:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.01)
         await asyncio.to_thread(there.stop)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.runs.run import Run
 
 NUMBER = 12
@@ -135,14 +135,14 @@ class Office:
     def calls(
         self,
         run: Run,
-        ask: Callable[[CallSession], Awaitable[object]],
+        ask: Callable[[Caller], Awaitable[object]],
         again: Callable[[], object],
     ) -> None:
         """Make a run's calls as its flow does."""
 
         async def sessions() -> None:
             while True:
-                session = open_call_session(run, transport=FakeTransport(self.service))
+                session = open_caller(run, transport=FakeTransport(self.service))
                 try:
                     await ask(session)
                 finally:
@@ -250,13 +250,13 @@ class Office:
         return str(World(self.folder, clock=self.clock).write(rows))
 
 
-async def _pull(work: sync.TransactionSync, session: CallSession) -> None:
+async def _pull(work: sync.TransactionSync, session: Caller) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(len(work.due)):
             group.create_task(sync.pull_shard(work, session, number))
 
 
-async def _offer(work: offering.Offering, session: CallSession) -> None:
+async def _offer(work: offering.Offering, session: Caller) -> None:
     if await offering.check_product(work, session):
         await offering.make_links(work, session)
 

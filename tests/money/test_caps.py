@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.calling.control import CheckProgress, Control
-from nightscreen.calling.journal_writer import JournalWriter
-from nightscreen.calling.window import RetryBudget, Window
+from nightscreen.calling.lane import Lane
+from nightscreen.calling.writer import Writer
 from nightscreen.journal import open_journal
 from nightscreen.schemas.calls import Caps
 from tests.how_many import examples
 from tests.money.caps import measure
-from tests.steps.virtual_time import VirtualLoop, run
-from tests.steps.window_in_a_test import (
+from tests.steps.lane_in_a_test import (
     NAIRA,
     PRICE,
     FakeService,
@@ -30,6 +29,7 @@ from tests.steps.window_in_a_test import (
     refused,
     task,
 )
+from tests.steps.virtual_time import VirtualLoop, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ def test_no_cap_is_ever_passed(till: Till, cap: int, in_flight: int) -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, till, cap=in_flight, caps=Caps(run_micro=cap))
-        await made.window.ask([task(each, worst=till.price) for each in range(60)])
+        await made.lane.make([task(each, worst=till.price) for each in range(60)])
         assert till.charged <= cap
         assert made.control.bound_micro == 0
         assert not made.store.open
@@ -118,21 +118,22 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
         control.progress = {lookup.check: CheckProgress()}
         with open_journal(home, clock=loop.micros) as journal:
             caps = Caps(day_micro=cap)
-            book = JournalWriter(
+            book = Writer(
                 journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
             )
             service = FakeService(loop, till)
-            window = Window(
+            lane = Lane(
                 lookup.check,
                 send=service,
                 writer=book,
-                cap=bench(loop, cap=in_flight).window._cap,
+                cap=bench(loop, cap=in_flight).lane._cap,
                 control=control,
-                pace=RetryBudget(5, random.Random(1)),
+                attempts=5,
+                random=random.Random(1),
                 clock=loop.micros,
             )
-            await window.ask([task(each, worst=till.price) for each in range(40)])
-            await window.drain()
+            await lane.make([task(each, worst=till.price) for each in range(40)])
+            await lane.drain()
             assert till.charged <= cap
             assert journal.money.today().bound_micro <= cap
             book.close()
@@ -170,20 +171,21 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
         caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
         control = Control(price_limits=dict(limits))
         control.progress = {task(0).lookup.check: CheckProgress()}
-        book = JournalWriter(
+        book = Writer(
             journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
         )
-        window = Window(
+        lane = Lane(
             task(0).lookup.check,
             send=FakeService(loop, reply),
             writer=book,
-            cap=bench(loop, cap=in_flight).window._cap,
+            cap=bench(loop, cap=in_flight).lane._cap,
             control=control,
-            pace=RetryBudget(5, random.Random(1)),
+            attempts=5,
+            random=random.Random(1),
             clock=loop.micros,
         )
-        await window.ask([task(each) for each in numbers])
-        await window.drain()
+        await lane.make([task(each) for each in numbers])
+        await lane.drain()
         book.close()
 
     async def main(loop: VirtualLoop) -> None:

@@ -12,7 +12,7 @@ from tests.money.service_in_memory import Bureau
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
 
 
 def test_report_journal_and_ledger_agree_after_a_bad_night(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_top_up_in_mid_run_is_negative_drift(tmp_path: Path) -> None:
     """Money paid in shows, and the books stay exact."""
     bureau = Bureau(tmp_path, rows=80)
 
-    async def top_up(_: FundingRounds) -> None:
+    async def top_up(_: Asking) -> None:
         await asyncio.sleep(10)
         bureau.service.wallet += 5000
 

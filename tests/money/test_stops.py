@@ -17,7 +17,7 @@ from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
 
 ROWS = 240
 ATTEMPTS = 5
@@ -179,7 +179,7 @@ def test_the_budget_stops_the_run_and_more_money_ends_it(tmp_path: Path) -> None
 def test_a_cancelled_run_settles_and_resumes(tmp_path: Path) -> None:
     """What is in flight settles; nothing is left open."""
 
-    async def cancel(asking: FundingRounds) -> None:
+    async def cancel(asking: Asking) -> None:
         await asyncio.sleep(25)
         asking.run.control.stop_run(StopReason.CANCELLED)
 
@@ -304,7 +304,7 @@ def test_a_top_up_is_noticed(tmp_path: Path) -> None:
         topped.append(len(bureau.service.ledger))
         bureau.service.wallet += 100_000
 
-    async def later(_: FundingRounds) -> None:
+    async def later(_: Asking) -> None:
         if not topped:
             bureau.loop.call_later(3600, top_up)
             topped.append(0)

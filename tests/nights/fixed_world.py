@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
     from nightscreen.journal import Journal
     from tests.screening import Night
     from tests.steps.virtual_time import VirtualLoop
@@ -48,11 +48,11 @@ class Seeded(Unasked):
     """Carries a run whose waits between attempts are drawn from a seeded generator."""
 
     @asynccontextmanager
-    async def calling(self, rounds: FundingRounds) -> AsyncIterator[None]:
+    async def calling(self, asking: Asking) -> AsyncIterator[None]:
         """Seed the jitter before any call is made."""
-        for window in rounds.session.windows.values():
-            window._pace.random.seed(_JITTER)
-        async with super().calling(rounds):
+        for lane in asking.caller.lanes.values():
+            lane._random.seed(_JITTER)
+        async with super().calling(asking):
             yield
 
 

@@ -20,7 +20,7 @@ from nightscreen.schemas.decisions import ReviewRow
 from tests.killed import is_killed
 from tests.nights.fixed_world import FixedWorld, Seeded
 from tests.screening import customer
-from tests.steps.parts_in_a_test import Shared
+from tests.steps.workers_in_a_test import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -247,8 +247,7 @@ def test_mode(world: FixedWorld) -> Nights:
 
 
 def two_workers(world: FixedWorld) -> Nights:
-    """Return a night that two workers share, in shards of ten lookups, each with a slot."""
-    world.settings["shard_rows"] = 10
+    """Return a night that two workers share with the run's own process."""
     world.settings["max_in_flight"] = dict.fromkeys(CHECKS, 2)
     rows = [*people(world, range(1, 6)), *people(world, range(300, 315))]
     runner = SharedAndSeeded(world, None)

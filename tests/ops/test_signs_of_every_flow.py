@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.client import loans
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.ops.diagnostics import diagnose
@@ -32,10 +32,8 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     async def lived() -> None:
         watch = RunMonitor(live)
         seen.append(await watch.look())
-        session = open_call_session(
-            run, transport=httpx.ASGITransport(application(Sandbox(Opening())))
-        )
-        live.session, live.called = session, True
+        session = open_caller(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
+        live.caller, live.called = session, True
         task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await session.make([task])
         seen.append(await watch.look())
@@ -46,7 +44,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         assert found.run["deadline_at"] == run.control.deadline_at
         assert found.run["checks"]["loan_products"]["answered"] == 1
         await session.close()
-        live.session = None
+        live.caller = None
         seen.append(await watch.look())
 
     asyncio.run(lived())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
 
 ROWS = 30
 
@@ -58,11 +58,11 @@ def kept() -> Iterator[Kept]:
     telemetry.use(None)
 
 
-def night(bureau: Bureau) -> tuple[dict[str, Any], list[FundingRounds]]:
+def night(bureau: Bureau) -> tuple[dict[str, Any], list[Asking]]:
     """Spend a night whose run is measured."""
-    askings: list[FundingRounds] = []
+    askings: list[Asking] = []
 
-    async def measure(asking: FundingRounds) -> None:
+    async def measure(asking: Asking) -> None:
         askings.append(asking)
         assert telemetry.begin(asking.run)
 

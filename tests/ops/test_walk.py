@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
 
 ROWS = 80
 
@@ -38,12 +38,12 @@ def from_call(first: int, fault: Canned) -> Callable[[str, str, int], Canned | N
     return lambda _operation, _identity, number: fault if number >= first else None
 
 
-async def unapproved(asking: FundingRounds) -> None:
+async def unapproved(asking: Asking) -> None:
     """End as an earlier version did whose spending nobody approved: the journal has no request."""
     asking.run.control.stop_run(StopReason.APPROVAL)
 
 
-async def cancelled(asking: FundingRounds) -> None:
+async def cancelled(asking: Asking) -> None:
     """Cancel a run as soon as it asks."""
     asking.run.control.stop_run(StopReason.CANCELLED)
 

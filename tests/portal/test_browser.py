@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from playwright.sync_api import ViewportSize, expect
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.bvn_consents import BvnConsents
@@ -222,7 +222,7 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
             return read_settings(api_key=sandbox.api_key, home=self.folder / "home", **settings)
 
         async def _in_a_session(self, run: Any, ask: Any, work: Any) -> None:  # noqa: ANN401
-            session = open_call_session(run)
+            session = open_caller(run)
             try:
                 await ask(session, work)
             finally:

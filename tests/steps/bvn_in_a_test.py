@@ -15,7 +15,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.calling.control import StopReason
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
@@ -123,7 +123,7 @@ class BvnWorld(World):
         return httpx.ASGITransport(application(self.sandbox))
 
     async def _in_a_session(self, run: Run, ask: Any, work: Any) -> None:  # noqa: ANN401
-        session = open_call_session(run, transport=self.transport())
+        session = open_caller(run, transport=self.transport())
         try:
             await ask(session, work)
         finally:

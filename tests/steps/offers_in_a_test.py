@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow.parquet as pq
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import read_settings
 from nightscreen.operations.loans import offering, tracking
 from nightscreen.operations.loans.offer_report import close_offering
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
@@ -156,7 +156,7 @@ class Lender:
         """Make the links of an open run."""
         work = offering.take_rows(run)
 
-        async def links(session: CallSession) -> None:
+        async def links(session: Caller) -> None:
             if await offering.check_product(work, session):
                 await offering.make_links(work, session)
 
@@ -173,16 +173,16 @@ class Lender:
         """Follow the loans of an open run."""
         work = tracking.take_loans(run)
 
-        async def ask(session: CallSession) -> None:
+        async def ask(session: Caller) -> None:
             await tracking.follow_loans(work, session)
 
         await self.in_a_session(run, ask)
         return close_tracking(work)
 
-    async def in_a_session(self, run: Run, work: Callable[[CallSession], Awaitable[None]]) -> None:
+    async def in_a_session(self, run: Run, work: Callable[[Caller], Awaitable[None]]) -> None:
         """Do something at an open session, with the sandbox at the other end."""
         here = Between(httpx.ASGITransport(self.app), self.instead)
-        session = open_call_session(run, transport=here if self.url == NOWHERE else None)
+        session = open_caller(run, transport=here if self.url == NOWHERE else None)
         try:
             await work(session)
         finally:

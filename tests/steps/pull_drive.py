@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import read_settings
 from nightscreen.operations.transactions.report import close_pull
 from nightscreen.operations.transactions.sync import (
@@ -25,7 +25,7 @@ from nightscreen.schemas.pulls import PullTransactions
 
 async def ask(pull: TransactionSync) -> None:
     """Pull every shard at once."""
-    session = open_call_session(pull.run)
+    session = open_caller(pull.run)
     try:
         await asyncio.gather(*(pull_shard(pull, session, n) for n in range(len(pull.due))))
     finally:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow.parquet as pq
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.calling.control import StopReason
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
@@ -138,9 +138,7 @@ class Lender:
 
     async def ask(self, pull: TransactionSync, *, until: int | None = None) -> None:
         """Pull every shard; send nothing more once so many customers are done."""
-        session = open_call_session(
-            pull.run, transport=httpx.ASGITransport(application(self.sandbox))
-        )
+        session = open_caller(pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
         if until is not None:
             pull.settled = _Until(pull, until)
         try:

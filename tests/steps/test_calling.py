@@ -1,4 +1,4 @@
-"""Asking: rounds, the calls that open and close the books, and coming back to a shard."""
+"""Asking: the calls that open and close the books, and coming back to a check."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.funding_rounds import ask_shard, next_round
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.errors import JournalError, ServiceAddressError
-from nightscreen.schemas.plan import LookupStatus
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.calling.funding_rounds import FundingRounds
+    from nightscreen.calling.asking import Asking
 
 BEARING = {"bank_account", "ecosystem"}
 
@@ -95,26 +94,26 @@ def test_the_closing_call_keeps_its_money(tmp_path: Path) -> None:
     assert report["balance"]["closing"] is not None
 
 
-def test_a_shard_entered_again_asks_nothing_anew(tmp_path: Path) -> None:
+def test_a_check_entered_again_asks_nothing_anew(tmp_path: Path) -> None:
     """What came to an end keeps its end, also where the first caller was cancelled."""
     bureau = Bureau(tmp_path, rows=60)
-    found: dict[str, Any] = {}
+    joined: list[bool] = []
 
-    async def cancel_and_return(asking: FundingRounds) -> None:
-        while not asking.laid_out:  # noqa: ASYNC110 - nothing tells of a round
+    async def cancel_and_return(asking: Asking) -> None:
+        lane = asking.caller.lanes["karma"]
+        while not lane.open:  # noqa: ASYNC110 - nothing tells that it is asked
             await asyncio.sleep(0.1)
-        name = f"lookups-karma-{asking.laid_out:03d}-00000"
-        first = asyncio.ensure_future(ask_shard(asking, name))
+        first = asyncio.ensure_future(asking.ask("karma"))
         await asyncio.sleep(3)
         first.cancel()
         await asyncio.wait([first])
-        found.update(await ask_shard(asking, name))
+        await asking.ask("karma")
+        joined.append(lane.open == 0)
 
     report = bureau.night(steer=cancel_and_return).report
     assert report["state"] == "completed"
+    assert joined == [True]
     assert max(Counter(entry[:2] for entry in bureau.service.ledger).values()) == 1
-    assert found.get("reused", 0) == 0
-    assert sum(found.values()) == report["checks"]["karma"]["distinct"]
 
 
 def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path
     class Full:
         """A journal whose disk is full."""
 
-        def reserve(self, *_: object, **__: object) -> list[Any]:
+        def claim(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - never returns
             """Refuse."""
             raise JournalError("the disk of the journal is full")
 
@@ -133,10 +132,10 @@ def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path
             """Refuse."""
             raise JournalError("the disk of the journal is full")
 
-    async def fill(asking: FundingRounds) -> None:
+    async def fill(asking: Asking) -> None:
         await asyncio.sleep(8)
         runs.append(asking.run.run_id)
-        asking.session.writer._store = Full()
+        asking.caller.writer._store = Full()
 
     with pytest.raises(JournalError, match="disk"):
         bureau.night(steer=fill)
@@ -153,7 +152,7 @@ def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path, rows=80)
     sent: list[int] = []
 
-    async def fail(asking: FundingRounds) -> None:
+    async def fail(asking: Asking) -> None:
         await asyncio.sleep(8.5)
         sent.append(len(bureau.service.ledger))
         (asked,) = [
@@ -178,17 +177,14 @@ def test_a_service_that_is_not_live_is_flagged(tmp_path: Path) -> None:
     assert any(each.startswith("suspicious") for each in driven.run.control.notices)
 
 
-def test_nothing_is_funded_after_a_stop(tmp_path: Path) -> None:
-    """A stopped run lays out no more shards."""
+def test_nothing_is_asked_after_a_stop(tmp_path: Path) -> None:
+    """A stopped run claims nothing, and says of each lookup that it waits."""
     bureau = Bureau(tmp_path, rows=30)
-    laid_out: list[Any] = []
 
-    async def stop(asking: FundingRounds) -> None:
+    async def stop(asking: Asking) -> None:
         asking.run.control.stop_run("cancelled")
-        laid_out.append(next_round(asking))
 
     driven = bureau.night(steer=stop)
-    assert laid_out == [{}]
     assert bureau.service.ledger == []
-    assert set(driven.run.status) == {LookupStatus.WAITING.value}
+    assert {state for _, state in driven.lookups} == {LookupStatus.WAITING}
     assert "karma" in driven.run.control.progress

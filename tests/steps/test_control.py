@@ -17,7 +17,7 @@ from nightscreen.calling.detectors import (
     TestModeDetector,
 )
 from nightscreen.client.classify import CallOutcome, ChargeStatus
-from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.calls import LookupStatus
 
 NAIRA = 1_000_000
 
@@ -164,15 +164,15 @@ def test_a_call_that_could_break_the_floor_waits_or_stops() -> None:
     made = control()
     made.balance_floor_micro = 100
     made.came_back(0, 125, 0)
-    assert made.bind(20)
+    assert made.bind(20, 1)
     told: list[int] = []
     made.on_stop(lambda: told.append(1))
-    assert not made.bind(20)
+    assert not made.bind(20, 1)
     assert made.stop is None
     made.unbind(20)
     assert told == [1]
     made.came_back(20, 105, 0)
-    assert not made.bind(20)
+    assert not made.bind(20, 1)
     assert made.stop == StopReason.BALANCE
 
 
@@ -180,10 +180,10 @@ def test_without_a_balance_calls_go_one_at_a_time() -> None:
     """A floor cannot be watched blindly: until a balance is known each call is alone."""
     made = control()
     made.balance_floor_micro = 100
-    assert made.bind(10)
-    assert not made.bind(10)
+    assert made.bind(10, 1)
+    assert not made.bind(10, 1)
     made.unbind(10)
-    assert made.bind(10)
+    assert made.bind(10, 1)
 
 
 @pytest.mark.parametrize(("hit", "number"), [(True, ALIKE_HITS), (False, ALIKE_ANSWERS)])

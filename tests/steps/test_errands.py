@@ -10,7 +10,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from nightscreen.calling.call_session import CallSession, open_call_session
+from nightscreen.calling.caller import Caller, open_caller
 from nightscreen.calling.control import ADDRESS
 from nightscreen.client import loans, wire
 from nightscreen.config.parameters import ScreenBatch
@@ -30,10 +30,9 @@ from nightscreen.runs.screening_run import open_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.calls import CallResult, CallState, ReserveRequest
+from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, ReserveRequest
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressError
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -59,12 +58,12 @@ def opened(
 
 
 def made(
-    run: Run, sandbox: Sandbox, work: Callable[[CallSession], Awaitable[list[LookupTask]]]
+    run: Run, sandbox: Sandbox, work: Callable[[Caller], Awaitable[list[LookupTask]]]
 ) -> list[LookupTask]:
     """Make calls at the run's session against a sandbox in the same process."""
 
     async def in_a_session() -> list[LookupTask]:
-        session = open_call_session(run, transport=httpx.ASGITransport(application(sandbox)))
+        session = open_caller(run, transport=httpx.ASGITransport(application(sandbox)))
         try:
             return await work(session)
         finally:
@@ -82,7 +81,7 @@ def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[st
     return finish_api_run(run, report)
 
 
-async def _products(session: CallSession) -> list[LookupTask]:
+async def _products(session: Caller) -> list[LookupTask]:
     task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
     return await session.make([task])
 
@@ -113,7 +112,7 @@ def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
     sandbox = Sandbox(Opening())
     run = opened(tmp_path, Operation.BVN_FINISH, max_spend="19.99")
 
-    async def finish_one(session: CallSession) -> list[LookupTask]:
+    async def finish_one(session: Caller) -> list[LookupTask]:
         request = wire.bvn_finish("22200000001", "123456")
         return await session.make([session.task(request, kind=SubjectKind.BVN, subject=CUSTOMER)])
 
@@ -127,7 +126,7 @@ def test_answer_that_is_a_secret_is_not_kept(tmp_path: Path) -> None:
     """The journal knows of the call, not of what it brought."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
 
-    async def secret(session: CallSession) -> list[LookupTask]:
+    async def secret(session: Caller) -> list[LookupTask]:
         task = session.task(
             loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER, keeps_body=False
         )
@@ -143,7 +142,7 @@ def test_two_operations_share_one_window(tmp_path: Path) -> None:
     """Calls of a family go through one cap, each counted under its own name."""
     run = opened(tmp_path, Operation.LOAN_VIEW)
 
-    async def both(session: CallSession) -> list[LookupTask]:
+    async def both(session: Caller) -> list[LookupTask]:
         first = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         second = session.task(loans.loan("LN-NONE"), kind=SubjectKind.LOAN, subject=b"l" * 16)
         return await session.make([first, second])
@@ -192,8 +191,9 @@ def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -
 
     async def shared() -> LookupTask:
         with open_journal(tmp_path / "home") as other:
+            other.askers.join("other", {"loans": 1})
             (grant,) = other.calls.reserve("other", "loans", [ask], run.caps, since=1 << 60)
-            session = open_call_session(run, transport=httpx.ASGITransport(application(sandbox)))
+            session = open_caller(run, transport=httpx.ASGITransport(application(sandbox)))
             making = asyncio.create_task(_products(session))
             while run.control.waiting is None:  # noqa: ASYNC110 - nothing is set when it waits
                 await asyncio.sleep(0.01)

@@ -10,8 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import func, select
 
 from nightscreen.journal import open_journal
+from nightscreen.journal.askers import askers
+from nightscreen.journal.lookups import PASSING_TABLES
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
@@ -347,6 +350,18 @@ def test_no_call_goes_out_once_its_consent_has_ended(tmp_path: Path) -> None:
     assert statuses[-1] == statuses[-2] != "refused"  # asked in the name of who consented longest
     assert statuses.count("refused") == part["rows_refused"] == 60 - sent
     assert (part["pending"], part["distinct"], part["lookups"]) == (0, sent, sent + 1)
+
+
+@pytest.mark.parametrize("ends", ["completed", "stopped"])
+def test_nothing_of_the_lookups_outlives_their_run(tmp_path: Path, ends: str) -> None:
+    """However it ends, no identity that was sealed for the asking is left in the journal."""
+    world = World(tmp_path)
+    options = {"max_spend": "60"} if ends == "stopped" else {}
+    night = world.screen([customer(number) for number in range(1, 21)], **options)
+    assert night.report["state"] == ends
+    with open_journal(world.folder / "home") as journal, journal.engine.connect() as connection:
+        for table in (*PASSING_TABLES, askers):
+            assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
 
 
 def test_a_price_spike_of_long_ago_binds_nobody(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Needed lookups: sealed in pieces, and brought into the order of shards a few at a time."""
+"""Needed lookups: sealed in pieces, and brought into rank a portion at a time."""
 
 from __future__ import annotations
 
@@ -64,34 +64,19 @@ def pieces_of(folder: Path, sizes: list[int]) -> NeededPieces:
 
 
 @pytest.mark.parametrize("at_once", [7, 100_000])
-def test_shards_come_in_their_order_whatever_fits_memory(
+def test_lookups_come_in_rank_whatever_fits_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    """Every lookup of every shard, in rank; nothing of the sorting is left behind."""
-    monkeypatch.setattr(lookup_table, "SORTED_AT_ONCE", at_once)
+    """Every lookup, in rank, with its number; each piece is read once for each portion."""
+    monkeypatch.setattr(lookup_table, "RANKED_AT_ONCE", at_once)
     pieces = pieces_of(tmp_path, [13, 0, 1, 40, 6])
     assert len(pieces) == 60
-    order = np.random.default_rng(5).permutation(60)[:51]
-    shards = [order[:4], order[4:5], order[5:30], order[30:33], order[33:]]
-    found = [table["row"].to_pylist() for table in pieces.shards(shards)]
-    assert found == [shard.tolist() for shard in shards]
-    reads = {name: times for name, times in Counting.read.items() if name.startswith("needed")}
-    assert reads == {f"needed-0000{number}": 1 for number in range(4)}
-    assert not list(tmp_path.rglob("sorting-*"))
-
-
-def test_no_shards_read_nothing(tmp_path: Path) -> None:
-    """A round of nothing is nothing."""
-    assert list(pieces_of(tmp_path, [5]).shards([])) == []
-
-
-def test_one_lookup_is_read_from_its_piece_alone(tmp_path: Path) -> None:
-    """Openers and closers are read one by one."""
-    pieces = pieces_of(tmp_path, [3, 4, 5])
-    assert [pieces.one(index)["identity"][0].as_py() for index in (0, 2, 3, 6, 7, 11)] == [
-        str(index) for index in (0, 2, 3, 6, 7, 11)
-    ]
-    assert sum(Counting.read.values()) == 6
+    order = np.random.default_rng(5).permutation(60).astype(np.int32)
+    found = list(pieces.in_rank(order))
+    assert [number for numbers, _ in found for number in numbers] == order.tolist()
+    assert [row for _, table in found for row in table["row"].to_pylist()] == order.tolist()
+    assert max(Counting.read.values()) <= len(found)
+    assert list(pieces.in_rank(order[:0])) == []
 
 
 def test_what_ranks_lookups_is_told_by_number() -> None:

@@ -40,7 +40,7 @@ from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
 
 NUMBERS = range(1, 13)
 
@@ -508,7 +508,7 @@ async def _die(lender: Lender, night: Night, how: str) -> None:
     try:
         work = offering.take_rows(run)
 
-        async def begin(session: CallSession) -> None:
+        async def begin(session: Caller) -> None:
             await offering.check_product(work, session)
             mine, _ = offering._claim(work, work.rows[:2])
             tasks = [offering._task(work, session, row) for row in mine]
@@ -575,7 +575,7 @@ import asyncio, json, sys
 from nightscreen.schemas.offers import OfferLoans
 from nightscreen.config.settings import read_settings
 from nightscreen.operations.loans import offering
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.operations.loans.offer_report import close_offering
 
 async def whole():
@@ -584,7 +584,7 @@ async def whole():
     asked = OfferLoans(run_dir=run_dir, product="LP1001", output=out)
     run = offering.open_offering(asked, settings)
     work = offering.take_rows(run)
-    session = open_call_session(run)
+    session = open_caller(run)
     if await offering.check_product(work, session):
         await offering.make_links(work, session)
     await session.close()

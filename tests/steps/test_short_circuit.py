@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,21 +13,19 @@ from hypothesis import strategies as st
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.planning.short_circuit import NOTHING, Chains, ShortCircuit, Step
+from nightscreen.planning.short_circuit import NOTHING, Chains
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.sandbox.people import karma_of
-from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.calls import LookupStatus
 from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
-from tests.screening import Unasked, World, customer
+from tests.screening import World, customer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-    from nightscreen.calling.funding_rounds import FundingRounds
 
 
 KINDS = ["bvn", "phone", "email", "domain", "nuban"]
@@ -188,7 +184,6 @@ def test_a_capped_run_is_taken_up_again_without_paying_twice(
     world: World, people: list[dict[str, str]]
 ) -> None:
     """Session by session under a growing cap: the end is that of one run, and nothing repeats."""
-    world.settings = {"shard_rows": 10}
     night = world.screen(people, karma_identities=["bvn", "phone"], max_spend="30", **STOP)
     assert night.report["stop_reason"] == "budget"
     assert adds_up(night.report)
@@ -216,8 +211,8 @@ def test_a_lost_answer_holds_nobody_up(tmp_path: Path) -> None:
     assert adds_up(report)
 
 
-def test_the_window_stays_full(tmp_path: Path) -> None:
-    """Rows go on one by one: there is no stage at which the whole batch waits."""
+def test_a_stage_is_asked_once_the_one_before_has_ended(tmp_path: Path) -> None:
+    """Each identity of the whole batch is a stage; within it the lane is full."""
     bureau = Bureau(tmp_path, rows=400)
     begun = bureau.loop.time()
     report = bureau.night(karma_identities=["bvn", "phone", "email"], **STOP).report
@@ -225,9 +220,12 @@ def test_the_window_stays_full(tmp_path: Path) -> None:
     part = report["checks"]["karma"]
     assert part["spared"] > 0
     assert adds_up(report)
+    asked = [entry[1] for entry in bureau.service.ledger]
+    stages = [0 if one.isdecimal() else 2 if "@" in one else 1 for one in asked]
+    assert stages == sorted(stages)
     calls = len(bureau.service.ledger)
     assert calls == part["attempts"]
-    assert took_s < 1.05 * calls / 4 + 8
+    assert took_s < 1.05 * calls / 4 + 12
 
 
 def test_the_quote_expects_less(tmp_path: Path, people: list[dict[str, str]]) -> None:
@@ -268,39 +266,6 @@ def test_karma_by_image_is_refused_by_the_form() -> None:
         ScreenBatch.model_validate({"karma_identities": ["bvn", "image"]})
 
 
-class OneByOne(Unasked):
-    """Asks shards strictly one after the other.
-
-    Attributes:
-        rounds: what was open for calls last.
-    """
-
-    rounds: FundingRounds
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._turn = asyncio.Lock()
-
-    async def shard(self, check: str, rounds: FundingRounds, name: str) -> Mapping[str, int]:
-        """Ask one once those before it have ended."""
-        self.rounds = rounds
-        async with self._turn:
-            return await asyncio.wait_for(super().shard(check, rounds, name), 20)
-
-
-def test_no_shard_waits_for_a_later_one(world: World, people: list[dict[str, str]]) -> None:
-    """Shards asked strictly in turn come to an end in one round, shared phones and all."""
-    shared = [dict(row, exposure=str(1000 * at)) for at, row in enumerate(people)]
-    for here, there in zip(shared[:8], shared[-8:], strict=True):
-        there["phone"] = here["phone"]
-    runner, world.settings = OneByOne(), {"shard_rows": 10}
-    world.screen_by(runner, shared, karma_identities=["bvn", "phone"], **STOP)
-    ends = runner.rounds.run.status.tolist()
-    assert runner.rounds.laid_out == 1
-    assert LookupStatus.WAITING.value not in ends
-    assert LookupStatus.SPARED.value in ends
-
-
 # --- the counting alone ---
 
 
@@ -329,43 +294,28 @@ def batches(draw: st.DrawFn) -> tuple[Chains, NDArray[np.bool_]]:
     return chains, np.array(listed, dtype=bool)
 
 
-def drive(chains: Chains, listed: NDArray[np.bool_], pick: Callable[[int], int]) -> list[int]:
-    """Ask what may be asked, in an order that `pick` chooses; return what was asked."""
-    sparing = ShortCircuit(
-        chains,
-        ended=np.zeros(chains.needed, dtype=bool),
-        listed=np.zeros(chains.needed, dtype=bool),
-    )
-    queue = list(range(chains.needed))
-    asked: list[int] = []
-    flying: list[int] = []
-    while queue or flying:
-        while queue:
-            index = queue.pop(0)
-            step = sparing.step(index)
-            if step is Step.ASK:
-                flying.append(index)
-            elif step is Step.SPARE:
-                sparing.end(index, listed=False)
-            else:
-                sparing.hold(index, partial(queue.append, index))
-        if flying:
-            index = flying.pop(pick(len(flying)))
-            asked.append(index)
-            sparing.end(index, listed=bool(listed[index]))
-    assert sparing.ended.all(), "somebody waits for ever"
-    return asked
+def drive(chains: Chains, listed: NDArray[np.bool_], leave: Callable[[int], bool]) -> set[int]:
+    """Ask stage by stage what may be asked, but for what is left undone; return what was asked."""
+    waiting, later = LookupStatus.WAITING.value, LookupStatus.LATER.value
+    ended, undone = np.zeros(chains.needed, dtype=bool), np.zeros(chains.needed, dtype=bool)
+    states = chains.states()
+    while (next_ := np.flatnonzero((states == waiting) & ~ended & ~undone)).size:
+        left = np.array([leave(int(one)) for one in next_], dtype=bool)
+        ended[next_[~left]], undone[next_[left]] = True, True
+        states = np.where(states == later, chains.states(ended, listed & ended), states)
+    assert undone.any() or not (states == later).any(), "somebody waits for ever"
+    assert not (ended & undone).any()
+    return set(np.flatnonzero(ended).tolist())
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(batches(), st.randoms(use_true_random=False))
+@given(batches())
 def test_nothing_waits_for_ever_and_nobody_is_spared_wrongly(
     batch: tuple[Chains, NDArray[np.bool_]],
-    random: Any,  # noqa: ANN401 - hypothesis gives it
 ) -> None:
-    """Whatever the order of answers: a row is settled, and what is spared has only listed rows."""
+    """A row is settled, and what is spared has only listed rows."""
     chains, listed = batch
-    asked = set(drive(chains, listed, random.randrange))
+    asked = drive(chains, listed, lambda _: False)
     for row, at_hand in zip(chains.lookups, chains.listed, strict=True):
         mine = [int(one) for one in row if one >= 0]
         found = at_hand or any(listed[one] and one in asked for one in mine)
@@ -378,20 +328,25 @@ def test_nothing_waits_for_ever_and_nobody_is_spared_wrongly(
 
 @settings(max_examples=examples(200), deadline=None)
 @given(batches(), st.randoms(use_true_random=False))
-def test_a_ranking_puts_each_lookup_behind_those_that_may_spare_it(
+def test_what_waits_for_a_lookup_that_is_left_undone_is_neither_asked_nor_spared(
     batch: tuple[Chains, NDArray[np.bool_]],
     random: Any,  # noqa: ANN401 - hypothesis gives it
 ) -> None:
-    """So that no shard waits for a later one; a ranking that does so already is kept."""
-    chains, _ = batch
-    order = np.array(random.sample(range(chains.needed), chains.needed), dtype=np.int64)
-    ranked = chains.in_order(order)
-    assert sorted(ranked) == list(range(chains.needed))
-    place = {int(index): number for number, index in enumerate(ranked)}
-    for row in chains.lookups:
-        places = [place[int(one)] for one in row if one >= 0]
-        assert places == sorted(places)
-    assert chains.in_order(ranked).tolist() == ranked.tolist()
+    """Where money ends in a stage, what comes after it is left for a resume."""
+    chains, listed = batch
+    asked = drive(chains, listed, lambda _: random.random() < 0.3)
+    ended = np.zeros(chains.needed, dtype=bool)
+    ended[list(asked)] = True
+    states = chains.states(ended, listed & ended)
+    for number in range(chains.needed):
+        rows = [
+            [int(one) for one in row]
+            for row, at_hand in zip(chains.lookups, chains.listed, strict=True)
+            if number in row and not at_hand
+        ]
+        before = [row[: row.index(number)] for row in rows]
+        known = [any(one >= 0 and listed[one] and one in asked for one in row) for row in before]
+        assert (states[number] == LookupStatus.SPARED.value) == all(known)
 
 
 @settings(max_examples=examples(200), deadline=None)

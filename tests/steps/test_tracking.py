@@ -24,7 +24,7 @@ from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
 
 DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
 
@@ -201,7 +201,7 @@ async def _die(lender: Lender) -> str:
     try:
         work = tracking.take_loans(run)
 
-        async def ask(session: CallSession) -> None:
+        async def ask(session: Caller) -> None:
             await tracking.follow_loans(work, session)
 
         await lender.in_a_session(run, ask)

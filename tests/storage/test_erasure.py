@@ -125,7 +125,7 @@ def test_a_person_being_asked_about_is_refused(place: Place) -> None:
     """While the process lives; once it is dead the call is a tombstone like any other."""
     journal, other = place.open(), place.open()
     reserve(other, 1)
-    with pytest.raises(InputError, match="right now"):
+    with pytest.raises(InputError, match="under way"):
         Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
     assert subjects_of_calls(journal) == [subject(1)]
     other.close()

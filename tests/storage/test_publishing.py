@@ -6,14 +6,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from nightscreen.files.filesystem import RemotePlace, is_url, remote_place
 from nightscreen.files.outputs import MANIFEST, REPORT, RunFolder
 from nightscreen.files.publishing import withdraw
-from nightscreen.files.sealing import Sealer
-from nightscreen.files.workspace import Workspace, sweep_shared
 from nightscreen.results.run_files import RunFiles
 from nightscreen.schemas.errors import OutputError
 from tests.storage.object_store import BUCKET, object_store
@@ -112,26 +109,6 @@ def test_what_is_removed_here_goes_there_too(tmp_path: Path, url: str) -> None:
     assert set(json.loads(found[MANIFEST])["files"]) == {REPORT}
     withdraw(folder.path)
     assert content(url) == {}
-
-
-def test_shared_pieces_are_sealed_and_swept(tmp_path: Path, url: str, rows: pa.Table) -> None:
-    """A piece opens where the key is; what a dead run left goes, but not another journal's."""
-    sealer = Sealer(b"k" * 32)
-    for journal in ("ours", "theirs"):
-        Workspace.shared(url, journal, f"{RUN}.1@dead", sealer).put("rows", rows)
-    assert Workspace.shared(url, "ours", f"{RUN}.1@dead", sealer).get("rows").equals(rows)
-    ours, theirs = remote_place(url).names()
-    assert b"2200000" not in remote_place(url).read(ours)
-    sweep_shared(url, "ours", lambda holder: holder == "dead")
-    assert remote_place(url).names() == [ours, theirs]
-    sweep_shared(url, "ours", lambda holder: holder != "dead")
-    assert remote_place(url).names() == [theirs]
-
-
-@pytest.fixture
-def rows() -> pa.Table:
-    """A made-up row."""
-    return pa.table({"bvn": ["22000000001"] * 100})
 
 
 @pytest.mark.parametrize(

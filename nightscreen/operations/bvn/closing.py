@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nightscreen.operations.bvn.consent import Transitions
     from nightscreen.operations.bvn.requesting import BvnRequests
     from nightscreen.runs.run import Run
-    from nightscreen.schemas.plan import LookupStatus
+    from nightscreen.schemas.calls import LookupStatus
 
 
 def close_request(run: Run, asking: BvnRequests) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.call_session import ASKED_AGAIN
+from nightscreen.calling.caller import ASKED_AGAIN
 from nightscreen.client import wire
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
@@ -32,14 +32,14 @@ from nightscreen.reading.mapping import read_mapping
 from nightscreen.runs.run import open_api_run, require_service
 from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.naming import batch_name
-from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.rows import Action, Problem, RefusedRow
 
 if TYPE_CHECKING:
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.config.settings import BvnConsent, Settings
     from nightscreen.runs.run import Run
@@ -268,7 +268,7 @@ def price(run: Run, confirming: Confirming) -> int:
     return wanted
 
 
-async def send(session: CallSession, confirming: Confirming) -> int:
+async def send(session: Caller, confirming: Confirming) -> int:
     """Send every password on, once; return how many customers are confirmed now.
 
     One that was not sent, or surely did not arrive, is kept in memory for another session.
@@ -284,7 +284,7 @@ async def send(session: CallSession, confirming: Confirming) -> int:
     return sum(given.request.state is BvnState.CONFIRMED for given in confirming.given)
 
 
-async def _send_one(session: CallSession, confirming: Confirming, given: Given) -> None:
+async def _send_one(session: Caller, confirming: Confirming, given: Given) -> None:
     before = given.request.state.value
     given.task, given.request = await supply(session, given.request, given.otp)
     if given.task is None or given.task.status not in ASKED_AGAIN:
@@ -299,7 +299,7 @@ def send_again(run: Run, confirming: Confirming) -> None:
 
 
 async def supply(
-    session: CallSession, request: BvnRequest, otp: str
+    session: Caller, request: BvnRequest, otp: str
 ) -> tuple[LookupTask | None, BvnRequest]:
     """Send one password on and write down what came of it; it is not kept anywhere.
 

@@ -18,10 +18,9 @@ from nightscreen.journal.bvn_consents import BvnConsents, LastCall
 from nightscreen.journal.runs import RUNNING
 from nightscreen.schemas.answers import BvnStarted
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
-from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import span_micros
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import LookupTask

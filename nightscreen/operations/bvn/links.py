@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from itsdangerous import BadSignature, Signer
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.journal import journal_of
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.journal.keyring import link_keys
@@ -218,7 +218,7 @@ async def _send(run: Run, request: BvnRequest, otp: str, transport: Transport | 
     """Make the one call of a run and write the run's report."""
     run.batch = request.batch
     run.control.progress[Operation.BVN_FINISH].wanted = 1
-    session = open_call_session(run, transport=transport)
+    session = open_caller(run, transport=transport)
     task: LookupTask | None = None
     after = request
     try:

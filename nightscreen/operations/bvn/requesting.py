@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.call_session import ASKED_AGAIN
+from nightscreen.calling.caller import ASKED_AGAIN
 from nightscreen.client import wire
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
@@ -34,18 +34,18 @@ from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import known_prices, open_api_run
 from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.naming import batch_name
-from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.rows import Action, Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
@@ -285,7 +285,7 @@ def quote(run: Run, operation: Operation, calls: int) -> Quote:
     return Quote((line,), cap_micro=run.caps.run_micro)
 
 
-async def ask(session: CallSession, asking: BvnRequests) -> int:
+async def ask(session: Caller, asking: BvnRequests) -> int:
     """Send every wanted customer a password; return how many calls were made.
 
     A request is written down before its call, and its state as soon as the call has come back, so
@@ -329,9 +329,7 @@ def _new_request(run: Run, case: Case) -> BvnRequest:
     )
 
 
-async def _ask_one(
-    session: CallSession, consents: BvnConsents, asking: BvnRequests, case: Case
-) -> None:
+async def _ask_one(session: Caller, consents: BvnConsents, asking: BvnRequests, case: Case) -> None:
     request = case.request
     if request is None or case.held is None:
         return

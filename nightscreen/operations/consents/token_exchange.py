@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.call_session import NEVER
+from nightscreen.calling.caller import NEVER
 from nightscreen.calling.lookup_task import ApiCall, LookupTask, outcome_of
 from nightscreen.client.aggregator import exchange
 from nightscreen.client.api import Client

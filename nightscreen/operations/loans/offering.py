@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.call_session import ASKED_AGAIN
+from nightscreen.calling.caller import ASKED_AGAIN
 from nightscreen.calling.control import StopReason
 from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
@@ -26,6 +26,7 @@ from nightscreen.operations.loans.offer_links import bring_up_to_date, linked
 from nightscreen.operations.loans.offer_source import candidates, read_source
 from nightscreen.operations.loans.products import fetch_products, unknown_product
 from nightscreen.runs.run import known_prices, open_api_run
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError, UsageError
@@ -39,12 +40,11 @@ from nightscreen.schemas.offers import (
     OfferLoans,
     OfferWord,
 )
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
@@ -227,7 +227,7 @@ def _look_up(store: LoanOffers, product_id: str, rows: Sequence[Row], run_id: st
     return others
 
 
-async def check_product(offering: Offering, session: CallSession) -> bool:
+async def check_product(offering: Offering, session: Caller) -> bool:
     """Find the product on the list; False where the run goes no further.
 
     Raises:
@@ -271,7 +271,7 @@ def find_out_rest(offering: Offering) -> None:
 # --- making links ---
 
 
-async def make_links(offering: Offering, session: CallSession) -> int:
+async def make_links(offering: Offering, session: Caller) -> int:
     """Make a link for each row that has none; return how many were made.
 
     Rows that another process is making wait for it: it may yet give them back.
@@ -322,7 +322,7 @@ def _may_go_on(offering: Offering) -> bool:
     return run.control.may_send(_START, run.clock(), at) and _room(offering) > 0
 
 
-async def _make_block(offering: Offering, session: CallSession, rows: Sequence[Row]) -> list[Row]:
+async def _make_block(offering: Offering, session: Caller, rows: Sequence[Row]) -> list[Row]:
     """Write a block down, send it, and note what came; return the rows others are making."""
     claimed, others = await asyncio.to_thread(_claim, offering, rows)
     tasks = await session.make([_task(offering, session, row) for row in claimed])
@@ -378,7 +378,7 @@ def _offer_id(journal: Journal, candidate: Candidate, product_id: str, number: i
     return journal.pseudonyms.subject("loan offer", identity)
 
 
-def _task(offering: Offering, session: CallSession, row: Row) -> LookupTask:
+def _task(offering: Offering, session: Caller, row: Row) -> LookupTask:
     assert row.offer is not None  # noqa: S101 - claimed in the lines above
     held = row.offer.held
     request = loans.initialize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.call_session import open_call_session
+from nightscreen.calling.caller import open_caller
 from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
@@ -20,7 +20,7 @@ from nightscreen.schemas.errors import StoppedError
 from nightscreen.schemas.loans import LoanProducts
 
 if TYPE_CHECKING:
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.calling.control import Control
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.client.transport import Transport
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.clock import Clock
 
 
-async def fetch_products(session: CallSession) -> tuple[LoanProducts | None, LookupTask]:
+async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTask]:
     """Ask for the list of active products; None if it is missing."""
     run = session.run
     subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
@@ -71,7 +71,7 @@ async def list_products(
             clock=clock,
         )
         try:
-            session = open_call_session(run, transport=transport)
+            session = open_caller(run, transport=transport)
             try:
                 listed, task = await fetch_products(session)
             finally:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.call_session import ASKED_AGAIN
+from nightscreen.calling.caller import ASKED_AGAIN
 from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
@@ -22,6 +22,7 @@ from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.runs import KILLED
 from nightscreen.operations.loans.offer_links import bring_up_to_date
 from nightscreen.runs.run import open_api_run
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.loans import LoanState
@@ -35,12 +36,11 @@ from nightscreen.schemas.offers import (
     Offer,
     TrackLoans,
 )
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.config.settings import Settings
     from nightscreen.runs.run import Run
@@ -118,7 +118,7 @@ def _is_dead(run: Run, run_id: str) -> bool:
     return found is None or found.state == KILLED
 
 
-async def follow_loans(tracking: Tracking, session: CallSession) -> int:
+async def follow_loans(tracking: Tracking, session: Caller) -> int:
     """Ask about every open loan and write down what was seen; return how many answered.
 
     The first is asked about alone: a key that may not ask is reported by one call. If it gets no
@@ -140,7 +140,7 @@ async def follow_loans(tracking: Tracking, session: CallSession) -> int:
 
 
 async def _follow(
-    tracking: Tracking, session: CallSession, block: Sequence[Followed]
+    tracking: Tracking, session: Caller, block: Sequence[Followed]
 ) -> list[LookupTask]:
     tasks = await session.make([_task(session, loan.offer) for loan in block])
     tracking.ended.update(task.status for task in tasks)
@@ -160,7 +160,7 @@ def follow_again(tracking: Tracking) -> None:
         del tracking.ended[status]
 
 
-def _task(session: CallSession, offer: Offer) -> LookupTask:
+def _task(session: Caller, offer: Offer) -> LookupTask:
     assert offer.loan is not None  # noqa: S101 - it has a reference
     request = loans.loan(offer.held.reference or "")
     return session.task(request, kind=SubjectKind.LOAN, subject=offer.loan)

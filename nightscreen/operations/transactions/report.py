@@ -25,9 +25,9 @@ from nightscreen.operations.transactions.record_fields import BEFORE, HINTS, Dri
 from nightscreen.operations.transactions.sync import BESIDE, OPERATION_OF, judge_refused
 from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
 from nightscreen.report.call_log import write_call_log
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import lagos_day, to_instant
-from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.pulls import (
     KEPT,
     UNCHANGED,

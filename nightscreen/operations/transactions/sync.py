@@ -26,10 +26,10 @@ from nightscreen.operations.transactions.json_decode import read_list
 from nightscreen.operations.transactions.record_fields import Drift, RecordFields, load_fields
 from nightscreen.operations.transactions.transaction_files import Comparing, Transactions
 from nightscreen.runs.run import open_api_run
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
-from nightscreen.schemas.plan import LookupStatus
 from nightscreen.schemas.pulls import (
     FINAL,
     Difference,
@@ -44,7 +44,7 @@ from nightscreen.schemas.pulls import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nightscreen.calling.call_session import CallSession
+    from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.config.settings import Settings
     from nightscreen.journal.vault import Grant, Tokens
@@ -207,7 +207,7 @@ def _key_worked(run: Run) -> bool:
     )
 
 
-async def pull_shard(pull: TransactionSync, session: CallSession, number: int) -> dict[str, int]:
+async def pull_shard(pull: TransactionSync, session: Caller, number: int) -> dict[str, int]:
     """Pull the customers of a shard; return how many came to which end.
 
     One customer's trouble never stops another's. Those not reached stay due.
@@ -221,7 +221,7 @@ async def pull_shard(pull: TransactionSync, session: CallSession, number: int) -
     return dict(Counter(turn.result().value for turn in turns))
 
 
-async def _pull_one(pull: TransactionSync, session: CallSession, due: Pulled) -> PullOutcome:
+async def _pull_one(pull: TransactionSync, session: Caller, due: Pulled) -> PullOutcome:
     """Pull one customer and write down how it went."""
     async with pull.turns:
         done = await _Turn(pull, session, due).take()
@@ -268,7 +268,7 @@ class _Turn:
     """One customer's turn in a pull."""
 
     pull: TransactionSync
-    session: CallSession
+    session: Caller
     due: Pulled
 
     async def take(self) -> Pulled | None:

@@ -1,4 +1,4 @@
-"""A window with a made-up service and a journal in memory, both with the real signatures.
+"""A lane with a made-up service and a journal in memory, both with the real signatures.
 
 What does not belong here: expectations; the tests have them.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.calling.control import CheckProgress, Control
-from nightscreen.calling.journal_writer import JournalWriter
+from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
-from nightscreen.calling.window import RetryBudget, Window
+from nightscreen.calling.writer import Change, Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
@@ -31,7 +31,7 @@ from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from nightscreen.calling.funding import Funding
+    from nightscreen.journal.calls import Claim, Wish
     from tests.steps.virtual_time import VirtualLoop
 
 NAIRA = 1_000_000
@@ -93,7 +93,7 @@ def stopping(stop: StopSignal, scope: StopScope) -> CallOutcome:
 def task(number: int, check: str = "karma", worst: int = PRICE) -> LookupTask:
     """Return a lookup of its own for each number."""
     lookup = Lookup(check, IdentityKind.BVN, f"{number:011d}")
-    return LookupTask(lookup, number.to_bytes(16, "big"), worst, index=number)
+    return LookupTask(lookup, number.to_bytes(16, "big"), worst)
 
 
 @dataclass(slots=True)
@@ -149,11 +149,10 @@ class FakeStore:
     open: dict[int, ReserveRequest] = field(default_factory=dict)
     settled: list[CallResult] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
-    wishes: list[int] = field(default_factory=list)
     break_reserve: Exception | None = None
     break_settle: Exception | None = None
 
-    def reserve(
+    def claim(
         self,
         run_id: str,
         purpose: str,
@@ -161,13 +160,12 @@ class FakeStore:
         caps: Caps,
         *,
         since: int,
-        more: Mapping[str, int] | None = None,
-    ) -> list[Reservation]:
+        wishes: Mapping[str, Wish],
+    ) -> tuple[list[Reservation], dict[str, Claim]]:
         """Grant in order until one does not fit."""
         if self.break_reserve is not None:
             raise self.break_reserve
         self.blocks.append(len(asks))
-        self.wishes.append(sum((more or {}).values()))
         found: list[Reservation] = []
         full: ReservationStatus | None = None
         for ask in asks:
@@ -180,8 +178,10 @@ class FakeStore:
             self.calls += 1
             self.reserved += ask.worst_micro
             self.open[self.calls] = ask
-            found.append(Reservation(ReservationStatus.GRANTED, self.calls, self.now()))
-        return found
+            granted = ReservationStatus.GRANTED
+            worst = ask.worst_micro
+            found.append(Reservation(granted, self.calls, self.now(), reserved_micro=worst))
+        return found, {}
 
     def _refusal(self, ask: ReserveRequest, caps: Caps) -> ReservationStatus | None:
         most = caps.calls_today(ask.check)
@@ -192,7 +192,9 @@ class FakeStore:
             return ReservationStatus.UNAFFORDABLE
         return None
 
-    def settle(self, run_id: str, outcomes: Sequence[CallResult]) -> None:
+    def settle(
+        self, run_id: str, outcomes: Sequence[CallResult], changes: Sequence[Change] = ()
+    ) -> None:
         """Settle; a doubt stays reserved."""
         if self.break_settle is not None:
             raise self.break_settle
@@ -207,20 +209,19 @@ class FakeStore:
 
 @dataclass(slots=True)
 class Bench:
-    """One window or more with everything around them."""
+    """One lane or more with everything around them."""
 
     loop: VirtualLoop
     service: FakeService
     store: FakeStore
     control: Control
-    book: JournalWriter
-    windows: dict[str, Window]
-    ended: list[int] = field(default_factory=list)
+    book: Writer
+    lanes: dict[str, Lane]
 
     @property
-    def window(self) -> Window:
-        """Return the first window."""
-        return next(iter(self.windows.values()))
+    def lane(self) -> Lane:
+        """Return the first lane."""
+        return next(iter(self.lanes.values()))
 
     @property
     def progress(self) -> CheckProgress:
@@ -238,31 +239,25 @@ def bench(
     caps: Caps | None = None,
     checks: Sequence[str] = ("karma",),
     control: Control | None = None,
-    funding: Funding | None = None,
 ) -> Bench:
-    """Return a window for each check, wide open at its cap."""
+    """Return a lane for each check, wide open at its cap."""
     service = FakeService(loop, reply, latency_s)
     store = FakeStore(loop.micros)
     control = control or Control()
     control.progress = {check: CheckProgress() for check in checks}
-    book = JournalWriter(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
+    book = Writer(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
     made = Bench(loop, service, store, control, book, {})
 
-    def note(task: LookupTask) -> None:
-        made.ended.append(task.index)
-        if funding is not None:
-            funding.end(task.index)
-
     for check in checks:
-        made.windows[check] = Window(
+        made.lanes[check] = Lane(
             check,
             send=service,
             writer=book,
             cap=AdaptiveCap(cap, start=cap),
             control=control,
-            pace=RetryBudget(attempts, random.Random(7)),
+            attempts=attempts,
+            random=random.Random(7),
             clock=loop.micros,
-            note=note,
-            funding=funding,
+            worst_micro=PRICE,
         )
     return made

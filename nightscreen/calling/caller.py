@@ -1,9 +1,9 @@
-"""A call session: what is open while a run of any flow makes its calls.
+"""A caller: what is open while a run of any flow makes its calls.
 
-One client, one writer of the journal, one window for each check or family of operations. Each call
-is written into the journal before it is sent, counts under every cap and is retried by the one
-table. What is asked and what an answer means is each flow's own; which lookups of a screening run
-are paid for is decided in `funding_rounds`.
+One client, one writer of the journal, one lane for each check or operation. Each call is written
+into the journal before it is sent, counts under every cap and is retried by the one table. What is
+asked and what an answer means is each flow's own; the lookups of a screening run are claimed from
+its table, by the run's own process and by its workers alike.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nightscreen.calling.control import COMPLETED, UNREADABLE_AFTER, StopReason
-from nightscreen.calling.journal_writer import JournalWriter
+from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import ApiCall, LookupTask
-from nightscreen.calling.window import RetryBudget, Window
+from nightscreen.calling.writer import Writer
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.network import Network
 from nightscreen.client.wire import lookup_request
 from nightscreen.journal.unreadable import mark_outage
 from nightscreen.runs.run import known_prices
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import family_of
-from nightscreen.schemas.plan import LookupStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from nightscreen.calling.funding import Funding
+    from nightscreen.calling.lane import Table
     from nightscreen.calling.lookup_task import Question
     from nightscreen.client.classify import CallOutcome
     from nightscreen.client.transport import Transport
-    from nightscreen.planning.short_circuit import Spares
     from nightscreen.runs.run import Run
     from nightscreen.schemas.checks import SubjectKind
     from nightscreen.schemas.requests import Request
@@ -46,22 +45,22 @@ NEVER = 2**62
 
 
 @dataclass(slots=True)
-class CallSession:
+class Caller:
     """What is open while a run makes its calls.
 
     Attributes:
-        windows: one for each check, or one for the run's family of operations.
+        lanes: one for each check, or one for the run's family of operations.
         max_cost_micro: the most a call may cost, by operation.
         short: a call was left that nothing but a cap kept from being made.
-        concludes: its end decides about refusals that nothing could confirm; a process that asks
-            only a part of a run cannot.
+        concludes: its end decides about refusals that nothing could confirm; where more is asked
+            after it, or by other processes, it cannot.
     """
 
     run: Run
     client: Client
-    writer: JournalWriter
+    writer: Writer
     max_cost_micro: Mapping[str, int]
-    windows: dict[str, Window] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(default_factory=dict)
     short: bool = False
     concludes: bool = True
 
@@ -102,8 +101,8 @@ class CallSession:
         Raises:
             NightscreenError: the journal could not be written.
         """
-        (window,) = self.windows.values()
-        made = await window.ask(tasks)
+        (lane,) = self.lanes.values()
+        made = await lane.make(tasks)
         left = any(task.status is LookupStatus.WAITING for task in made)
         self.short |= left and self.run.control.ending()[0] == COMPLETED
         return made
@@ -113,11 +112,17 @@ class CallSession:
         return (await self.make([task]))[0]
 
     def waits_for(self, reason: str) -> bool:
-        """Take note of what is waited for outside the window; False where the run has stopped."""
+        """Take note of what is waited for outside the lanes; False where the run has stopped."""
         run, at = self.run, asyncio.get_running_loop().time()
         now, (operation,) = run.clock(), run.operations
         run.control.silence.goes_on(operation, reason, at=at, now=now)
         return run.control.may_send(operation, now, at)
+
+    async def drain(self) -> None:
+        """Wait until nothing is in flight and every outcome is committed."""
+        for lane in self.lanes.values():
+            await lane.drain()
+        await self.writer.drain()
 
     async def close(self) -> None:
         """Let what is in flight settle, then close connections and the journal's thread.
@@ -125,11 +130,9 @@ class CallSession:
         Where calls are still under way, since whoever asked for them failed, nothing new is sent.
         """
         control = self.run.control
-        if any(window.open for window in self.windows.values()):
+        if any(lane.open for lane in self.lanes.values()):
             control.stop_run(StopReason.CANCELLED)
-        for window in self.windows.values():
-            await window.drain()
-        await self.writer.drain()
+        await self.drain()
         for check, since in control.unread_outages():
             await asyncio.to_thread(mark_outage, self.run.journal, self.run.run_id, check, since)
         if self.concludes:
@@ -137,29 +140,28 @@ class CallSession:
         if self.short and control.ending()[0] == COMPLETED:
             control.stop_run(StopReason.BUDGET)
         await self.client.aclose()
+        if self.writer.caps.in_flight:
+            askers, run_id = self.run.journal.askers, self.run.run_id
+            await asyncio.to_thread(askers.leave, run_id, forget=self.concludes)
         self.writer.close()
 
 
-def open_call_session(
+def open_caller(
     run: Run,
     *,
     transport: Transport | None = None,
     since: int = NEVER,
-    note: Callable[[LookupTask], None] | None = None,
-    sparing: Spares | None = None,
-    funding: Funding | None = None,
-) -> CallSession:
-    """Open the client, the writer of the journal, and a window for each check or operation.
+    table: Table | None = None,
+) -> Caller:
+    """Open the client, the writer of the journal, and a lane for each check or operation.
 
     Args:
         run: the run.
         transport: carries calls in place of sockets.
         since: place in the journal after which an answer is not asked for again.
-        note: called with each call that came to an end, whoever waits for it.
-        sparing: which lookups wait for others, and which are not needed any more.
-        funding: which lookups there is money for; None where the journal alone decides.
+        table: the lookups of a screening run; None where API calls are made.
     """
-    settings, control = run.settings, run.control
+    settings, control, journal = run.settings, run.control, run.journal
     family = {operation: family_of(operation) for operation in run.operations}
     in_flight = settings.max_in_flight
     client = Client(
@@ -172,12 +174,14 @@ def open_call_session(
         network=Network.of(settings),
         transport=transport,
     )
-    writer = JournalWriter(
-        run.journal.calls, run_id=run.run_id, purpose=run.purpose, caps=run.caps, since=since
+    writer = Writer(
+        journal.calls, run_id=run.run_id, purpose=run.purpose, caps=run.caps, since=since
     )
-    session = CallSession(run, client, writer, known_prices(run.journal, settings)[1])
-    control.proved_before = control.proved_before or run.journal.runs.has_answers(run.run_id)
-    pace = RetryBudget(settings.attempts, random.Random())  # noqa: S311 - jitter, not a secret
+    caller = Caller(run, client, writer, known_prices(journal, settings)[1])
+    if run.caps.in_flight:
+        journal.askers.join(run.run_id, {name: in_flight[name] for name in family.values()})
+    control.proved_before = control.proved_before or journal.runs.has_answers(run.run_id)
+    jitter = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def send(question: Question) -> CallOutcome:
         if isinstance(question, ApiCall):
@@ -186,19 +190,20 @@ def open_call_session(
 
     for operation in run.operations:
         paused_until = control.paused_until.get(operation, 0.0)
-        session.windows[operation] = Window(
+        caller.lanes[operation] = Lane(
             operation,
             send=send,
             writer=writer,
             cap=AdaptiveCap(in_flight[family[operation]], paused_until=paused_until),
             control=control,
-            pace=pace,
+            attempts=settings.attempts,
+            random=jitter,
             clock=run.clock,
-            note=note,
-            sparing=sparing,
-            funding=funding,
-            unreadable_run=partial(run.journal.answers.unreadable_run, operation, UNREADABLE_AFTER)
+            worst_micro=caller.max_cost_micro[operation],
+            table=table,
+            lanes=caller.lanes,
+            unreadable_run=partial(journal.answers.unreadable_run, operation, UNREADABLE_AFTER)
             if run.caps.in_flight
             else None,
         )
-    return session
+    return caller

@@ -1,4 +1,4 @@
-"""The window, in virtual time: nothing here depends on how fast the machine is."""
+"""A lane, in virtual time: nothing here depends on how fast the machine is."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from nightscreen.calling.control import Control, StopReason
 from nightscreen.calling.detectors import CircuitBreaker, Silence
-from nightscreen.calling.funding import Funding
 from nightscreen.calling.lookup_task import RELEASED
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
-from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
+from nightscreen.schemas.calls import CallState, Caps, LookupStatus, ReservationStatus
 from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
-from nightscreen.schemas.plan import LookupStatus
-from tests.steps.virtual_time import VirtualLoop, run
-from tests.steps.window_in_a_test import (
+from tests.steps.lane_in_a_test import (
     NAIRA,
     PRICE,
     Bench,
@@ -38,6 +34,7 @@ from tests.steps.window_in_a_test import (
     stopping,
     task,
 )
+from tests.steps.virtual_time import VirtualLoop, run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,9 +45,14 @@ if TYPE_CHECKING:
 MICROS = 1_000_000
 
 
+def number_of(made: LookupTask) -> int:
+    """Return the number that a lookup was made of."""
+    return int(made.asked)
+
+
 async def ask_all(made: Bench, number: int, check: str = "karma") -> list[LookupTask]:
     """Ask so many lookups and return them as they stand."""
-    return await made.windows[check].ask([task(each, check) for each in range(number)])
+    return await made.lanes[check].make([task(each, check) for each in range(number)])
 
 
 @pytest.mark.parametrize("cap", [1, 4, 16, 64, 256])
@@ -82,15 +84,15 @@ def test_a_call_does_not_wait_for_answers_that_came_beside_the_last_one() -> Non
             heard.append("sent")
             return made.service(lookup)
 
-        made.window._send = send
+        made.lane._send = send
         await ask_all(made, 6)
         assert heard == ["sent"] * 3 + ["answered", "sent"] * 3 + ["answered"] * 3
 
     run(main)
 
 
-def test_no_more_is_wished_for_than_may_be_sent() -> None:
-    """Others keep room of a shared cap for what is wished for: what no money is left for is not."""
+def test_no_more_is_reserved_than_the_floor_lets_send() -> None:
+    """Until a balance is known there is one call at a time, whatever the cap."""
 
     async def main(loop: VirtualLoop) -> None:
         control = Control()
@@ -99,7 +101,6 @@ def test_no_more_is_wished_for_than_may_be_sent() -> None:
         made = bench(loop, lambda *_: hit(), cap=50, caps=shared, control=control)
         await ask_all(made, 100)
         assert set(made.store.blocks[1:]) == {1}
-        assert set(made.store.wishes[1:]) == {0}
 
     run(main)
 
@@ -113,7 +114,7 @@ def test_a_call_waiting_to_retry_holds_no_slot() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, reply, cap=4)
-        made.window._cap.on_result = lambda **_: None  # type: ignore[method-assign]  # no pause
+        made.lane._cap.on_result = lambda **_: None  # type: ignore[method-assign]  # no pause
         first = asyncio.ensure_future(ask_all(made, 204))
         await asyncio.sleep(50)
         assert made.progress.free == 200
@@ -163,28 +164,28 @@ def test_a_lookup_twice_in_one_shard_is_one_call() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop)
-        tasks = await made.window.ask([task(1), task(1), task(2)])
+        tasks = await made.lane.make([task(1), task(1), task(2)])
         assert [each.status for each in tasks] == [LookupStatus.FREE] * 3
         assert len(made.service.sent) == 2
 
     run(main)
 
 
-def test_reentering_a_cancelled_shard_joins_its_calls() -> None:
+def test_who_was_cancelled_and_comes_back_joins_the_calls() -> None:
     """Who is cancelled leaves the calls to themselves; coming back repeats none."""
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop, lambda *_: hit(), cap=2)
-        first = asyncio.ensure_future(ask_all(made, 10))
+        asked = [task(number) for number in range(10)]
+        first = asyncio.ensure_future(made.lane.make(asked))
         await asyncio.sleep(0.15)
         first.cancel()
         await asyncio.wait([first])
         assert first.cancelled()
-        unfinished = [task(each) for each in range(10) if each not in made.ended]
-        tasks = await made.window.ask(unfinished)
-        assert all(each.status is LookupStatus.PAID for each in tasks)
+        unfinished = [number_of(each) for each in asked if each.status is LookupStatus.WAITING]
+        await made.lane.make(task(number) for number in unfinished)
+        assert all(each.status is LookupStatus.PAID for each in asked)
         assert len(made.service.sent) == 10
-        assert sorted(made.ended) == list(range(10))
 
     run(main)
 
@@ -197,11 +198,11 @@ def test_a_cancelled_caller_leaves_the_window_sound() -> None:
         first = asyncio.ensure_future(ask_all(made, 6))
         await asyncio.sleep(0.05)
         first.cancel()
-        await made.window.drain()
+        await made.lane.drain()
         assert made.progress.paid == 6
         assert not made.store.open
         assert made.store.reserved == 0
-        assert made.window.open == 0
+        assert made.lane.open == 0
 
     run(main)
 
@@ -310,7 +311,7 @@ def test_released_intents_are_given_back() -> None:
         await asyncio.sleep(0.05)
         made.control.stop_run(StopReason.CANCELLED)
         await waiting
-        await made.window.drain()
+        await made.lane.drain()
         released = [each for each in made.store.settled if each.trouble == RELEASED]
         assert released
         assert {each.state for each in released} == {CallState.NOT_SENT}
@@ -477,9 +478,9 @@ def test_a_broken_journal_stops_everything_and_is_told(phase: str, error: Except
         told = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, NightscreenError) for each in told)
         assert len(made.service.sent) - before <= 16
-        assert made.window.open == 0
+        assert made.lane.open == 0
         assert made.control.bound_micro == 0
-        await made.window.drain()
+        await made.lane.drain()
 
     run(main)
 
@@ -493,7 +494,7 @@ def test_outcomes_a_full_disk_refused_are_written_once_there_is_room() -> None:
         with pytest.raises(JournalError, match="full"):
             await ask_all(made, 4)
         made.store.break_settle = None
-        await made.window.drain()
+        await made.lane.drain()
         assert len(made.store.settled) == 4
         assert made.store.spent == 4 * PRICE
 
@@ -513,7 +514,7 @@ def test_a_call_that_cannot_be_made_is_told_to_every_caller() -> None:
         with pytest.raises(UsageError):
             await ask_all(made, 50)
         assert len(made.service.sent) <= 6
-        assert made.window.open == 0
+        assert made.lane.open == 0
 
     run(main)
 
@@ -523,7 +524,7 @@ def test_a_fault_inside_the_window_leaves_nobody_waiting() -> None:
 
     async def main(loop: VirtualLoop) -> None:
         made = bench(loop)
-        made.window._bring_back_due = lambda: 1 / 0  # type: ignore[method-assign, assignment]
+        made.lane._bring_back_due = lambda: 1 / 0  # type: ignore[method-assign, assignment]
         with pytest.raises(NightscreenError, match="ZeroDivisionError"):
             await ask_all(made, 5)
 
@@ -631,7 +632,7 @@ def test_nothing_is_left_behind() -> None:
         asked[0].cancel()
         made.control.stop_run(StopReason.CANCELLED)
         await asyncio.gather(*asked, return_exceptions=True)
-        await made.window.drain()
+        await made.lane.drain()
         made.book.close()
 
     run(main)
@@ -677,7 +678,7 @@ def test_single_refusals_among_answers_stop_nothing(stop: StopSignal) -> None:
         tasks = await ask_all(made, 200)
         assert made.control.stop is None
         assert not made.control.stopped_checks
-        assert [each.index for each in tasks if each.status is LookupStatus.FAILED] == [
+        assert [number_of(each) for each in tasks if each.status is LookupStatus.FAILED] == [
             *range(7, 200, 10)
         ]
         assert made.service.peak == 8
@@ -728,7 +729,7 @@ def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(cap: int) -
     async def main(loop: VirtualLoop) -> None:
         same = replace(lost(FailureReason.OVERLOAD), status=500, fault="the same")
         made = bench(loop, lambda *_: same, cap=cap)
-        made.windows["karma"]._cap = AdaptiveCap(cap)
+        made.lanes["karma"]._cap = AdaptiveCap(cap)
         tasks = await ask_all(made, 300)
         assert made.control.stopped_checks == {"karma": "outage"}
         assert len(made.service.sent) <= 5 + max(4, cap // 4)
@@ -813,7 +814,7 @@ def test_the_last_customer_who_is_never_answered_is_no_outage() -> None:
         control = Control(silence=Silence(GIVE_UP_S))
         made = bench(loop, reply, control=control, attempts=2, cap=4)
         asked = [replace(task(each), row=min(each, 96)) for each in range(100)]
-        tasks = await made.windows["karma"].ask(asked)
+        tasks = await made.lanes["karma"].make(asked)
         assert control.stop is None
         assert [each.status for each in tasks[96:]] == [LookupStatus.FAILED] * 4
 
@@ -866,7 +867,7 @@ def test_a_wall_clock_that_is_set_changes_no_wait(moved_s: int) -> None:
     async def main(loop: VirtualLoop) -> None:
         made = waiting_bench(loop, lambda *_: lost())
         real = loop.micros
-        made.window._clock = lambda: real() + (moved_s * MICROS if loop.time() > 60 else 0)
+        made.lane._clock = lambda: real() + (moved_s * MICROS if loop.time() > 60 else 0)
         await ask_all(made, 200)
         assert made.control.stop == StopReason.OUTAGE
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
@@ -901,35 +902,17 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         made = bench(loop, caps=caps, checks=("karma", "ecosystem"))
         first = await ask_all(made, 50)
         assert made.control.stopped_checks == {"karma": "quota"}
-        left = [task(each.index) for each in first if each.status is LookupStatus.WAITING]
+        left = [task(number_of(each)) for each in first if each.status is LookupStatus.WAITING]
         made.store.calls = 0
         made.control.renew_quotas(loop.micros())
         assert made.control.stopped_checks
         loop.now_s += (next_day(loop.micros()) - loop.micros()) / MICROS
         made.control.renew_quotas(loop.micros())
         assert not made.control.stopped_checks
-        again = await made.window.ask(left)
+        again = await made.lane.make(left)
         assert sum(each.status is LookupStatus.FREE for each in again) == 20
 
     run(main)
-
-
-def test_the_last_check_to_end_wakes_those_that_wait_for_its_money() -> None:
-    """It has nothing of its own left to ask, and what it gave back pays for nobody."""
-
-    async def main(loop: VirtualLoop) -> list[LookupStatus]:
-        funding = Funding()
-        made = bench(loop, lambda *_: hit(), checks=("bank_account", "karma"), funding=funding)
-        funding.begin(np.array([0, 1]), np.array([PRICE, PRICE]), PRICE)
-        asked = await asyncio.gather(
-            *(
-                made.windows[check].ask([task(place, check)])
-                for place, check in enumerate(made.windows)
-            )
-        )
-        return [each.status for tasks in asked for each in tasks]
-
-    assert run(main) == [LookupStatus.PAID, LookupStatus.WAITING]
 
 
 @pytest.mark.parametrize("cost", [None, PRICE])
@@ -955,8 +938,8 @@ def test_three_customers_in_a_row_that_cannot_be_read_are_an_outage(
         tasks = [task(number) for number in range(12)]
         for each in tasks[:2]:
             each.row = 100
-        await made.window.ask(tasks)
-        await made.window.drain()
+        await made.lane.make(tasks)
+        await made.lane.drain()
         return made
 
     made = run(night)
@@ -985,12 +968,12 @@ def test_workers_that_share_a_check_go_by_their_common_count(
 
     async def night(loop: VirtualLoop) -> Bench:
         made = bench(loop, lambda *_: unreadable, cap=1)
-        made.window._unreadable_run = lambda: elsewhere
+        made.lane._unreadable_run = lambda: elsewhere
         tasks = [task(number) for number in range(30)]
         for each in tasks:
             each.row = 1  # customers who agree would be an outage
-        await made.window.ask(tasks)
-        await made.window.drain()
+        await made.lane.make(tasks)
+        await made.lane.drain()
         return made
 
     made = run(night)

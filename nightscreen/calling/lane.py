@@ -1,10 +1,9 @@
-"""Lookups: a sliding window of calls for one check, shared by all shards in flight.
+"""A lane: the calls of one check, or one family of operations, that this process makes.
 
-Intents are committed a block ahead, or as slots come free where the cap is shared. A call waiting
-to retry holds no slot, the cap adapts. A shard hands in its lookups and waits for them; the window
-outlives it, so that a shard that is cancelled or re-entered never leaves or repeats a call. How a
-call is written, read and retried is the client's; what was funded is `price`'s; a lookup on its way
-is `tasks`'.
+It keeps as many calls in flight as its cap allows. What it sends next are calls that are due again,
+API calls that were handed in, and lookups that it claims from the run's table, a block ahead where
+nobody shares the cap. A call waiting to be repeated holds no slot. A lane outlives who asks, so
+that a task that is cancelled or entered again never leaves or repeats a call.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nightscreen.calling.control import UNDECIDED_AFTER, WITNESSES_LATER, Control, StopReason
 from nightscreen.calling.lookup_task import (
     ApiCall,
-    Barrier,
     LookupTask,
     most_charged,
     outcome_of,
@@ -28,74 +26,95 @@ from nightscreen.calling.lookup_task import (
 )
 from nightscreen.client.classify import BODY_KEPT, CallOutcome, ChargeStatus
 from nightscreen.client.retry import next_attempt
-from nightscreen.planning.short_circuit import Spares, Step
-from nightscreen.schemas.calls import KEPT_STATES, Reservation, ReservationStatus
+from nightscreen.journal.calls import Wish
+from nightscreen.schemas.calls import KEPT_STATES, LookupStatus, Reservation, ReservationStatus
 from nightscreen.schemas.checks import HITS
-from nightscreen.schemas.clock import next_day
-from nightscreen.schemas.plan import LookupStatus
+from nightscreen.schemas.clock import MICROS, next_day
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
-    from nightscreen.calling.funding import Funding
-    from nightscreen.calling.journal_writer import JournalWriter
+    from nightscreen.calling.writer import Writer
     from nightscreen.client.limiter import CallStart, Cap
+    from nightscreen.journal.calls import Claim
+    from nightscreen.journal.lookups import ClaimedLookup, Left
     from nightscreen.schemas.calls import CallResult
     from nightscreen.schemas.clock import Clock
 
-__all__ = ["LookupTask", "RetryBudget", "Sender", "Window"]
-
-_MICROS = 1_000_000
 _HELD_POLL_S = 0.5
 _BUSY_POLL_S = 0.1
 """Until calls are asked for again that others left no room for, unless one of our own settles."""
 _BUSY_POLL_BESIDE_S = 0.5
 """The same where calls of our own are under way: what they leave is ours, and soon."""
-_LIKELY = 8
-"""Calls asked for of a shared cap at least; at most twice what was granted of late.
-
-Each that is refused costs something, and is asked for again.
-"""
-_UNCONFIRMED_POLL_S = 0.1
-"""Until a call under way has confirmed the price, or came to nothing."""
+_LATER_POLL_S = 0.1
+"""Until a call under way has confirmed the price, given money back, or come to nothing."""
+_OTHERS_POLL_S = 0.5
+"""Until it is looked at again whether others have ended, or left, what they have claimed."""
 _LEAST_WAIT_S = 0.001
 _FREE = frozenset({ChargeStatus.NOT_SENT, ChargeStatus.NOT_CHARGED})
-
 
 Sender = Callable[[Any], "Awaitable[CallOutcome]"]
 """Makes one attempt at what a task asks; never raises for what the network or the service does."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryBudget:
-    """How a window goes about it.
+class Table(Protocol):
+    """The lookups of the run, as a lane claims them."""
+
+    shared: bool
+    """Other processes claim them too; what they have claimed, and may leave, is waited for."""
+    staged: bool
+    """Another process opens stages; what is left for later is waited for."""
+
+    async def tasks(
+        self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
+    ) -> list[tuple[LookupTask, Reservation]]:
+        """Return the tasks of claimed lookups, with their identities opened."""
+
+
+@dataclass(slots=True, eq=False)
+class _Asking:
+    """One request to ask lookups of the table.
 
     Attributes:
-        attempts: attempts a lookup, resends of calls in doubt included.
-        random: where jitter comes from.
+        most: how many more are to be claimed.
+        only: the number of the one lookup that is meant.
+        over: is set once nothing more is to be claimed, and all has come to its end.
+        ended: nothing more is to be claimed.
+        more: lookups waited when they were last claimed.
+        not_before: instant on the loop's clock before which nothing is claimed.
     """
 
-    attempts: int
-    random: random.Random
+    most: float
+    only: int | None
+    over: asyncio.Future[None]
+    ended: bool = False
+    more: bool = True
+    not_before: float = 0.0
 
 
-class Window:
+class Lane:
     """Keeps up to a cap of calls of one check in flight.
 
     Args:
-        check: the check.
+        check: the check or operation.
         send: makes one attempt.
         writer: where intents and outcomes go.
         cap: how many calls may be in flight now.
         control: the run's stops and numbers.
-        pace: attempts and jitter.
+        attempts: attempts a lookup, resends of calls in doubt included.
+        random: where jitter comes from.
         clock: the present instant, in microseconds.
-        note: told of each lookup that came to an end, whoever waits for it.
-        sparing: tells which lookups wait for others, and which are not needed any more.
-        funding: tells which lookups there is money for by now; None where the journal alone does.
+        worst_micro: the most a call may cost.
+        table: the lookups of the run; None where only API calls are made.
+        lanes: all lanes of the run in this process. Money that reaches no lookup of one check may
+            reach those of another, and leave some; so the last that is short ends them all.
         unreadable_run: counts charged answers in a row that could not be read, where several
             workers share the count; None where the control's own is the whole.
+
+    Attributes:
+        short: lookups are left that the money does not reach, and nothing is under way that could
+            give some back.
     """
 
     def __init__(
@@ -103,16 +122,18 @@ class Window:
         check: str,
         *,
         send: Sender,
-        writer: JournalWriter,
+        writer: Writer,
         cap: Cap,
         control: Control,
-        pace: RetryBudget,
+        attempts: int,
+        random: random.Random,
         clock: Clock,
-        note: Callable[[LookupTask], None] | None = None,
-        sparing: Spares | None = None,
-        funding: Funding | None = None,
+        worst_micro: int = 0,
+        table: Table | None = None,
+        lanes: Mapping[str, Lane] | None = None,
         unreadable_run: Callable[[], int] | None = None,
     ) -> None:
+        self.short = False
         self._check = check
         self._send = send
         self._writer = writer
@@ -120,51 +141,39 @@ class Window:
         self._control = control
         self._progress = control.progress[check]
         self._evidence = control.evidence(check)
-        self._pace = pace
+        self._attempts = attempts
+        self._random = random
         self._clock = clock
-        self._tell = note
-        self._sparing = sparing
-        self._funding = funding
+        self._worst_micro = worst_micro
+        self._table = table
+        self._lanes = lanes or {}
         self._unreadable_run = unreadable_run
-        if funding is not None:
-            funding.joins(self)
-        self._held: dict[int, LookupTask] = {}
+        self._asking: _Asking | None = None
         self._queue: deque[LookupTask] = deque()
         self._ready: deque[tuple[LookupTask, Reservation]] = deque()
         self._later: list[tuple[float, int, LookupTask]] = []
-        self._open: dict[bytes, LookupTask] = {}
+        self._open: dict[bytes | int, LookupTask] = {}
         self._flights: set[asyncio.Task[None]] = set()
         self._confirming: set[asyncio.Task[None]] = set()
         self._intents = 0  # granted calls whose outcome is not committed yet
-        self._share: int | None = None  # calls the others leave to this process; None: all it wants
-        self._likely: int | None = None  # calls at a time that others may leave room for
         self._busy_until, self._busy_with = 0.0, ""
         self._unjudged = 0  # calls whose cost is not believed, and that are not committed yet
         self._undecided = 0  # answers without a balance in a row, while a cost is disputed
-        self._intending: asyncio.Task[None] | None = None
+        self._reserving: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._order = itertools.count()
         self._runner: asyncio.Task[None] | None = None
         control.on_stop(self._wake.set)
 
     @property
-    def is_stranded(self) -> bool:
-        """Return whether every lookup left waits for another one, or for money."""
-        return len(self._held) == len(self._open)
-
-    @property
     def open(self) -> int:
-        """Return how many lookups have not come to an end."""
+        """Return how many calls have not come to an end."""
         return len(self._open)
 
-    def nudge(self) -> None:
-        """Look again at what may be sent: something changed outside."""
-        self._wake.set()
+    async def make(self, tasks: Iterable[LookupTask]) -> list[LookupTask]:
+        """Make API calls and wait until each has come to an end or the run has stopped.
 
-    async def ask(self, tasks: Iterable[LookupTask]) -> list[LookupTask]:
-        """Make the lookups and wait until each has come to an end or the run has stopped.
-
-        A lookup that is already under way is joined, not repeated.
+        A call that is already under way is joined, not repeated.
 
         Returns:
             The tasks as they stand; those still `WAITING` were not reached.
@@ -174,26 +183,45 @@ class Window:
                 was sent and not answered since is in doubt.
         """
         loop = asyncio.get_running_loop()
-        batch = Barrier(loop.create_future())
-        mine = [self._enter(task, batch) for task in tasks]
-        if not mine:
-            return mine
-        if self._runner is None or self._runner.done():
-            self._runner = loop.create_task(self._run())
-        self._wake.set()
-        await asyncio.shield(batch.done)
+        mine = []
+        for task in tasks:
+            known = self._open.setdefault(task.key, task)
+            if known is task:
+                task.done = loop.create_future()
+                self._queue.append(task)
+            mine.append(known)
+        if mine:
+            self._run_on()
+            await asyncio.shield(asyncio.gather(*(task.done for task in mine if task.done)))
         if self._writer.broken is not None:
             raise self._writer.broken
         return mine
 
-    def _enter(self, task: LookupTask, batch: Barrier) -> LookupTask:
-        """Queue a lookup, or join it where it is under way."""
-        known = self._open.setdefault(task.subject, task)
-        if known is task:
-            self._queue.append(task)
-        known.waiters.append(batch)
-        batch.left += 1
-        return known
+    async def ask(self, *, most: float = float("inf"), only: int | None = None) -> None:
+        """Claim and ask lookups of the run until none is left, or something stops them.
+
+        Who enters while another asks waits for the same end.
+
+        Args:
+            most: how many at most.
+            only: this lookup by its number, and no other.
+
+        Raises:
+            NightscreenError: as `make` does.
+        """
+        if self._asking is None or self._asking.over.done():
+            self.short = False
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._asking = _Asking(most if only is None else 1, only, over)
+        self._run_on()
+        await asyncio.shield(self._asking.over)
+        if self._writer.broken is not None:
+            raise self._writer.broken
+
+    def _run_on(self) -> None:
+        if self._runner is None or self._runner.done():
+            self._runner = asyncio.get_running_loop().create_task(self._run())
+        self._wake.set()
 
     async def drain(self) -> None:
         """Wait until nothing is in flight and every outcome is committed."""
@@ -208,9 +236,9 @@ class Window:
     # --- the loop ---
 
     async def _run(self) -> None:
-        """Keep the window full until nothing is left to do; leave nobody waiting, come what may."""
+        """Keep the lane full until nothing is left to do; leave nobody waiting, come what may."""
         try:
-            while self._open:
+            while self._open or self._claims_more:
                 self._wake.clear()
                 looked_at = asyncio.get_running_loop().time()
                 halted = self._halted()
@@ -221,26 +249,36 @@ class Window:
                     self._launch()
                     if self._is_paused():
                         self._unreserve()
-                    self._intend()
-                    self._leave_stranded()
+                    self._reserve()
                     self._say_why()
-                share = self._cap.cap if self._share is None else self._share
-                self._progress.cap = min(self._cap.cap, share)
-                if self._open:
+                self._progress.cap = self._cap.cap
+                if self._open or self._claims_more:
                     await self._wait(None if halted else self._until_due(looked_at))
-        except Exception as error:  # noqa: BLE001 - callers would wait for ever: each is told of it
+        except Exception as error:  # noqa: BLE001 - callers would wait for ever: each gets it
             self._writer.breaks(error)
             for task in list(self._open.values()):
                 self._end(task, LookupStatus.WAITING, 0)
         finally:
-            if self._funding is not None:
-                self._funding.is_over()  # another check's lookups may wait for money from here
+            if self._asking is not None and not self._asking.over.done():
+                self._asking.over.set_result(None)
+
+    @property
+    def is_asking(self) -> bool:
+        """Return whether somebody waits for lookups of the table to be asked."""
+        return self._asking is not None and not self._asking.over.done()
+
+    @property
+    def _claims_more(self) -> bool:
+        """Return whether more is to be claimed, or a claim is under way."""
+        if self._asking is None:
+            return False
+        return not self._asking.ended or self._reserving is not None
 
     def _halted(self) -> bool:
         if self._writer.broken is not None:
             return True
         if self._is_used_up() and not (
-            self._ready or self._flights or self._confirming or self._intending
+            self._ready or self._flights or self._confirming or self._reserving
         ):
             self._control.stop_check(self._check, StopReason.QUOTA)
         at = asyncio.get_running_loop().time()
@@ -264,21 +302,23 @@ class Window:
         """Return seconds until something falls due by itself.
 
         Args:
-            looked_at: when the window began to look around; what ended since is looked at again.
+            looked_at: when the lane began to look around; what ended since is looked at again.
         """
         now = asyncio.get_running_loop().time()
         due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
         control = self._control
-        ends = (self._cap.paused_until, self._evidence.not_before, self._busy_until)
+        ends = [self._cap.paused_until, self._evidence.not_before, self._busy_until]
+        if self._asking is not None and not self._asking.ended:
+            ends.append(self._asking.not_before)
         due += [end - now for end in ends if end > looked_at]
         later = (control.resume_at(looked_at), control.silence.gives_up_at)
         due += [at - now for at in later if at is not None]
         if control.deadline_at is not None:
-            due.append((control.deadline_at - self._clock()) / _MICROS)
+            due.append((control.deadline_at - self._clock()) / MICROS)
         return max(_LEAST_WAIT_S, min(due)) if due else None
 
     def _bring_back_due(self) -> None:
-        """Put lookups whose wait is over before all others, those due first in front."""
+        """Put calls whose wait is over before all others, those due first in front."""
         if not self._later or self._asks_others_first():
             return
         now = asyncio.get_running_loop().time()
@@ -288,30 +328,49 @@ class Window:
         self._queue.extendleft(reversed(due))
 
     def _asks_others_first(self) -> bool:
-        """Return whether lookups that wait are left waiting: the same one is no further witness.
+        """Return whether calls that wait are left waiting: the same one is no further witness.
 
         So it is while the service fails without an answer since: others may tell whether it is the
         service that fails, or only these.
         """
         fails = self._evidence.is_open or self._evidence.not_before > 0
-        return fails and bool(self._queue or self._ready)
+        return fails and bool(self._queue or self._ready or self._more_wait)
+
+    @property
+    def _more_wait(self) -> bool:
+        """Return whether lookups of the table waited when they were last claimed."""
+        asking = self._asking
+        return asking is not None and not asking.ended and asking.more
 
     # --- intents ---
 
-    def _intend(self) -> None:
-        """Commit the next block of intents where the window will soon need it."""
-        if self._intending is not None or not self._queue:
+    def _reserve(self) -> None:
+        """Commit the next intents where the lane will soon need them."""
+        if self._reserving is not None or self._is_used_up() or self._is_paused():
             return
-        if self._is_used_up() or self._is_paused():
+        wanted = self._wanted()
+        if not wanted or not (self._queue or self._claimable(wanted)):
             return
-        wanted = min(len(self._queue), self._wanted())
-        likely = wanted if self._likely is None else min(wanted, self._likely)
-        block = self._block(likely)
-        if block:
-            is_whole = len(block) == likely  # else what is left waits for money, or for another
-            more = min(len(self._queue), wanted - likely) if is_whole else 0
-            intending = self._commit(block, more=more)
-            self._intending = asyncio.get_running_loop().create_task(intending)
+        worst, wallet = max(self._worst_micro, self._highest()), self._control.left_in_wallet()
+        bound = self._control.bind(worst, wanted)
+        block = self._block(bound)
+        number = self._claimable(bound - len(block))
+        self._control.unbind(worst, bound - len(block) - number)
+        if block or number:
+            only = None if self._asking is None else self._asking.only
+            stopped = frozenset(self._control.stopped_checks)
+            wish = Wish(number, only, wallet, stopped) if number else None
+            reserving = self._commit(block, wish, worst)
+            self._reserving = asyncio.get_running_loop().create_task(reserving)
+
+    def _claimable(self, number: int) -> int:
+        """Return how many of so many lookups are to be claimed from the table now."""
+        asking = self._asking
+        if asking is None or asking.ended or self._table is None:
+            return 0
+        if asyncio.get_running_loop().time() < asking.not_before:
+            return 0
+        return int(min(asking.most, number))
 
     def _wanted(self) -> int:
         """Return how many calls to reserve now.
@@ -323,7 +382,7 @@ class Window:
             return 0
         limit = self._limit()
         if self._writer.caps.under_way(self._check) is None and not self._is_disputed:
-            return limit if self._runs_low() else 0
+            return limit - len(self._ready) if self._runs_low() else 0
         return max(0, limit - self._intents)
 
     def _runs_low(self) -> bool:
@@ -332,97 +391,61 @@ class Window:
         return not is_shared and len(self._ready) < max(1, self._limit() // 2)
 
     def _block(self, size: int) -> list[LookupTask]:
-        """Take the next lookups, at the highest price seen so far, as far as the floor allows."""
-        highest, now = self._highest(), self._clock()
+        """Take the next calls that are due; one whose consent has ended is not made."""
+        now = self._clock()
         block: list[LookupTask] = []
         while self._queue and len(block) < size:
-            task = self._queue[0]
+            task = self._queue.popleft()
             if task.consent_ends_at is not None and now >= task.consent_ends_at:
-                self._end(self._queue.popleft(), LookupStatus.LAPSED, 0)
-                continue
-            if self._set_aside(task):
-                continue
-            task.bound_micro = max(task.worst_micro, highest)
-            if not self._control.bind(task.bound_micro):
-                break
-            block.append(self._queue.popleft())
+                self._end_unsent(task, LookupStatus.LAPSED)
+            else:
+                block.append(task)
         return block
-
-    def _set_aside(self, task: LookupTask) -> bool:
-        """Take the next lookup out of the queue where it must wait, or is spared.
-
-        What has been sent before is neither: it may have been charged, and wants its answer.
-        """
-        if task.attempts:
-            return False
-        step = Step.ASK if self._sparing is None else self._sparing.step(task.index)
-        is_paid_for = self._funding is None or self._funding.pays_for(task.index)
-        if step is Step.ASK and is_paid_for:
-            return False
-        self._queue.popleft()
-        if step is Step.SPARE:
-            self._end(task, LookupStatus.SPARED, 0)
-            return True
-        self._held[task.index] = task
-        if step is Step.WAIT and self._sparing is not None:
-            self._sparing.hold(task.index, lambda: self._release(task.index))
-        elif self._funding is not None:
-            self._funding.park(task.index, lambda: self._release(task.index))
-        return True
-
-    def _release(self, index: int) -> None:
-        """Put a lookup first in the queue, now that it is known what is to be done about it."""
-        task = self._held.pop(index, None)
-        if task is not None:
-            self._queue.appendleft(task)
-            self._wake.set()
-
-    def _leave_stranded(self) -> None:
-        """Leave for a later round what waits for lookups that are not under way, or for money."""
-        if not self.is_stranded or not self._held:
-            return
-        if self._funding is None or self._funding.is_over():
-            held = list(self._held.values())
-            self._held.clear()
-            for task in held:
-                self._end(task, LookupStatus.WAITING, 0)
 
     def _highest(self) -> int:
         return self._control.highest_micro.get(self._check, 0)
 
-    async def _commit(self, block: list[LookupTask], *, more: int) -> None:
-        asked_at = self._clock()
+    async def _commit(self, block: list[LookupTask], wish: Wish | None, worst_micro: int) -> None:
+        asked_at, claim = self._clock(), None
+        asks = [task.ask(self._highest()) for task in block]
+        taken: list[tuple[LookupTask, Reservation]] = []
         try:
-            grants = await self._writer.reserve([task.ask() for task in block], more)
-        except Exception as error:  # noqa: BLE001 - handed to every waiter; nothing was sent
+            grants, claim = await self._writer.reserve(self._check, asks, wish)
+            if claim is not None and claim.taken and self._table is not None:
+                taken = await self._table.tasks(claim.taken)
+        except Exception as error:  # noqa: BLE001 - handed to every caller; nothing was sent
             self._writer.breaks(error)
             grants = [Reservation(ReservationStatus.HELD)] * len(block)
-        self._intending = None
-        pairs = list(zip(block, grants, strict=True))
-        for task, grant in pairs:
+        self._reserving = None
+        self._control.unbind(worst_micro, len(block) + (0 if wish is None else wish.number))
+        busy = []
+        for task, grant in [*zip(block, grants, strict=True), *taken]:
+            self._open[task.key] = task
             self._take(task, grant, asked_at)
-        busy = [pair for pair in pairs if pair[1].kind is ReservationStatus.BUSY]
+            if grant.kind is ReservationStatus.BUSY:
+                busy.append((task, grant))
         self._queue.extendleft(task for task, _ in reversed(busy))
-        self._share = self._intents if busy else None
-        if self._writer.caps.under_way(self._check) is not None:
-            granted = len(block) - len(busy)
-            self._likely = max(_LIKELY, 2 * granted, (self._likely or 0) // 2)
         if busy:
-            poll_s = _BUSY_POLL_BESIDE_S if self._intents else _BUSY_POLL_S
-            self._busy_until = asyncio.get_running_loop().time() + poll_s
-            self._busy_with = busy[0][1].holder
+            self._is_busy(busy[0][1].holder)
+        if claim is not None and self._asking is not None:
+            self._claimed(self._asking, claim, asked_at)
         self._wake.set()
 
+    def _is_busy(self, holder: str) -> None:
+        poll_s = _BUSY_POLL_BESIDE_S if self._intents else _BUSY_POLL_S
+        self._busy_until = asyncio.get_running_loop().time() + poll_s
+        self._busy_with = holder
+
     def _take(self, task: LookupTask, grant: Reservation, asked_at: int) -> None:
-        if grant.kind is not ReservationStatus.GRANTED:
-            self._control.unbind(task.bound_micro)
         match grant.kind:
             case ReservationStatus.GRANTED:
                 self._intents += 1
+                task.bound_micro = grant.reserved_micro
+                self._control.bound_micro += task.bound_micro
                 self._ready.append((task, grant))
             case ReservationStatus.ANSWERED:
                 self._control.silence.ends()
-                self._end(task, LookupStatus.REUSED, 0)
+                self._end_unsent(task, _answered_as(grant))
             case ReservationStatus.HELD:
                 self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
                 self._put_off(task, _HELD_POLL_S)
@@ -430,12 +453,53 @@ class Window:
                 pass  # `_commit` puts it back where it stood in the queue
             case ReservationStatus.LATER:
                 self._waits_for("a call under way that will confirm the price of others")
-                self._put_off(task, _UNCONFIRMED_POLL_S)
+                self._put_off(task, _LATER_POLL_S)
             case ReservationStatus.UNAFFORDABLE:
-                self._end(task, LookupStatus.IN_DOUBT if task.doubted else LookupStatus.WAITING, 0)
+                doubted = LookupStatus.IN_DOUBT if task.doubted else LookupStatus.WAITING
+                self._end_unsent(task, doubted)
             case ReservationStatus.QUOTA:
                 self._control.quota_until[self._check] = next_day(asked_at)
                 self._put_off(task, 0.0)
+
+    def _claimed(self, asking: _Asking, claim: Claim, asked_at: int) -> None:
+        """Take note of what a claim ended and refused, and whether there will be more."""
+        asking.most -= len(claim.taken) + len(claim.ended)
+        for each in claim.ended:
+            if each.state is not LookupStatus.LAPSED:
+                self._control.silence.ends()
+            self._control.ended(self._check, each.state, 0)
+        self._control.obey(claim.stops)
+        is_gone = asking.only is not None and not claim.taken and claim.refused is None
+        if asking.most <= 0 or is_gone:
+            asking.ended = True
+            return
+        left, now = claim.left, asyncio.get_running_loop().time()
+        self.short = False
+        asking.more = left is None or (left.waiting and claim.refused is None)
+        if claim.refused is ReservationStatus.BUSY:
+            asking.more = True
+            self._is_busy(claim.holder)
+        elif claim.refused is ReservationStatus.QUOTA:
+            self._control.quota_until[self._check] = next_day(asked_at)
+        elif claim.refused is ReservationStatus.LATER:
+            self._waits_for("a call under way that will confirm the price of others")
+            asking.not_before = now + _LATER_POLL_S
+        elif left is not None and claim.refused is not None:  # the money does not reach further
+            asking.not_before = now + _LATER_POLL_S
+            self.short = not left.claimed_in_run
+            lanes = self._lanes.values()
+            asking.ended = self.short and all(each.short or not each.is_asking for each in lanes)
+        elif left is not None:
+            asking.not_before = now + _OTHERS_POLL_S
+            asking.ended = not (left.waiting or self._waits_for_others(left))
+
+    def _waits_for_others(self, left: Left) -> bool:
+        """Return whether more may come of what other processes have, or open."""
+        table = self._table
+        if table is None:
+            return False
+        mine = sum(task.lookup_id is not None for task in self._open.values())
+        return (table.shared and left.claimed > mine) or (table.staged and left.later)
 
     # --- pauses ---
 
@@ -459,11 +523,11 @@ class Window:
     def _unreserve(self) -> None:
         """Give back what is reserved while the check is paused: others may use money and number."""
         while self._ready:
-            self._give_back(*self._ready.popleft(), self._requeue)
+            self._give_back(*self._ready.popleft(), LookupStatus.CLAIMED)
 
     def _say_why(self) -> None:
         """Say what is waited for where nothing is under way."""
-        if self._flights or self._confirming or self._intending or not self._open:
+        if self._flights or self._confirming or self._reserving:
             return
         at = asyncio.get_running_loop().time()
         if self._cap.paused_until > at:
@@ -491,14 +555,21 @@ class Window:
             flight.add_done_callback(self._landed)
 
     def _next_ready(self) -> tuple[LookupTask, Reservation] | None:
-        """Take what may be sent; what was reserved at a price since risen is reserved anew."""
+        """Take what may be sent now.
+
+        What was reserved at a price since risen is reserved anew; consent that has ended meanwhile
+        is none.
+        """
         while self._ready and not self._is_paused():
             task, grant = self._ready.popleft()
             if self._runs_low():
                 self._wake.set()  # a flight that goes on never lands, and wakes nobody
-            if task.bound_micro >= self._highest():
+            if task.consent_ends_at is not None and self._clock() >= task.consent_ends_at:
+                self._give_back(task, grant, LookupStatus.LAPSED)
+            elif task.bound_micro < self._highest():
+                self._give_back(task, grant, LookupStatus.CLAIMED)
+            else:
                 return task, grant
-            self._give_back(task, grant, self._requeue)
         return None
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
@@ -551,14 +622,14 @@ class Window:
             if reading.confirm is not None:
                 self._make_room()
                 reading = await reading.confirm()
-        except Exception as error:  # noqa: BLE001 - a fault of ours: told to every waiter; in doubt
+        except Exception as error:  # noqa: BLE001 - a fault of ours: every caller gets it; in doubt
             self._writer.breaks(error)
             self._control.unbind(task.bound_micro)
             self._end(task, LookupStatus.WAITING, 0)
             return False
         now = self._clock()
         if self._control.heard is not None:
-            self._control.heard(self._check, (now - sent_at) / _MICROS, reading)
+            self._control.heard(self._check, (now - sent_at) / MICROS, reading)
         wait_s = reading.retry_after_s
         if wait_s is not None and reading.strain:
             wait_s = self._control.heard_wait(self._check, task.subject, wait_s)
@@ -591,7 +662,12 @@ class Window:
         settled = outcome_of(
             task, grant, reading, ended=ended, sent_at=sent_at, now=now, named_micro=named_micro
         )
-        self._writer.settle(settled, lambda: self._settled(task, settled, ended, delay, reading))
+        becomes = LookupStatus.CLAIMED if delay is not None else LookupStatus.WAITING
+        self._writer.settle(
+            settled,
+            task.becomes(ended or becomes),
+            lambda: self._settled(task, settled, ended, delay, reading),
+        )
         return reading.verdict is ChargeStatus.ANSWERED
 
     def _delay(self, task: LookupTask, reading: CallOutcome) -> float | None:
@@ -600,7 +676,7 @@ class Window:
         While the service answers nobody, free attempts for at least three customers tell of the
         service and use up nothing: they go on, one at a time, until the silence is given up.
         """
-        attempts, random = self._pace.attempts, self._pace.random
+        attempts, random = self._attempts, self._random
         if task.is_used_up(reading, attempts):
             return None
         delay = next_attempt(reading, task.attempts, attempts, random=random)
@@ -609,7 +685,8 @@ class Window:
         is_silent = self._control.answered == task.answered_before
         if not is_silent or task.doubted:
             return None
-        if len({each.witness for each in self._open.values()}) < WITNESSES_LATER:
+        witnesses = {each.witness for each in self._open.values()}
+        if len(witnesses) < WITNESSES_LATER and not self._more_wait:
             return None
         at = asyncio.get_running_loop().time()
         self._evidence.not_before = at + self._control.breaker.probe_every
@@ -622,10 +699,7 @@ class Window:
         control = self._control
         self._progress.attempts += 1
         balance = None if reading.stop is not None else reading.balance_micro
-        cost_micro = most_charged(task, reading, named_micro)
-        control.came_back(cost_micro, balance, mark)
-        if self._funding is not None:
-            self._funding.spend(cost_micro)
+        control.came_back(most_charged(task, reading, named_micro), balance, mark)
         if reading.verdict in BODY_KEPT:
             task.outcome = reading.outcome
             believed = reading.cost_micro if named_micro is None else None
@@ -700,11 +774,11 @@ class Window:
     async def _count(self, unreadable_run: Callable[[], int]) -> None:
         """Count what could not be read over all workers of the run.
 
-        It has the place of the call in the window, so that no other call is sent uncounted.
+        It has the place of the call in the lane, so that no other call is sent uncounted.
         """
         try:
             self._control.count_unreadable(self._check, await asyncio.to_thread(unreadable_run))
-        except Exception as error:  # noqa: BLE001 - told to every caller: what is not known may cost
+        except Exception as error:  # noqa: BLE001 - every caller gets it: what is not known may cost
             self._writer.breaks(error)
 
     def _put_off(self, task: LookupTask, delay_s: float) -> None:
@@ -715,42 +789,59 @@ class Window:
         """Take note that a call is not under way any more."""
         self._intents -= 1
         self._busy_until = 0.0
+        if self._asking is not None:
+            self._asking.not_before = 0.0
         self._control.unbind(task.bound_micro)
         self._wake.set()
 
-    def _requeue(self, task: LookupTask) -> None:
-        self._freed(task)
-        self._put_off(task, 0.0)
-
     def _end(self, task: LookupTask, status: LookupStatus, cost_micro: int) -> None:
         task.status = status
-        self._open.pop(task.subject, None)
+        self._open.pop(task.key, None)
         self._control.ended(self._check, status, cost_micro)
-        if self._tell is not None:
-            self._tell(task)
-        for batch in task.waiters:
-            batch.count()
-        task.waiters.clear()
+        if task.done is not None and not task.done.done():
+            task.done.set_result(None)
+        self._wake.set()
+
+    def _end_unsent(self, task: LookupTask, status: LookupStatus) -> None:
+        """End a call that was not made, and write down what became of its lookup."""
+        change = task.becomes(status)
+        if change is None:
+            self._end(task, status, 0)
+        else:
+            self._writer.settle(None, change, lambda: self._end(task, status, 0))
 
     # --- stops ---
 
     def _let_go(self) -> None:
         """Give back what was not sent; what is in flight settles by itself."""
+        if self._asking is not None:
+            self._asking.ended = True
         while self._ready:
-            self._give_back(*self._ready.popleft(), self._released)
-        waiting = [*self._queue, *(task for _, _, task in self._later), *self._held.values()]
+            self._give_back(*self._ready.popleft(), LookupStatus.WAITING)
+        waiting = [*self._queue, *(task for _, _, task in self._later)]
         self._queue.clear()
-        self._held.clear()
         self._later.clear()
         for task in waiting:
-            self._end(task, LookupStatus.WAITING, 0)
+            if self._writer.broken is None:
+                self._end_unsent(task, LookupStatus.WAITING)
+            else:
+                self._end(task, LookupStatus.WAITING, 0)
 
-    def _give_back(
-        self, task: LookupTask, grant: Reservation, then: Callable[[LookupTask], None]
-    ) -> None:
-        """Give an intent back unsent."""
-        self._writer.settle(released(task, grant, self._clock()), lambda: then(task))
+    def _give_back(self, task: LookupTask, grant: Reservation, becomes: LookupStatus) -> None:
+        """Give an intent back unsent; what stays claimed is reserved anew."""
 
-    def _released(self, task: LookupTask) -> None:
-        self._freed(task)
-        self._end(task, LookupStatus.WAITING, 0)
+        def given_back() -> None:
+            self._freed(task)
+            if becomes is LookupStatus.CLAIMED:
+                self._put_off(task, 0.0)
+            else:
+                self._end(task, becomes, 0)
+
+        outcome = released(task, grant, self._clock())
+        self._writer.settle(outcome, task.becomes(becomes), given_back)
+
+
+def _answered_as(grant: Reservation) -> LookupStatus:
+    """Return how a lookup ends that was answered since the plan was made."""
+    unreadable = grant.outcome == LookupStatus.UNREADABLE.name.lower()
+    return LookupStatus.UNREADABLE if unreadable else LookupStatus.REUSED

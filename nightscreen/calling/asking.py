@@ -1,0 +1,343 @@
+"""Asking: what a screening run does with its table of lookups, from the first to the last.
+
+The first lookup goes alone and opens the books, one is kept for the end and closes them; between
+them every check is asked at its own pace. A worker of the run asks in the same way, and takes
+neither balance. Which lookup is next, and whether there is money for it, is decided as it is
+claimed (`journal.lookups`, `journal.calls`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nightscreen.calling.caller import open_caller
+from nightscreen.calling.control import WITNESSES_LATER, StopReason
+from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.checks.registry import CHECKS
+from nightscreen.client.response_rules import FailureReason
+from nightscreen.journal.lookups import WHOLE_RUN
+from nightscreen.journal.unreadable import Doubts
+from nightscreen.planning.freshness import is_closed
+from nightscreen.runs.run import money_left
+from nightscreen.runs.screening_run import doubts_of_check
+from nightscreen.schemas.calls import NOT_ENDED, UNREAD_TROUBLES, LookupStatus
+from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from nightscreen.calling.caller import Caller
+    from nightscreen.client.transport import Transport
+    from nightscreen.journal.lookups import ClaimedLookup, LookupRun
+    from nightscreen.runs.run import Run
+    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.calls import Reservation
+
+_ANSWERED = frozenset({LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE})
+_LOST = frozenset({LookupStatus.FAILED, LookupStatus.IN_DOUBT})
+_SPARING = "karma"
+"""The check that may ask its identities in stages."""
+
+
+@dataclass(slots=True)
+class Asking:
+    """What one process has open while it asks lookups of a screening run.
+
+    Attributes:
+        run: the run.
+        table: which lookups are its.
+        doubts: how often lookups were sent of late whose calls are in doubt, by check.
+        unread: lookups whose latest answer could not be read, by check.
+        shared: other processes claim them too; what they leave is asked here.
+        staged: stages are opened by another process, and are waited for.
+        caller: makes the calls.
+    """
+
+    run: Run
+    table: LookupRun
+    doubts: Mapping[str, Mapping[bytes, Doubts]]
+    unread: Mapping[str, Collection[bytes]] = field(default_factory=dict)
+    shared: bool = False
+    staged: bool = False
+    caller: Caller = field(init=False)
+    _reported: set[str] = field(default_factory=set)
+
+    async def tasks(
+        self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
+    ) -> list[tuple[LookupTask, Reservation]]:
+        """Return the tasks of claimed lookups, with their identities opened."""
+        numbers = [each.lookup_id for each, _ in taken]
+        lookups = self.run.journal.lookups
+        opened = await asyncio.to_thread(lookups.identities, self.table, numbers)
+        nothing, found = Doubts(), []
+        for (each, grant), (identity, together_with, row) in zip(taken, opened, strict=True):
+            sent = self.doubts.get(each.check, {}).get(each.subject, nothing)
+            unread = self.unread.get(each.check, ())
+            task = LookupTask(
+                lookup=Lookup(each.check, IdentityKind(each.kind), identity, together_with),
+                subject=each.subject,
+                worst_micro=each.worst_micro,
+                consent_reference=each.consent_reference,
+                consent_ends_at=each.consent_ends_at,
+                lookup_id=each.lookup_id,
+                row=row,
+                attempts=each.attempts,
+                doubts=sent.attempts,
+                unread=sent.unread,
+                was_unread=each.subject in unread or sent.unread_ever > 0,
+            )
+            found.append((task, grant))
+        return found
+
+    async def ask(self, check: str) -> None:
+        """Ask a check's lookups until none is left, or something stops them; stage by stage."""
+        lane = self.caller.lanes[check]
+        await lane.ask()
+        run = self.run
+        while check == _SPARING and not self.staged and run.control.stop is None:
+            if not await asyncio.to_thread(self._open_stage, check):
+                break
+            await lane.ask()
+        if run.caps.in_flight:
+            await asyncio.to_thread(self._share_no_more, check)
+
+    def _share_no_more(self, check: str) -> None:
+        """Leave a check's cap to the other processes."""
+        caps, lanes = self.run.settings.max_in_flight, self.caller.lanes
+        left = {name: caps[name] for name, lane in lanes.items() if lane.is_asking}
+        left.pop(check, None)
+        self.run.journal.askers.join(self.run.run_id, left)
+
+    def _open_stage(self, check: str) -> bool:
+        """Ask or spare what waited for lookups that have ended; return whether to ask on."""
+        chains = getattr(self.run, "chains", None)
+        if chains is None:
+            return False
+        run: ScreeningRun = self.run  # type: ignore[assignment]  # only it has chains
+        ended, listed = np.zeros((2, chains.needed), dtype=bool)
+        later = np.zeros(chains.needed, dtype=bool)
+        for block in run.journal.lookups.in_states(self.table, set(LookupStatus), check):
+            numbers = run.order[[each.lookup_id - self.table.first_id for each in block]]
+            states = np.array([each.state for each in block])
+            ended[numbers] = ~np.isin(states, [each.value for each in NOT_ENDED])
+            later[numbers] = states == LookupStatus.LATER.value
+            subjects = [bytes(each.subject) for each in block]
+            answers = run.journal.answers.latest(check, subjects, bodies=False)
+            listed[numbers] = [
+                each in answers and answers[each].outcome == Outcome.LISTED.value
+                for each in subjects
+            ]
+        states = chains.states(ended, listed & ended)
+        place = np.empty(chains.needed, dtype=np.int64)
+        place[run.order] = np.arange(chains.needed)
+        for status in (LookupStatus.SPARED, LookupStatus.WAITING):
+            moved = self.table.first_id + np.sort(place[later & (states == status.value)])
+            run.journal.lookups.put_back(moved.tolist(), status)
+            if status is LookupStatus.SPARED:
+                run.control.progress[check].spared += len(moved)
+        return bool(len(moved))
+
+    # --- stops that the processes of a run share ---
+
+    async def pass_stops_on(self) -> None:
+        """Write down the stops that were met here, and obey those of the other processes."""
+        control, lookups, run_id = self.run.control, self.run.journal.lookups, self.run.run_id
+        stops: dict[str, str] = dict(control.stopped_checks)
+        if control.stop is not None:
+            stops[WHOLE_RUN] = control.stop
+        for scope, reason in stops.items():
+            if scope not in self._reported:
+                self._reported.add(scope)
+                await asyncio.to_thread(lookups.stop, run_id, scope, reason)
+        theirs = await asyncio.to_thread(lookups.stops, run_id)
+        self._reported |= theirs.keys()
+        control.obey(theirs)
+
+    async def close(self) -> None:
+        """Let everything in flight settle, close the caller, and leave what is not asked."""
+        await self.caller.close()
+        await asyncio.to_thread(self.run.journal.lookups.let_go, self.table)
+
+
+def open_asking(run: ScreeningRun, *, transport: Transport | None = None) -> Asking:
+    """Open the calls of a screening run in its own process.
+
+    Args:
+        run: the run, planned and priced.
+        transport: carries calls in place of sockets.
+    """
+    table = run.lookups
+    if table is None:
+        raise ValueError(f"run {run.run_id} is not priced")
+    reused = () if run.plan is None else run.plan.checks.values()
+    run.control.proved_before = any(each.reused for each in reused)
+    run.journal.lookups.let_go(table)
+    run.journal.lookups.keep_for_the_end(table, None)
+    asking = Asking(
+        run,
+        table,
+        {check: doubts_of_check(run, check) for check in run.wanted.checks},
+        run.unread,
+        shared=run.parameters.workers > 1,
+    )
+    since = run.freshness.since
+    asking.caller = open_caller(run, transport=transport, since=since, table=asking)
+    asking.caller.concludes = False  # `close_books` does
+    return asking
+
+
+# --- opening ---
+
+
+async def open_books(asking: Asking) -> None:
+    """Ask one lookup alone, so that the opening balance is exact and the service is known.
+
+    Then one is kept for the end, with the money for it: the last that the money reaches, of a check
+    whose every answer bears a balance.
+
+    Raises:
+        ServiceAddressError: the address answers, but not as the service does.
+    """
+    run = asking.run
+    bearing = [check for check in run.operations if CHECKS[check].bears_balance]
+    for check in (*bearing, *(each for each in run.operations if each not in bearing)):
+        if await _opens(asking, check):
+            break
+    run.refuse_wrong_address()
+    if run.control.stop is None:
+        await _keep_closer(asking)
+
+
+async def _opens(asking: Asking, check: str) -> bool:
+    """Return whether one of a check's lookups gave the balance, or nothing may be asked any more.
+
+    Where the first is refused, another is asked alone: one row tells nothing of the service.
+    """
+    run, control = asking.run, asking.run.control
+    for _ in range(WITNESSES_LATER):
+        if control.stop is not None:
+            return True
+        answered = _answered(asking, check)
+        reached = await asyncio.to_thread(_reached, asking, [check])
+        if reached is None:
+            break
+        await asking.caller.lanes[check].ask(only=reached[0])
+        if _answered(asking, check) > answered:
+            return True
+        if control.answered == 0 and _no_sign_of_the_service(run):
+            control.stop_run(StopReason.OUTAGE)
+        if check in control.stopped_checks or not control.evidence(check).is_open:
+            break
+    return control.stop is not None
+
+
+def _answered(asking: Asking, check: str) -> int:
+    progress = asking.run.control.progress[check]
+    return sum(getattr(progress, status.name.lower()) for status in _ANSWERED)
+
+
+def _no_sign_of_the_service(run: Run) -> bool:
+    """Return whether nothing listens at the address, or nothing that it says can be read.
+
+    One lookup tells nothing of the service where its response cannot be read: several must agree.
+    """
+    troubles = {trouble for _, trouble in run.control.troubles}
+    if troubles == {FailureReason.NOT_SENT.value}:
+        return True
+    silent = {FailureReason.NOT_SENT.value, *UNREAD_TROUBLES}
+    return bool(troubles) and troubles <= silent and bool(run.control.unread_outages())
+
+
+def _reached(asking: Asking, checks: Collection[str]) -> tuple[int, int] | None:
+    """Return the first and the last lookup of some checks that caps and wallet pay for."""
+    known = (money_left(asking.run), asking.run.control.left_in_wallet())
+    money = min((each for each in known if each is not None), default=None)
+    return asking.run.journal.lookups.reached(asking.table, checks, money)
+
+
+async def _keep_closer(asking: Asking) -> None:
+    """Keep the last lookup that the money reaches, of a check that always bears a balance."""
+    run = asking.run
+    bearing = [
+        check
+        for check in run.operations
+        if CHECKS[check].bears_balance and check not in run.control.stopped_checks
+    ]
+    reached = await asyncio.to_thread(_reached, asking, bearing)
+    last = None if reached is None else reached[1]
+    await asyncio.to_thread(run.journal.lookups.keep_for_the_end, asking.table, last)
+
+
+# --- closing ---
+
+
+async def close_books(asking: Asking) -> None:
+    """Ask the lookup that was kept for the end, once all else has settled, for an exact closing.
+
+    Where money ran short and this call cost less than was kept for it, the next in rank that can be
+    paid for is asked as well, one at a time, until nothing fits.
+    """
+    run, lookups, control = asking.run, asking.run.journal.lookups, asking.run.control
+    await asking.caller.drain()
+    while control.stop is None:
+        found = await asyncio.to_thread(_next_alone, asking)
+        if found is None:
+            if await asyncio.to_thread(lookups.any_left, asking.table, control.stopped_checks):
+                control.stop_run(StopReason.BUDGET)
+            break
+        check, number = found
+        await asking.caller.lanes[check].ask(only=number)
+        await asking.caller.drain()
+        await asyncio.to_thread(lookups.keep_for_the_end, asking.table, None)
+        if asking.caller.lanes[check].short:
+            control.stop_run(StopReason.BUDGET)
+    control.conclude()
+    run.refuse_wrong_address()
+
+
+def _next_alone(asking: Asking) -> tuple[str, int] | None:
+    """Return check and number of the lookup that is asked alone: the one kept, or the next."""
+    run, lookups, stopped = (
+        asking.run,
+        asking.run.journal.lookups,
+        asking.run.control.stopped_checks,
+    )
+    table = lookups.find(run.run_id)
+    if table is not None and table.closer_id is not None and table.closer_check not in stopped:
+        return table.closer_check, table.closer_id
+    return lookups.next_affordable(asking.table, stopped, money_left(run))
+
+
+# --- after a stop that may pass ---
+
+
+def ask_again(run: ScreeningRun) -> bool:
+    """Let what was lost or failed wait to be asked again, as far as it may be sent again.
+
+    What may not is not weighed either: what was lost in an outage is the outage's doing.
+
+    Returns:
+        Whether anything is left to ask.
+    """
+    table, lookups = run.lookups, run.journal.lookups
+    if table is None:
+        return False
+    doubts = {check: doubts_of_check(run, check) for check in run.wanted.checks}
+    nothing, again = Doubts(), []
+    for block in lookups.in_states(table, _LOST):
+        for each in block:
+            status = LookupStatus(each.state)
+            run.control.progress[each.check].take_back([status])
+            sent = doubts[each.check].get(bytes(each.subject), nothing)
+            used_up = is_closed(sent.attempts, sent.unread, run.settings.attempts)
+            if status is LookupStatus.FAILED or not used_up:
+                again.append(each.lookup_id)
+    lookups.put_back(again, LookupStatus.WAITING)
+    lookups.let_go(table)
+    lookups.clear_stops(run.run_id)
+    waiting = {status for _, status in lookups.counts(table)}
+    return bool(waiting & NOT_ENDED)

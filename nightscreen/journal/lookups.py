@@ -1,0 +1,763 @@
+"""The lookups that runs are to make: one table, from which every process of a run claims its work.
+
+The plan fills it in rank; a claim takes the next of a check, together with the intents and the
+reservation (`calls`); an outcome ends a lookup. Identities lie beside it, sealed in blocks. Rows
+are there while a run is under way and no longer: nothing here lasts, and no backup holds it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
+
+from nightscreen.journal.engine import outlasting, reading, recording, release_pages, writing
+from nightscreen.journal.statements import Many, among, given, insert_into, inserting
+from nightscreen.journal.tables import metadata
+from nightscreen.schemas.calls import LookupStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import Connection, Engine, Row, Select
+    from sqlalchemy.sql.dml import UpdateBase
+
+    from nightscreen.files.sealing import Sealer
+    from nightscreen.journal.holders import Holders
+
+WHOLE_RUN = ""
+"""Scope of a stop that is not of one check."""
+
+BLOCK = 500
+"""Identities sealed together: a claim of fifty opens one or two blocks."""
+
+_AT_ONCE = 20_000
+"""Lookups written or deleted in one transaction, so that other runs wait for no more than that."""
+
+_OPENED_BLOCKS = 24
+"""Opened blocks in memory: the checks of a run are not at the same place in rank."""
+
+_LEFT = text("lookups.state IN (0, 10)")
+_LEFT_INDEX = text("state IN (0, 10)")
+_CLAIMED = text("lookups.state = 9")
+_CLAIMED_INDEX = text("state = 9")
+"""Conditions of the two indexes; a query must repeat them word for word to use them."""
+
+lookups = Table(
+    "lookups",
+    metadata,
+    # the run's first number and the rank
+    Column(
+        "lookup_id",
+        BigInteger().with_variant(Integer(), "sqlite"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("check", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", LargeBinary, nullable=False),
+    Column("worst_micro", BigInteger, nullable=False),
+    Column("consent_reference", Text),
+    Column("consent_ends_at", BigInteger),
+    Column("state", Integer, nullable=False),  # as `LookupStatus`
+    Column("attempts", Integer, nullable=False),
+    Column("holder", Text),
+)
+Index(
+    "lookups_left",
+    lookups.c.check,
+    lookups.c.state,
+    lookups.c.lookup_id,
+    lookups.c.worst_micro,
+    sqlite_where=_LEFT_INDEX,
+    postgresql_where=_LEFT_INDEX,
+)
+Index(
+    "lookups_claimed",
+    lookups.c.lookup_id,
+    sqlite_where=_CLAIMED_INDEX,
+    postgresql_where=_CLAIMED_INDEX,
+)
+lookup_identities = Table(
+    "lookup_identities",
+    metadata,
+    Column(
+        "first_id",
+        BigInteger().with_variant(Integer(), "sqlite"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("sealed", LargeBinary, nullable=False),  # JSON: identity, second identity, row
+)
+lookup_runs = Table(
+    "lookup_runs",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("first_id", BigInteger, nullable=False),
+    Column("end_id", BigInteger, nullable=False),
+    Column("closer_id", BigInteger),  # kept for the closing balance
+    Column("terms", Text, nullable=False),  # JSON, no personal data
+)
+run_stops = Table(
+    "run_stops",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),  # a check, or empty for the run
+    Column("reason", Text, nullable=False),
+)
+PASSING_TABLES = (lookups, lookup_identities, lookup_runs, run_stops)
+"""Tables that hold nothing once their run is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupRun:
+    """Which lookups are a run's.
+
+    Attributes:
+        run_id: the run.
+        first_id: its first lookup; `end_id` is the number after its last.
+        terms: what every process of the run asks under; `checks` among it.
+        closer_id: the lookup that is kept for the closing balance, if any: its check, and the most
+            that it was planned to cost.
+    """
+
+    run_id: str
+    first_id: int
+    end_id: int
+    terms: dict[str, Any]
+    closer_id: int | None = None
+    closer_check: str = ""
+    closer_micro: int = 0
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Return the checks of the run."""
+        return tuple(self.terms["checks"])
+
+
+@dataclass(slots=True)
+class ClaimedLookup:
+    """A lookup that a claim has taken, or ended.
+
+    Attributes:
+        worst_micro: the most it was planned to cost, micro-naira.
+        attempts: attempts made at it in this run before.
+        state: what it is by now: claimed, or how it ended without a call.
+    """
+
+    lookup_id: int
+    check: str
+    kind: str
+    subject: bytes
+    worst_micro: int
+    consent_reference: str | None
+    consent_ends_at: int | None
+    attempts: int
+    state: LookupStatus = LookupStatus.CLAIMED
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What of a run's lookups has not come to an end.
+
+    Attributes:
+        waiting: some of the check wait.
+        later: some of the check wait for an earlier stage.
+        claimed: lookups of the check that somebody has claimed.
+        claimed_in_run: the same of all checks.
+    """
+
+    waiting: bool
+    later: bool
+    claimed: int
+    claimed_in_run: int
+
+
+# --- within a claim ---
+
+
+def find_run(connection: Connection, run_id: str) -> LookupRun | None:
+    """Return a run's lookups, None where it has none."""
+    closer = lookup_runs.outerjoin(lookups, lookups.c.lookup_id == lookup_runs.c.closer_id)
+    query = (
+        select(lookup_runs, lookups.c.check, lookups.c.worst_micro)
+        .select_from(closer)
+        .where(lookup_runs.c.run_id == run_id)
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    return LookupRun(
+        run_id,
+        row.first_id,
+        row.end_id,
+        json.loads(row.terms),
+        row.closer_id,
+        row.check or "",
+        row.worst_micro or 0,
+    )
+
+
+def stops_of(connection: Connection, run_id: str) -> dict[str, str]:
+    """Return why a run and its checks are to stop, by scope."""
+    rows = connection.execute(select(run_stops).where(run_stops.c.run_id == run_id)).all()
+    return {row.scope: row.reason for row in rows}
+
+
+_NEXT_COLUMNS = (
+    lookups.c.lookup_id,
+    lookups.c.check,
+    lookups.c.kind,
+    lookups.c.subject,
+    lookups.c.worst_micro,
+    lookups.c.consent_reference,
+    lookups.c.consent_ends_at,
+    lookups.c.attempts,
+)
+_WAITING = LookupStatus.WAITING.value
+
+
+@cache
+def _next_query() -> Select[Any]:
+    return (
+        select(*_NEXT_COLUMNS)
+        .where(
+            _LEFT,
+            lookups.c.check == bindparam("check"),
+            lookups.c.state == _WAITING,
+            lookups.c.lookup_id >= bindparam("first"),
+            lookups.c.lookup_id < bindparam("end"),
+            lookups.c.lookup_id != bindparam("closer"),
+        )
+        .order_by(lookups.c.lookup_id)
+        .limit(bindparam("number"))
+    )
+
+
+def next_in_rank(
+    connection: Connection, run: LookupRun, check: str, number: int, *, only: int | None = None
+) -> list[ClaimedLookup]:
+    """Return the lookups of a check that wait, in rank, without the one that is kept for the end.
+
+    Args:
+        connection: of the claim.
+        run: the run's lookups.
+        check: the check.
+        number: how many at most.
+        only: this lookup and no other, even if it is the one that is kept.
+    """
+    kept = -1 if run.closer_id is None else run.closer_id
+    values = {
+        "check": check,
+        "first": run.first_id if only is None else only,
+        "end": run.end_id if only is None else only + 1,
+        "closer": kept if only is None else -1,
+        "number": number,
+    }
+    return [
+        ClaimedLookup(row[0], row[1], row[2], bytes(row[3]), *row[4:])
+        for row in connection.execute(_next_query(), values)
+    ]
+
+
+def reach(
+    connection: Connection,
+    run: LookupRun,
+    prices_micro: Mapping[str, int],
+    money_micro: int,
+    last_id: int,
+) -> int:
+    """Return the last lookup that money pays for, over all checks in rank; `last_id` at most.
+
+    Args:
+        connection: of the claim.
+        run: the run's lookups.
+        prices_micro: the least that a lookup counts at, by each check that is still asked.
+        money_micro: what is left for lookups that wait.
+        last_id: the last lookup that is asked about.
+    """
+    if not prices_micro:
+        return run.first_id - 1
+    price = case(prices_micro, value=lookups.c.check, else_=0)
+    worst = case((lookups.c.worst_micro > price, lookups.c.worst_micro), else_=price)
+    kept = -1 if run.closer_id is None else run.closer_id
+    left = (
+        _LEFT,
+        lookups.c.check.in_(list(prices_micro)),
+        lookups.c.lookup_id.between(run.first_id, last_id),
+        lookups.c.lookup_id != kept,
+    )
+    total = connection.execute(select(func.coalesce(func.sum(worst), 0)).where(*left)).scalar_one()
+    if int(total) <= money_micro:
+        return last_id
+    running = select(
+        lookups.c.lookup_id,
+        func.sum(worst).over(order_by=lookups.c.lookup_id).label("total"),
+    ).where(*left)
+    found = running.subquery()
+    query = select(func.max(found.c.lookup_id)).where(found.c.total <= money_micro)
+    last = connection.execute(query).scalar()
+    return run.first_id - 1 if last is None else int(last)
+
+
+def claimed_micro(connection: Connection, run: LookupRun) -> int:
+    """Return the worst cost of a run's claimed lookups, whether their call is under way or not."""
+    query = select(func.coalesce(func.sum(lookups.c.worst_micro), 0)).where(
+        _CLAIMED, lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
+    """Return what has not come to an end, the lookup that is kept for the end apart."""
+    own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
+    kept = -1 if run.closer_id is None else run.closer_id
+    states = {
+        state: connection.execute(
+            select(lookups.c.lookup_id)
+            .where(_LEFT, lookups.c.check == check, lookups.c.state == state, own)
+            .where(lookups.c.lookup_id != kept)
+            .limit(1)
+        ).first()
+        is not None
+        for state in (_WAITING, LookupStatus.LATER.value)
+    }
+    query = select(lookups.c.check, func.count()).where(_CLAIMED, own).group_by(lookups.c.check)
+    claimed = {row[0]: int(row[1]) for row in connection.execute(query)}
+    return Left(
+        states[_WAITING],
+        states[LookupStatus.LATER.value],
+        claimed.get(check, 0),
+        sum(claimed.values()),
+    )
+
+
+_CHANGED = ("state", "attempts", "holder")
+
+
+def _changing(*, own: bool) -> Many:
+    """Return a write of state, attempts, holder and number of lookups.
+
+    Args:
+        own: only of those that the process claimed that is named last.
+    """
+    keys = ("lookup_id", "holder") if own else ("lookup_id",)
+    names = (*(f"{name}_" for name in _CHANGED), *("number_", "owner_")[: len(keys)])
+
+    def make(values: Any) -> UpdateBase:  # noqa: ANN401 - values by name, or columns
+        where = [lookups.c[key] == values[name] for key, name in zip(keys, names[3:], strict=True)]
+        new = {name: values[f"{name}_"] for name in _CHANGED}
+        return update(lookups).where(*where).values(new)
+
+    return Many(
+        lambda _: make({name: bindparam(name) for name in names}),
+        names,
+        lambda: make(given(lookups, names, (*_CHANGED, *keys)).c),
+    )
+
+
+_CHANGE, _CHANGE_OWN = _changing(own=False), _changing(own=True)
+
+
+def claim(connection: Connection, taken: Iterable[ClaimedLookup], holder: str) -> None:
+    """Write down what a claim took, and what it ended."""
+    rows = [
+        (
+            each.state.value,
+            each.attempts,
+            holder if each.state is LookupStatus.CLAIMED else None,
+            each.lookup_id,
+        )
+        for each in taken
+    ]
+    _CHANGE.run(connection, rows)
+
+
+def change(
+    connection: Connection, changes: Sequence[tuple[int, LookupStatus, int]], holder: str
+) -> None:
+    """Write down what became of lookups that this process has claimed.
+
+    One that was freed meanwhile, since this process was taken for dead, is another's by now.
+
+    Args:
+        connection: of the transaction that writes the outcomes.
+        changes: number, what it is by now, and attempts made.
+        holder: this process.
+    """
+    claimed = LookupStatus.CLAIMED
+    rows = [
+        (state.value, attempts, holder if state is claimed else None, number, holder)
+        for number, state, attempts in changes
+    ]
+    _CHANGE_OWN.run(connection, rows)
+
+
+def free(connection: Connection, holders: Collection[str]) -> None:
+    """Let others claim what dead processes had claimed; their last attempt counts."""
+    if not holders:
+        return
+    freed = {"state": _WAITING, "holder": None, "attempts": lookups.c.attempts + 1}
+    change_ = update(lookups).where(_CLAIMED, lookups.c.holder.in_(list(holders))).values(freed)
+    connection.execute(change_)
+
+
+def claimants(connection: Connection) -> set[str]:
+    """Return the processes that have claimed lookups, whatever the run."""
+    query = select(lookups.c.holder).where(_CLAIMED).distinct()
+    return {each for each in connection.execute(query).scalars() if each is not None}
+
+
+# --- the table as a whole ---
+
+
+def _identity_context(run_id: str, first_id: int) -> bytes:
+    return f"lookups\x1f{run_id}\x1f{first_id}".encode()
+
+
+_FILL = inserting(
+    lookups,
+    (
+        "lookup_id",
+        "check",
+        "kind",
+        "subject",
+        "worst_micro",
+        "consent_reference",
+        "consent_ends_at",
+        "state",
+        "attempts",
+    ),
+    same=("attempts",),
+)
+_FILL_IDENTITIES = inserting(lookup_identities, ("first_id", "sealed"))
+
+
+_IN_CLEAR = 7
+"""Columns of a `NewLookup` that the table has; those after them are sealed."""
+
+
+class NewLookup(NamedTuple):
+    """A lookup as the plan hands it in, in rank.
+
+    Attributes:
+        state: what `LookupStatus` it begins in: waiting, later, or spared already.
+        identity: in clear; sealed before it is written.
+        together_with: the second identity of the call, where there is one.
+        row: the batch's row in whose name it is asked.
+    """
+
+    check: str
+    kind: str
+    subject: bytes
+    worst_micro: int
+    consent_reference: str | None
+    consent_ends_at: int | None
+    state: int
+    identity: str
+    together_with: str | None
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Fills, reads and clears the lookups of runs; claiming is `Calls.reserve`'s."""
+
+    _engine: Engine = field(repr=False)
+    _sealer: Sealer = field(repr=False)
+    _holders: Holders = field(repr=False)
+    _opened: OrderedDict[int, list[list[Any]]] = field(default_factory=OrderedDict, repr=False)
+
+    @outlasting
+    def begin(self, run_id: str, number: int, terms: Mapping[str, Any]) -> LookupRun:
+        """Set aside room for the lookups of a run; what an earlier session left is gone.
+
+        Args:
+            run_id: the run.
+            number: how many lookups follow.
+            terms: what every process of the run asks under; no personal data.
+        """
+        self.clear(run_id)
+        with writing(self._engine) as connection:
+            last = connection.execute(select(func.max(lookup_runs.c.end_id))).scalar()
+            first = (-(-int(last or 0) // BLOCK)) * BLOCK  # where a block of identities begins
+            row = {
+                "run_id": run_id,
+                "holder": self._holders.name,
+                "first_id": first,
+                "end_id": first + number,
+                "closer_id": None,
+                "terms": json.dumps(terms),
+            }
+            connection.execute(insert(lookup_runs), row)
+        return LookupRun(run_id, first, first + number, dict(terms))
+
+    def fill(self, run: LookupRun, ranked: Iterable[NewLookup]) -> None:
+        """Write the lookups of a run, most important first; identities are sealed in blocks."""
+        block: list[NewLookup] = []
+        first = run.first_id
+        for each in ranked:
+            block.append(each)
+            if len(block) == _AT_ONCE:
+                self._fill(run, first, block)
+                first, block = first + len(block), []
+        if block:
+            self._fill(run, first, block)
+
+    @outlasting
+    def _fill(self, run: LookupRun, first: int, block: Sequence[NewLookup]) -> None:
+        rows = [(first + place, *each[:_IN_CLEAR], 0) for place, each in enumerate(block)]
+        sealed = []
+        for start in range(0, len(block), BLOCK):
+            piece = [each[_IN_CLEAR:] for each in block[start : start + BLOCK]]
+            context = _identity_context(run.run_id, first + start)
+            sealed.append((first + start, self._sealer.seal(json.dumps(piece).encode(), context)))
+        with recording(self._engine) as connection:
+            known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == first)
+            if connection.execute(known).first() is None:  # else a try that broke off was committed
+                _FILL.run(connection, rows)
+                _FILL_IDENTITIES.run(connection, sealed)
+
+    def identities(
+        self, run: LookupRun, numbers: Sequence[int]
+    ) -> list[tuple[str, str | None, int]]:
+        """Return identity, second identity and row of some lookups."""
+        found = []
+        for number in numbers:
+            first = number - (number - run.first_id) % BLOCK
+            block = self._opened.get(first)
+            if block is None:
+                block = self._opened[first] = self._open_block(run, first)
+                if len(self._opened) > _OPENED_BLOCKS:
+                    self._opened.popitem(last=False)
+            identity, other, row = block[number - first]
+            found.append((identity, other, row))
+        return found
+
+    @outlasting
+    def _open_block(self, run: LookupRun, first: int) -> list[list[Any]]:
+        query = select(lookup_identities.c.sealed).where(lookup_identities.c.first_id == first)
+        with reading(self._engine) as connection:
+            sealed = connection.execute(query).scalar_one()
+        opened = self._sealer.open(bytes(sealed), _identity_context(run.run_id, first))
+        found: list[list[Any]] = json.loads(opened)
+        return found
+
+    @outlasting
+    def find(self, run_id: str) -> LookupRun | None:
+        """Return which lookups are a run's, None where it has none."""
+        with reading(self._engine) as connection:
+            return find_run(connection, run_id)
+
+    @outlasting
+    def keep_for_the_end(self, run: LookupRun, number: int | None) -> None:
+        """Keep a lookup for the closing balance, with the money for it; None keeps none."""
+        with recording(self._engine) as connection:
+            own = lookup_runs.c.run_id == run.run_id
+            connection.execute(update(lookup_runs).where(own).values(closer_id=number))
+
+    @outlasting
+    def reached(
+        self, run: LookupRun, checks: Collection[str], money_micro: int | None
+    ) -> tuple[int, int] | None:
+        """Return the first and the last lookup of some checks that the money reaches, in rank.
+
+        Args:
+            run: the run's lookups.
+            checks: the checks.
+            money_micro: what there is to spend on lookups of all checks; None reaches them all.
+        """
+        own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
+        with reading(self._engine) as connection:
+            last = run.end_id - 1
+            if money_micro is not None:
+                last = reach(connection, run, dict.fromkeys(run.checks, 0), money_micro, last)
+            query = select(func.min(lookups.c.lookup_id), func.max(lookups.c.lookup_id)).where(
+                _LEFT,
+                own,
+                lookups.c.lookup_id <= last,
+                lookups.c.state == _WAITING,
+                lookups.c.check.in_(list(checks)),
+            )
+            first, last = connection.execute(query).one()
+        return None if first is None else (int(first), int(last))
+
+    @outlasting
+    def next_affordable(
+        self, run: LookupRun, but: Collection[str], money_micro: int | None
+    ) -> tuple[str, int] | None:
+        """Return check and number of the first lookup in rank that waits and that money pays for.
+
+        Args:
+            run: the run's lookups.
+            but: checks that are not asked any more.
+            money_micro: what there is to spend; None where nothing limits it.
+        """
+        query = select(lookups.c.check, lookups.c.lookup_id).where(
+            _LEFT,
+            lookups.c.state == _WAITING,
+            lookups.c.lookup_id.between(run.first_id, run.end_id - 1),
+            lookups.c.check.not_in(list(but)),
+        )
+        if money_micro is not None:
+            query = query.where(lookups.c.worst_micro <= money_micro)
+        with reading(self._engine) as connection:
+            found = connection.execute(query.order_by(lookups.c.lookup_id).limit(1)).first()
+        return None if found is None else (str(found.check), int(found.lookup_id))
+
+    def any_left(self, run: LookupRun, but: Collection[str]) -> bool:
+        """Return whether a lookup waits, of checks not left out."""
+        return self.next_affordable(run, but, None) is not None
+
+    @outlasting
+    def counts(self, run: LookupRun) -> dict[tuple[str, LookupStatus], int]:
+        """Return how many lookups have come to which end, by check."""
+        query = (
+            select(lookups.c.check, lookups.c.state, func.count())
+            .where(lookups.c.lookup_id.between(run.first_id, run.end_id - 1))
+            .group_by(lookups.c.check, lookups.c.state)
+        )
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return {(check, LookupStatus(state)): number for check, state, number in rows}
+
+    def in_states(
+        self, run: LookupRun, states: Collection[LookupStatus], check: str = ""
+    ) -> Iterator[list[Row[Any]]]:
+        """Yield the lookups in some states in blocks, in rank: number, check, subject, state."""
+        columns = (lookups.c.lookup_id, lookups.c.check, lookups.c.subject, lookups.c.state)
+        after = run.first_id - 1
+        while True:
+            query = select(*columns).where(
+                lookups.c.lookup_id > after,
+                lookups.c.lookup_id < run.end_id,
+                lookups.c.state.in_([each.value for each in states]),
+            )
+            if check:
+                query = query.where(lookups.c.check == check)
+            rows = self._read(query.order_by(lookups.c.lookup_id).limit(_AT_ONCE))
+            if not rows:
+                return
+            yield rows
+            after = rows[-1].lookup_id
+
+    @outlasting
+    def _read(self, query: Select[Any]) -> list[Row[Any]]:
+        with reading(self._engine) as connection:
+            return list(connection.execute(query).all())
+
+    @outlasting
+    def put_back(self, numbers: Sequence[int], state: LookupStatus) -> None:
+        """Let lookups that nobody has claimed be in another state: asked again, or spared."""
+        with recording(self._engine) as connection:
+            for start in range(0, len(numbers), _AT_ONCE):
+                block = numbers[start : start + _AT_ONCE]
+                _CHANGE.run(connection, [(state.value, 0, None, number) for number in block])
+
+    @outlasting
+    def let_go(self, run: LookupRun) -> None:
+        """Let others claim what this process has claimed of a run and will not ask any more."""
+        own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
+        with recording(self._engine) as connection:
+            connection.execute(
+                update(lookups)
+                .where(_CLAIMED, own, lookups.c.holder == self._holders.name)
+                .values(state=_WAITING, holder=None, attempts=0)
+            )
+
+    # --- stops ---
+
+    @outlasting
+    def stop(self, run_id: str, scope: str, reason: str) -> None:
+        """Write down that the run or one of its checks is to stop; the first reason stays."""
+        with recording(self._engine) as connection:
+            statement = insert_into(connection.dialect.name, run_stops).on_conflict_do_nothing()
+            connection.execute(statement, {"run_id": run_id, "scope": scope, "reason": reason})
+
+    @outlasting
+    def stops(self, run_id: str) -> dict[str, str]:
+        """Return why a run and its checks are to stop, by scope."""
+        with reading(self._engine) as connection:
+            return stops_of(connection, run_id)
+
+    @outlasting
+    def clear_stops(self, run_id: str) -> None:
+        """Forget why a run was to stop: it goes on."""
+        with recording(self._engine) as connection:
+            connection.execute(delete(run_stops).where(run_stops.c.run_id == run_id))
+
+    # --- the end ---
+
+    def clear(self, run_id: str) -> None:
+        """Delete the lookups of a run, a portion at a time, and give their pages back."""
+        self.clear_stops(run_id)
+        run = self.find(run_id)
+        if run is None:
+            return
+        self._opened.clear()
+        for start in range(run.first_id, run.end_id, _AT_ONCE):
+            self._delete(start, min(run.end_id, start + _AT_ONCE))
+        self._forget(run_id)
+        release_pages(self._engine)
+
+    @outlasting
+    def _delete(self, first: int, end: int) -> None:
+        with recording(self._engine) as connection:
+            for table, number in (
+                (lookups, lookups.c.lookup_id),
+                (lookup_identities, lookup_identities.c.first_id),
+            ):
+                connection.execute(delete(table).where(number >= first, number < end))
+
+    @outlasting
+    def _forget(self, run_id: str) -> None:
+        with recording(self._engine) as connection:
+            connection.execute(delete(lookup_runs).where(lookup_runs.c.run_id == run_id))
+
+    def sweep(self) -> None:
+        """Delete the lookups of runs whose process is dead: killed ones could not do it."""
+        for run_id, holder in self._runs():
+            if holder != self._holders.name and not self._holders.alive(holder):
+                self.clear(run_id)
+
+    @outlasting
+    def _runs(self) -> list[tuple[str, str]]:
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(lookup_runs.c.run_id, lookup_runs.c.holder)).all()
+        return [(row.run_id, row.holder) for row in rows]
+
+
+def runs_about(connection: Connection, subjects: Collection[bytes]) -> list[str]:
+    """Return the processes of the runs that have lookups about some pseudonyms.
+
+    The table is read from end to end: it has no index by pseudonym, and an erasure is rare.
+    """
+    of_run = lookups.c.lookup_id.between(lookup_runs.c.first_id, lookup_runs.c.end_id - 1)
+    query = (
+        select(lookup_runs.c.holder)
+        .join(lookups, of_run)
+        .where(among(connection.dialect.name, lookups.c.subject, "subjects"))
+        .distinct()
+    )
+    return list(connection.execute(query, {"subjects": list(subjects)}).scalars())

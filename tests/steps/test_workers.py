@@ -1,0 +1,252 @@
+"""A run with several workers: the same rows, the same money, one account of both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nightscreen.calling.control import StopReason
+from nightscreen.calling.worker import leave, open_worker
+from nightscreen.config.parameters import ScreenBatch
+from nightscreen.journal import open_journal
+from nightscreen.journal.calls import Wish
+from nightscreen.runs import screening_run
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.faults import Latency, fixed
+from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.errors import InputError, JournalError
+from nightscreen.schemas.money import to_micro
+from tests.screening import CONSENT, Night, World, customer
+from tests.steps import workers_in_a_test
+from tests.steps.workers_in_a_test import Shared, screen_with_workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+ROWS = [customer(number, **CONSENT) for number in range(120)]
+SHARED_ROWS = [
+    customer(number, phone=f"+23480300{number // 3:05d}", **CONSENT) for number in range(120)
+]
+SEVERAL: dict[str, Any] = {"karma_identities": ["bvn", "phone"]}
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes look at each other often, so that the tests wait little."""
+    monkeypatch.setattr(workers_in_a_test, "LOOK_S", 0.05)
+
+
+def world_under(folder: Path, **settings: Any) -> World:  # noqa: ANN401 - settings
+    """Return a world in a folder of its own, whose answers take long enough to be shared."""
+    folder.mkdir()
+    world = World(folder, settings=settings)
+    world.sandbox.latency = Latency(fixed(10), 0)
+    return world
+
+
+def without_times(night: Night) -> pa.Table:
+    """Return the enriched rows without what tells when they were asked."""
+    table = night.table
+    return table.drop_columns([name for name in table.column_names if name.endswith("_at")])
+
+
+def money(night: Night, world: World) -> tuple[str, str]:
+    """Return what the report and what the sandbox say was charged."""
+    return f"{float(night.report['cost']['total']):.2f}", f"{float(world.charged):.2f}"
+
+
+@pytest.mark.parametrize("stop_at_first", [pytest.param(False, marks=pytest.mark.long), True])
+def test_the_same_rows_as_one_process(tmp_path: Path, stop_at_first: bool) -> None:
+    """Row for row and number for number, also where karma stops at a customer's first listing."""
+    one, several = world_under(tmp_path / "one"), world_under(tmp_path / "several")
+    options: dict[str, Any] = {**SEVERAL, "karma_stop_at_first": stop_at_first}
+    alone = one.screen(SHARED_ROWS, **options)
+    together, runner = screen_with_workers(
+        several, SHARED_ROWS, workers=3, helps=stop_at_first, **options
+    )
+    assert len(runner.workers) == 3
+    assert runner.attempts > 50
+    assert without_times(together).equals(without_times(alone))
+    assert together.report["state"] == "completed"
+    names = ("lookups", "distinct", "reused", "paid", "free", "spared", "cost", "answers")
+    for check, numbers in alone.report["checks"].items():
+        others = together.report["checks"][check]
+        assert {name: others[name] for name in names} == {name: numbers[name] for name in names}
+    assert money(together, several)[0] == money(together, several)[1]
+    balances = [dict(night.report["balance"]) for night in (together, alone)]
+    for balance in balances:
+        balance.pop("exact")  # whether answers overtook each other is for the machine to say
+    assert balances[0] == balances[1]
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_cap_holds_over_all_processes(tmp_path: Path, helps: bool) -> None:
+    """The cap is never passed, it is used, and the run says why it ended."""
+    world = world_under(tmp_path / "world")
+    night, _ = screen_with_workers(world, ROWS, workers=2, max_spend="1000", helps=helps)
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "budget")
+    reported, charged = money(night, world)
+    assert reported == charged
+    assert 975 < float(charged) <= 1000
+
+
+def test_answers_that_cost_nothing_pay_for_the_next(tmp_path: Path) -> None:
+    """With just enough money the rows are those of a run without a cap."""
+    alone = world_under(tmp_path / "one").screen(SHARED_ROWS, **SEVERAL)
+    enough = Decimal(alone.report["cost"]["total"]) + 50
+    several = world_under(tmp_path / "several")
+    together, _ = screen_with_workers(
+        several, SHARED_ROWS, workers=3, max_spend=str(enough), **SEVERAL
+    )
+    assert together.report["state"] == "completed"
+    assert without_times(together).equals(without_times(alone))
+    assert money(together, several)[0] == money(together, several)[1]
+
+
+def test_a_stop_that_one_process_meets_stops_all(tmp_path: Path) -> None:
+    """An empty wallet ends the run for every process, with the reason in the report."""
+    world = world_under(tmp_path / "world")
+    world.sandbox.wallet.balance = 500_000_000
+    night, runner = screen_with_workers(world, ROWS, workers=2)
+    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "balance")
+    assert money(night, world)[0] == money(night, world)[1]
+    stops = {each.run.control.stop for each in runner.workers.values()}
+    assert stops == {StopReason.BALANCE}
+
+
+def test_charged_answers_nobody_can_read_stop_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers that nobody can read stop the check: three in a row of one process, or ten of all."""
+    workers = 5
+    world = world_under(tmp_path / "world", max_in_flight={"ecosystem": workers})
+    monkeypatch.setattr(
+        workers_in_a_test, "application", lambda sandbox: without_records(application(sandbox))
+    )
+    night, _ = screen_with_workers(world, ROWS, workers=workers, checks=["ecosystem"], helps=False)
+    assert night.report["state"] == "stopped"
+    assert night.report["stop_reason"] in {"outage", "failures"}
+    part = night.report["checks"]["ecosystem"]
+    assert 3 <= part["unreadable"] <= 5 * workers, "what each had under way settles"
+    assert part["pending"] > 0
+    assert money(night, world)[0] == money(night, world)[1]
+
+
+def without_records(sound: Any) -> Any:  # noqa: ANN401 - ASGI applications
+    """Return an application whose charged ecosystem answers hold a sentence for a record."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        parts: list[Any] = []
+
+        async def keep(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
+            parts.append(message)
+
+        await sound(scope, receive, keep)
+        body = b"".join(each.get("body", b"") for each in parts)
+        if parts[0]["status"] == 200:
+            body = json.dumps({**json.loads(body), "data": "see the portal"}).encode()
+        headers = [pair for pair in parts[0]["headers"] if pair[0] != b"content-length"]
+        await send({**parts[0], "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+def test_what_a_lost_worker_had_claimed_is_asked_by_others(tmp_path: Path) -> None:
+    """Nothing answered is paid for twice, and what it was answered is the run's own."""
+    world = world_under(tmp_path / "world")
+    world.sandbox.latency = Latency(fixed(60), 0)  # so that it is lost while it asks
+    killed: list[asyncio.Task[None]] = []
+
+    def lose(runner: Shared, number: int) -> None:
+        if number == 1:
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.2, lambda: killed.append(loop.create_task(runner.kill(1))))
+
+    night, runner = screen_with_workers(world, ROWS, workers=2, on_open=lose)
+    assert killed
+    assert runner.tasks[1].cancelled()
+    assert night.report["state"] == "completed"
+    with open_journal(world.folder / "home") as journal:
+        calls = [row for block in journal.runs.calls(night.report["run_id"]) for row in block]
+    answered = [(row.check, row.subject) for row in calls if row.state == "answered"]
+    assert len(answered) == len(set(answered))
+    assert any(row.trouble == "crashed" for row in calls)
+    assert len({row.holder for row in calls}) == 3
+    assert sum(row.cost_micro or 0 for row in calls) == to_micro(
+        Decimal(night.report["cost"]["total"])
+    )
+    for numbers in night.report["checks"].values():
+        assert numbers["reused"] == 0
+        assert numbers["pending"] == 0
+
+
+@pytest.fixture
+def priced(tmp_path: Path) -> Any:  # noqa: ANN401 - a run, opened and closed
+    """Give a run that is priced, in the process that holds it."""
+    world = world_under(tmp_path / "world")
+    parameters = ScreenBatch(
+        input=str(world.write(ROWS)), output=str(world.folder / "out"), workers=2
+    )
+    run = screening_run.open_screening(parameters, world.read_settings())
+    screening_run.read_input(run)
+    screening_run.make_plan(run)
+    screening_run.make_price(run)
+    yield run
+    run.close()
+
+
+def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
+    priced: screening_run.ScreeningRun,
+) -> None:
+    """A process that is ended in good order costs the run nothing, and stops nobody."""
+    worker = open_worker(priced.run_id, priced.settings)
+    assert worker is not None
+    assert priced.lookups is not None
+    asks = worker.asking.caller.writer
+    claimed = worker.run.journal.calls.claim(
+        *(priced.run_id, "portfolio", [], worker.run.caps),
+        since=0,
+        wishes={"karma": Wish(3)},
+    )[1]["karma"]
+    assert len(claimed.taken) == 3
+    worker.leaves = True
+    asyncio.run(leave(worker))
+    assert asks.broken is None
+    worker.close()
+    counts = priced.journal.lookups.counts(priced.lookups)
+    assert {status for _, status in counts} == {LookupStatus.WAITING}
+    assert priced.journal.lookups.stops(priced.run_id) == {}
+
+
+def test_a_worker_of_a_run_that_asks_no_more_just_ends(
+    priced: screening_run.ScreeningRun,
+) -> None:
+    """It may come to its turn late; of a run that nobody knows it says what is wrong."""
+    priced.journal.lookups.clear(priced.run_id)
+    assert open_worker(priced.run_id, priced.settings) is None
+    with pytest.raises(JournalError, match="one journal, on PostgreSQL"):
+        open_worker("20260101-000000-abcdef", priced.settings)
+
+
+def test_a_run_is_not_resumed_while_a_worker_of_it_lives(
+    priced: screening_run.ScreeningRun,
+) -> None:
+    """It would claim what is resumed."""
+    worker = open_worker(priced.run_id, priced.settings)
+    assert worker is not None
+    with open_journal(priced.settings.home) as other:
+        assert other.askers.asks_elsewhere(priced.run_id)
+    priced.journal.runs.finish(priced.run_id, state="stopped", stop_reason="outage", report={})
+    parameters = ScreenBatch(run=priced.run_id)
+    with pytest.raises(InputError, match="still under way"):
+        screening_run.open_screening(parameters, priced.settings)
+    worker.leaves = True
+    asyncio.run(leave(worker))
+    worker.close()
