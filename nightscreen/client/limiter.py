@@ -1,24 +1,19 @@
 """The cap that adapts: how many calls of one check may be in flight at a time.
 
-A pure state machine: it receives each call's start and result, and has no clock, task or socket. It
-must not crawl where the service fails at any load, and must find an unknown limit, which may move.
-So it does not react to failures but to *more failures than at smaller caps*:
+A pure state machine: it receives each call's start and result, and has no clock, task or socket. A
+service may strain at any load, so a cap reacts not to strain but to *more strain than expected*:
 
-* While nothing strains, each result opens the cap further (*ramp-up*), up to what was in flight
-  before and a share more; the first strain ends that.
-* A running test (CUSUM) compares results with the baseline rate. Where a smaller cap is
-  known to be healthy, an alarm needs two strained results and returns to it, or to just below the
-  first call that was refused.
-* Where it is not, the larger cap is only a hypothesis: the cap goes down to the share of calls that
-  did not strain, the rate there is measured, and only a clearly lower rate shows that the load was
-  the cause. Where it is as high, the service fails at any load, and the cap goes back up.
-* Below a known ceiling one call more is tried every few hundred results, and the first that is
-  refused ends it; where it holds, the next ramp-up begins.
+* **Open.** While no result strains, each opens the cap further: quickly at first, later by halves.
+  It never runs ahead of what was really in flight. The first strain ends that.
+* **Go back.** A running test compares results with the share that is expected to strain. Above a
+  cap that is known to be healthy, an alarm returns to it, or to just below the first call that was
+  refused; what lies above is a ceiling. Near a ceiling one call more is tried now and then.
+* **Try.** Where no smaller cap is known to be healthy, the larger one may not be the cause. The cap
+  goes down on trial: if calls strain as often there, that share becomes the one expected and the
+  cap is restored; if they do not, the smaller cap is healthy.
 
-Results of calls that started before the cap was changed are not counted.
-
-What does not belong here: which failures are strain (`data/manners.toml`), retries
-(`client/retry.py`), counting (`client/counters.py`) and the window of workers (`calling/`).
+Results of calls that began before the cap was moved are not counted. Which failures are strain is
+in `data/manners.toml`, retries are in `client/retry.py`.
 """
 
 from __future__ import annotations
@@ -26,73 +21,64 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Protocol
 
-from nightscreen.client.counters import Tally
-
 START, OPENING_PART = 4, 4
 """A cap opens at the first, or at this part of its maximum where that is more."""
 
-OPENING_RAMP_UP, RAMP_UP = 3.0, 0.5
-"""Calls that each result adds while nothing strains: in the opening, and later on."""
+OPENING, REOPENING = 3.0, 0.5
+"""Calls that a result without strain adds: in the opening, where a service is mostly far from its
+limit, and later on."""
 
-FORGET_AFTER = 1500.0
-"""Results that the rate known of a cap rests on; older ones fade."""
+PRIOR_RATE, PRIOR_RESULTS = 0.02, 20.0
+"""Share of calls that is expected to strain before anything was seen, and its weight in results."""
 
-REJECTION_LASTS = 400.0
-"""Results after which the results from a rejected hypothesis have faded."""
-
-PRIOR_RESULTS, PRIOR_RATE = 10.0, 0.02
 LEAST_RATE, MOST_RATE = 0.005, 0.65
-"""Above the second, a service that fails is never thought to fail at any load."""
+"""Below the first one strained call would be an alarm; above the second, a service that fails is
+never thought to fail at any load."""
 
-NOTCH = 0.05
-"""The least share of the cap that is tested for; so near to a ceiling the cap stays."""
+MOST_KNOWN = 1500.0
+"""Results that the expected share rests on at most, so that older ones fade."""
 
-WASTED = 0.8
-"""Of the calls beyond a limit, the share that is expected to strain."""
+LEAST_ADDED, MOST_SEEN = 0.05, 0.95
+"""The least that strain must rise by to be looked for; the highest share that is looked for."""
 
-ALARM, CLIMB_ALARM, PROBE_ALARM = 9.5, 7.0, 2.0
-"""Log odds for an alarm: in general, above a healthy cap, and while that cap is tried."""
+WASTED = 0.4
+"""Of the calls above a healthy cap, the share that is expected to strain where it was the limit."""
 
-TRUST, UNDECIDED = 2.5, 150
-"""Log odds at which a cap counts as healthy, and results after which it does without them."""
+ALARM, CLIMB_ALARM, PROBE_ALARM = 9.0, 7.0, 2.0
+"""Log odds for an alarm: with no healthy cap below, above one, and while one call more is tried,
+where a refusal is what is looked for."""
 
-ALARM_RESULTS, FEW_RESULTS = 8, 8
-"""Results needed before an alarm counts, and before a cap counts as healthy."""
+FEW, UNDECIDED = 8, 150
+"""Results before a cap is judged at all, and after which it is healthy though some strained."""
 
-REFUTED = 100
-"""Results at a smaller cap that can refute that the load was to blame."""
+CHANCE = 2.0
+"""Standard errors that strain may be above what is expected before the cap is left again, though it
+raised no alarm: where refusing is slow, a lane that is a little too wide sees few refusals."""
 
-SURE = 100
-"""Results from which a smaller cap is known to be healthy."""
+PROBE_AFTER = 250
+"""Results below a ceiling before one call more is tried: a refusal costs the service little."""
 
-ERROR_BURST, BURST_RESULTS = 0.8, 5
-"""Share of results at which the cap goes on down at once; so many where each of them strains."""
-
-LESS = 0.35
-"""Strain at the smaller cap over that at the larger one, below which overload is confirmed."""
-
-JUDGE_RESULTS, MOST_JUDGE_RESULTS, MOST_JUDGE_WINDOWS = 16, 120, 40
-EXPECTED_CLEAN, APART = 4.0, 0.3
-"""Strained results to be expected where there is none; standard error between two rates."""
-
-SMALLER, MUCH_SMALLER, KNOWN = 2, 4, 200
-"""Overload is rejected only if strain is as frequent at a cap this many times smaller; the second
-applies where so many results showed a healthy service before."""
-
-UNSURE = 3.0
-"""Standard errors that the baseline rate may be off by."""
-
-DOUBTFUL = 0.02
-"""Share of strain below a ceiling at which one notch less is tried."""
-
-FIRST_PROBE_AFTER, LAST_PROBE_AFTER, PROBE_GROWTH = 250, 300, 1.1
-"""Results under a known ceiling before it is tried again; more with each time it holds."""
+NEAR = 20
+"""A cap within its own twentieth of the ceiling stays there."""
 
 PAUSES = 20
-"""A refusal that costs a pause lets the ceiling be for so many times that pause."""
+"""A refusal that asks for a pause lets the ceiling be for so many times that pause."""
 
 BUSY_SHARE = 0.75
-"""A window that never used this share of the cap proves nothing about it."""
+"""A lane that never used this share of the cap proves nothing about it."""
+
+FEWEST, MOST, STRAINED = 16, 100, 6
+"""A trial takes as many results as should bring so many strained ones, within these bounds."""
+
+BURST = 5
+"""Results that all strain, after which a trial goes on down at once."""
+
+LESS, NOT_LESS = 0.4, 0.8
+"""Strain on trial over that before: below the first the larger cap was to blame; below the second a
+still smaller cap is tried."""
+
+SMALLEST_TRIAL = 4
+"""A trial goes down to this part of the cap at most."""
 
 
 class CallStart(NamedTuple):
@@ -108,7 +94,7 @@ class CallStart(NamedTuple):
 
 
 class Cap(Protocol):
-    """How many calls of a check may be in flight, as a window asks for it."""
+    """How many calls of a check may be in flight, as a lane asks for it."""
 
     @property
     def cap(self) -> int:
@@ -130,29 +116,15 @@ class Cap(Protocol):
         """Take note of one result."""
 
 
-class OverloadHypothesis(NamedTuple):
-    """The hypothesis that a cap is too large: its level, and the rate of strain at that cap."""
+class Trial(NamedTuple):
+    """A cap that may be too large, and the share of calls that strained at it."""
 
-    level: int
-    at: int
-    tally: Tally
-
-
-def _needed_for_verdict(low: float, high: float, cap: int) -> float:
-    """Return how many results separate one rate from another.
-
-    Fewer at a tiny cap, where they take too long.
-    """
-    needed = high * (1 - high) / (APART * (high - low)) ** 2
-    return min(MOST_JUDGE_RESULTS, MOST_JUDGE_WINDOWS * cap, max(JUDGE_RESULTS, needed))
+    cap: int
+    rate: float
 
 
 class AdaptiveCap:
-    """How many calls of a check may be in flight.
-
-    It opens small and quickly until strain is clearly more frequent than at smaller caps; then it
-    steps back to below the ceiling it found and tries that again now and then. It never goes over
-    the maximum nor under 1.
+    """How many calls of a check may be in flight; never over the maximum nor under 1.
 
     Args:
         maximum: the configured cap.
@@ -164,41 +136,37 @@ class AdaptiveCap:
         paused_until: instant, on the caller's clock, before which no call may start.
     """
 
+    _results: int
+    _strained: int
+    _peak: int
+    _since: int
+    """Results since the odds rose last; `_since_strained` of them strained."""
+    _since_strained: int
+    _odds: float
+    """Log odds that calls strain more often than expected."""
+    _fewest: int
+    """In flight when a call began that strained."""
+    _base: int
+    """The cap when it was last looked at anew."""
+
     def __init__(
         self, maximum: int, start: int | None = None, *, paused_until: float = 0.0
     ) -> None:
         if maximum < 1 or (start is not None and start < 1):
             raise ValueError("a cap is at least 1")
-        start = start or max(START, maximum // OPENING_PART)
         self.maximum = maximum
-        self.cap = min(maximum, start)
+        self.cap = min(maximum, start or max(START, maximum // OPENING_PART))
         self.paused_until = paused_until
-        self._now = 0.0
         self._generation = 0
-        # what is known of the service
-        self._anywhere = Tally(PRIOR_RESULTS, PRIOR_RESULTS * PRIOR_RATE)
-        self._by_level: dict[int, Tally] = {}
-        self._known = self._anywhere
-        self._baseline, self._unsure = PRIOR_RATE, 0.0
-        self._healthy_cap = 0  # the last healthy cap
-        self._ceiling: int | None = None
-        self._hypothesis: OverloadHypothesis | None = None
-        self._confirmed: OverloadHypothesis | None = None
-        # the results at this cap
-        self._window = Tally()
-        self._base = self.cap  # the cap when the window began
-        self._peak = 0  # the most calls in flight
-        self._least_strained = 0  # the fewest in flight when a strained call began
-        self._odds, self._alarm = 0.0, 0.0
-        self._since = Tally()  # results since the first that raised the alarm
-        # going up
-        self._step = self.cap
-        self._ramp_up, self._part = OPENING_RAMP_UP, 0.0
-        self._stepped = False  # back to a cap not known to be healthy
-        self._held = 0  # results at this cap
-        self._probing = False
-        self._probe_after = FIRST_PROBE_AFTER
+        self._expected, self._known = PRIOR_RATE, PRIOR_RESULTS
+        self._healthy = 0  # the largest cap without more strain than expected; 0: none is known
+        self._ceiling: int | None = None  # the smallest cap with more
+        self._trial: Trial | None = None
+        self._growth, self._part = OPENING, 0.0  # calls that a result adds, and what is over
+        self._held = 0  # results below the ceiling since the cap was moved
+        self._is_probe = False  # one call more than is known to be healthy is tried
         self._no_probe_before = 0.0
+        self._look_anew()
 
     def __repr__(self) -> str:
         """Show the level and what is known of the ceiling."""
@@ -222,256 +190,157 @@ class AdaptiveCap:
             now: the instant, in seconds on any clock that does not run backwards.
             retry_after_s: seconds the service asked us to wait; the whole check pauses.
         """
-        self._now = now
         if retry_after_s is not None and strain:
             self.paused_until = max(self.paused_until, now + retry_after_s)
             self._no_probe_before = max(self._no_probe_before, now + PAUSES * retry_after_s)
         if begun.generation != self._generation:
             return
-        self._count(begun, strain=strain)
-        if self._hypothesis is not None:
-            self._decide(self._hypothesis)
-        elif self._is_alarmed(strain=strain):
-            self._on_alarm()
-        else:
-            self._open_further()
-            if self._is_window_full():
-                self._on_healthy_window()
-
-    def _count(self, begun: CallStart, *, strain: bool) -> None:
-        self._window.add(strain=strain)
+        self._results += 1
+        self._strained += strain
         self._peak = max(self._peak, begun.in_flight)
         if strain:
-            self._ramp_up = 0.0
-            self._least_strained = min(self._least_strained or begun.in_flight, begun.in_flight)
+            self._growth = 0.0
+            self._fewest = min(self._fewest, begun.in_flight)
+        if self._trial is not None:
+            self._judge(self._trial)
+        elif self._is_alarmed(strain=strain):
+            self._go_back()
+        elif self._growth:
+            self._open()
+        elif self._is_decided():
+            self._go_back() if self._is_doubtful() else self._on_healthy(now)
+
+    # --- open ---
+
+    def _open(self) -> None:
+        """Let a result without strain open the cap, as far as what was in flight proves."""
+        self._part += self._growth
+        whole = int(self._part)
+        self._part -= whole
+        proved = math.ceil(self._peak * (1 + self._growth))
+        top = self.maximum if self._ceiling is None else self._ceiling - 1
+        self.cap = max(self.cap, min(self.cap + whole, proved, top))
+        if self._results >= self._base and not self._odds:
+            self._healthy, self._held = self._base, self._held + self._results
+            self._learn()
+            if self.cap == self._base:
+                self._growth = 0.0
+            self._look_anew()
+
+    def _is_decided(self) -> bool:
+        """Return whether enough results show that this cap is healthy."""
+        if self._results < max(FEW, self.cap):
+            return False
+        return not self._strained or not self._odds or self._results >= UNDECIDED
+
+    def _is_doubtful(self) -> bool:
+        """Return whether calls strain too often here for what is known of a smaller cap."""
+        low = self._expected
+        chance = CHANCE * math.sqrt(low * (1 - low) / self._results)
+        return 0 < self._healthy < self.cap and self._strained > (low + chance) * self._results
+
+    def _on_healthy(self, now: float) -> None:
+        """Take this cap for healthy, and go up where there is room above it."""
+        self._healthy, self._held = self.cap, self._held + self._results
+        self._learn()
+        clean, self._is_probe = not self._strained, False
+        ceiling = self._ceiling
+        if self._peak < BUSY_SHARE * self.cap or self.cap == self.maximum:
+            self._look_anew()
+        elif ceiling is not None and ceiling - self.cap <= max(1, self.cap // NEAR):
+            if self._held >= PROBE_AFTER and now >= self._no_probe_before:
+                self._ceiling, self._is_probe = None, True
+                self._move(min(self.maximum, self.cap + 1))
+            else:
+                self._look_anew()
+        elif clean:
+            self._growth = REOPENING
+            self._look_anew()
+        elif ceiling is not None:
+            self._move(max(self.cap + 1, (self.cap + ceiling) // 2))
+        else:
+            self._move(min(self.maximum, self.cap * 5 // 4 + 1))
+
+    # --- go back ---
 
     def _is_alarmed(self, *, strain: bool) -> bool:
-        """Weigh one result: is the rate the baseline, or are the added calls wasted?"""
-        low = self._baseline
-        added = 1 - self._healthy_cap / self.cap
-        wasted = (1 - low) * WASTED * max(NOTCH, min(0.5, added))
-        high = min(0.95, low + max(wasted, self._unsure))
+        """Weigh one result: do calls strain as often as expected, or do the added ones too?"""
+        low, climbing = self._expected, 0 < self._healthy < self.cap
+        unsure = 4 * math.sqrt(low * (1 - low) / self._known)
+        added = (1 - low) * WASTED * (1 - self._healthy / self.cap) if climbing else 0.0
+        high = min(MOST_SEEN, low + max(LEAST_ADDED, unsure, added))
         gain = math.log(high / low) if strain else math.log((1 - high) / (1 - low))
-        self._odds += gain
-        self._alarm = max(0.0, self._alarm + gain)
-        if self._alarm:
-            self._since.add(strain=strain)
+        self._odds = max(0.0, self._odds + gain)
+        if self._odds:
+            self._since += 1
+            self._since_strained += strain
         else:
-            self._since = Tally()
-        if self._knows_healthy_cap():
-            return strain and self._alarm > (PROBE_ALARM if self._probing else CLIMB_ALARM)
-        return self._alarm > ALARM and self._window.results >= ALARM_RESULTS
+            self._since = self._since_strained = 0
+        if climbing:
+            return strain and self._odds > (PROBE_ALARM if self._is_probe else CLIMB_ALARM)
+        return self._odds > ALARM and self._results >= FEW
 
-    def _knows_healthy_cap(self) -> bool:
-        """Return whether a smaller cap is known to be healthy."""
-        if not 0 < self._healthy_cap < self.cap:
-            return False
-        seen = (
-            tally.results for level, tally in self._by_level.items() if level <= self._healthy_cap
-        )
-        return self._confirmed is not None or sum(seen) >= SURE
-
-    # --- strain is more frequent than it was at smaller caps ---
-
-    def _on_alarm(self) -> None:
-        if self._knows_healthy_cap():
-            self._step_back()
+    def _go_back(self) -> None:
+        """Return to a cap that is known to be healthy; where none is, go down on trial."""
+        self._is_probe = False
+        if not 0 < self._healthy < self.cap:
+            rate = self._since_strained / self._since
+            self._trial = Trial(self.cap, rate)
+            useful = min(int(self.cap * (1 - 1.2 * rate)), int(self.cap * 0.8))
+            self._move(max(1, self.cap // 2, useful))
             return
-        self._probing = False
-        self._ceiling = self.cap
-        self._test_overload(self.cap, self._since)
-
-    def _step_back(self) -> None:
-        """Return to the last healthy cap, or to just below the first call that was refused."""
-        if self._probing:
-            self._probing = False
-            self._probe_after = min(LAST_PROBE_AFTER, int(PROBE_GROWTH * self._probe_after))
-        back = self._healthy_cap
-        usable = self._least_strained < self.cap or self._base < self.cap
-        if usable and not self._stepped:
-            back = max(back, self._least_strained - 1)
-        self._stepped = back > self._healthy_cap
+        back = max(self._healthy, min(self._fewest, self.cap) - 1)
+        if back > self._healthy:  # not proved yet: the next alarm goes below it
+            self._healthy = min(self._healthy, back - 1)
         self._ceiling = back + 1
         self._move(back)
 
-    def _test_overload(self, level: int, tally: Tally) -> None:
-        """Go down to the share of calls that did not strain, a half at most, and look there."""
-        self._hypothesis = OverloadHypothesis(level, self.cap, tally)
-        useful = (1 - tally.rate()) / (1 - self._baseline)
-        down = min(int(self.cap * useful), self.cap - self._notch())
-        self._move(max(1, self.cap // 2, down))
+    # --- try ---
 
-    def _decide(self, hypothesis: OverloadHypothesis) -> None:
-        """Decide, from the rate at the smaller cap, whether the larger one was to blame."""
-        level, at, tally = hypothesis
-        seen = self._window
-        if self._is_error_burst(seen):
-            self._test_overload(level, seen)
+    def _judge(self, trial: Trial) -> None:
+        """Decide, from the strain at the smaller cap, whether the larger one was to blame."""
+        if self._results >= BURST and self._strained == self._results:
+            if self.cap > 1:
+                self._move(max(1, self.cap // 2))
             return
-        least = tally.at_least()
-        low = min(self._baseline, tally.rate() / 2, least / 2)
-        clean = not seen.strained and seen.results >= max(FEW_RESULTS, EXPECTED_CLEAN / least)
-        if not clean and seen.results < _needed_for_verdict(low, least, self.cap):
+        enough = max(FEWEST, min(MOST, STRAINED / trial.rate))
+        is_clean = not self._strained and self._results >= max(FEW, 4 / trial.rate)
+        if self._results < enough and not is_clean:
             return
-        smaller = MUCH_SMALLER if self._known.results >= KNOWN else SMALLER
-        smallest = max(1, at // smaller)
-        if clean or seen.rate() < low + LESS * (least - low):
-            self._confirm_overload(hypothesis)
-        elif self.cap > smallest:
-            self._hypothesis = OverloadHypothesis(level, self.cap, seen)
-            self._move(max(1, self.cap // smaller))
-        elif seen.rate() > MOST_RATE or seen.exceeds(tally):
-            self._test_overload(level, seen)
-        elif tally.exceeds(seen):
-            self._confirm_overload(hypothesis)
+        here = self._strained / self._results
+        if here < LESS * trial.rate:
+            self._trial, self._healthy, self._ceiling = None, self.cap, trial.cap
+            self._on_healthy(math.inf)
+        elif self.cap > max(1, trial.cap // SMALLEST_TRIAL) and here < NOT_LESS * trial.rate:
+            self._move(max(1, self.cap // 2))
         else:
-            self._reject_overload(hypothesis)
+            self._trial, self._healthy, self._ceiling = None, 0, None
+            self._expected = min(MOST_RATE, max(here, trial.rate))
+            self._known = self._results + PRIOR_RESULTS
+            self._move(trial.cap)
 
-    def _is_error_burst(self, seen: Tally) -> bool:
-        enough = BURST_RESULTS if seen.strained == seen.results else FEW_RESULTS
-        return seen.results >= enough and seen.rate() > ERROR_BURST
-
-    def _confirm_overload(self, hypothesis: OverloadHypothesis) -> None:
-        """Confirm overload: this cap is healthy, and the larger one is not."""
-        self._remember()
-        self._hypothesis = None
-        self._confirmed = hypothesis
-        self._healthy_cap = self.cap
-        self._step = 1
-        self._climb()
-
-    def _reject_overload(self, hypothesis: OverloadHypothesis) -> None:
-        """Take the strain for the service's way at any load, and go back up."""
-        self._by_level.clear()
-        self._anywhere = Tally()
-        self._anywhere.take(self._window)
-        self._anywhere.take(hypothesis.tally)
-        self._hypothesis, self._ceiling = None, None
-        self._confirmed = None
-        self._healthy_cap = 0
-        self._step = hypothesis.level
-        self._move(hypothesis.level)
-
-    # --- it is not ---
-
-    def _is_window_full(self) -> bool:
-        """Return whether enough results show that this cap is healthy."""
-        seen = self._window.results
-        if self._ramp_up:
-            return seen >= self._base
-        decided = self._odds <= -TRUST or seen >= UNDECIDED
-        return decided and seen >= max(FEW_RESULTS, self.cap)
-
-    def _open_further(self) -> None:
-        """Let a result open the cap while nothing strains."""
-        if not self._ramp_up:
-            return
-        self._part += self._ramp_up
-        whole = int(self._part)
-        self._part -= whole
-        proved = math.ceil(self._peak * (1 + self._ramp_up))
-        top = self.maximum if self._ceiling is None else self._ceiling - 1
-        self.cap = max(self.cap, min(self.cap + whole, proved, top))
-
-    def _on_healthy_window(self) -> None:
-        if self._confirmed is not None and self._is_refuted(self._confirmed):
-            self._reject_overload(self._confirmed)
-            return
-        self._remember()
-        self._healthy_cap = self._base
-        self._stepped = False
-        self._held += int(self._window.results)
-        if self._ramp_up and self.cap > self._base:
-            self._restart_window()
-            return
-        self._ramp_up = 0.0
-        if self._probing:
-            self._probing, self._probe_after = False, FIRST_PROBE_AFTER
-            self._confirmed = None
-        if self._peak < BUSY_SHARE * self.cap:
-            self._restart_window()
-        else:
-            self._climb()
-
-    def _is_refuted(self, confirmed: OverloadHypothesis) -> bool:
-        """Return whether calls strain at this cap too, which contradicts a confirmed overload."""
-        seen = self._window
-        return seen.results >= REFUTED and seen.rate() > LESS * confirmed.tally.rate()
-
-    def _climb(self) -> None:
-        """Go up: by ramp-up where nothing strains, else by steps that double, or halves of the way.
-
-        Near a ceiling stay, and try one call more now and then.
-        """
-        near = self._ceiling is not None and self._ceiling - self.cap <= self._notch()
-        up = self.cap
-        if near and self._held >= self._probe_after and self._now >= self._no_probe_before:
-            up = min(self.maximum, self.cap + 1)
-            self._ceiling, self._step, self._probing = None, self._notch(), True
-        elif near and self._is_doubtful():
-            up = self.cap - self._notch()
-            self._ceiling = self.cap
-        elif self.cap == self.maximum or near:
-            pass
-        elif not self._window.strained:
-            self._ramp_up = RAMP_UP
-        elif self._ceiling is None:
-            up = min(self.maximum, self.cap + self._step)
-            self._step *= 2
-        else:
-            up = max(self.cap + self._notch(), (self.cap + self._ceiling) // 2)
-        if up != self.cap:
-            self._move(max(1, up))
-        else:
-            self._restart_window()
-
-    def _is_doubtful(self) -> bool:
-        """Return whether this cap may strain too, by a call or two, and none below it is known."""
-        if self._confirmed is None or self.cap * NOTCH < 1:
-            return False
-        lower = (tally.results for level, tally in self._by_level.items() if level < self.cap)
-        return self._window.rate() > DOUBTFUL and sum(lower) < SURE
-
-    def _notch(self) -> int:
-        return max(1, math.ceil(NOTCH * self.cap))
-
-    def _remember(self) -> None:
-        """Add a window to the known rate of its cap; results of a rejected hypothesis fade."""
-        seen = self._window
-        known = self._by_level.setdefault(self._base, Tally())
-        known.take(seen)
-        known.fade(min(1.0, FORGET_AFTER / known.results))
-        kept = self._anywhere.results * (1 - seen.results / REJECTION_LASTS)
-        if self._anywhere.results > PRIOR_RESULTS:
-            self._anywhere.fade(max(PRIOR_RESULTS, kept) / self._anywhere.results)
+    # --- what is known ---
 
     def _learn(self) -> None:
-        """Compute the baseline rate: that of the caps that strain least, and of all alike them.
-
-        Load can only add to what fails at any load, so that the least is the nearest to it.
-        """
-        known = Tally()
-        known.take(self._anywhere)
-        for tally in sorted(self._by_level.values(), key=Tally.at_most):
-            if not tally.exceeds(known):
-                known.take(tally)
-        self._known = known
-        self._baseline = min(MOST_RATE, max(LEAST_RATE, known.rate()))
-        spread = self._baseline * (1 - self._baseline) / known.results
-        self._unsure = UNSURE * math.sqrt(spread)
+        """Let the share that is expected to strain follow what was seen at a healthy cap."""
+        self._known = min(MOST_KNOWN, self._known + self._results)
+        weight = self._results / self._known
+        seen = self._strained / self._results
+        expected = (1 - weight) * self._expected + weight * seen
+        self._expected = min(MOST_RATE, max(LEAST_RATE, expected))
 
     def _move(self, cap: int) -> None:
-        """Change the cap; results of calls that started before are not counted."""
+        """Go to another cap: what began before tells nothing of it."""
         self._generation += 1
         if cap != self.cap:
             self._held = 0
         self.cap = cap
-        self._alarm, self._since = 0.0, Tally()
-        self._restart_window()
+        self._look_anew()
 
-    def _restart_window(self) -> None:
-        self._window = Tally()
-        self._base = self.cap
-        self._peak, self._least_strained = 0, 0
+    def _look_anew(self) -> None:
+        """Forget the results at this cap."""
+        self._results = self._strained = self._peak = 0
+        self._since = self._since_strained = 0
         self._odds = 0.0
-        self._learn()
+        self._fewest = self.maximum + 1
+        self._base = self.cap
