@@ -15,7 +15,8 @@ import sys
 import time
 from typing import cast
 
-_BODY = b'{"status":"success","data":{"lenders":1},"meta":{"cost":25,"balance":900000000}}'
+_BODY = b'{"status":"success","data":{"bvn":"%s","lenders":1},"meta":{"cost":25,"balance":%d}}'
+_BALANCE, _COST = 900_000_000, 25
 
 
 def _response(body: bytes) -> bytes:
@@ -80,10 +81,12 @@ class Connection(asyncio.Protocol):
             now = self._counter.change(1)
             if self._answered_at:
                 self._counter.idle_s.append(now - self._answered_at)
-            asyncio.get_running_loop().call_later(self._latency_s, self._answer)
+            bvn = head.split(b" ", 2)[1].rpartition(b"/")[2]
+            asyncio.get_running_loop().call_later(self._latency_s, self._answer, bvn)
 
-    def _answer(self) -> None:
-        self._transport.write(_response(_BODY))
+    def _answer(self, bvn: bytes) -> None:
+        left = _BALANCE - _COST * self._counter.calls
+        self._transport.write(_response(_BODY % (bvn, left)))
         self._answered_at = self._counter.change(-1)
 
 
