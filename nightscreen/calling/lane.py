@@ -52,6 +52,9 @@ _LATER_POLL_S = 0.1
 _OTHERS_POLL_S = 0.5
 """Until it is looked at again whether others have ended, or left, what they have claimed."""
 _LEAST_WAIT_S = 0.001
+_LOW = 4
+"""A block is reserved once so small a part of the cap is ready: a quarter of a cap of 200 lasts for
+25 ms, and a claim takes 10."""
 _FREE = frozenset({ChargeStatus.NOT_SENT, ChargeStatus.NOT_CHARGED})
 
 Sender = Callable[[Any], "Awaitable[CallOutcome]"]
@@ -388,7 +391,7 @@ class Lane:
     def _runs_low(self) -> bool:
         """Return whether few of the calls that are reserved ahead are left."""
         is_shared = self._writer.caps.under_way(self._check) is not None
-        return not is_shared and len(self._ready) < max(1, self._limit() // 2)
+        return not is_shared and len(self._ready) < max(1, self._limit() // _LOW)
 
     def _block(self, size: int) -> list[LookupTask]:
         """Take the next calls that are due; one whose consent has ended is not made."""

@@ -193,6 +193,7 @@ class _Block:
     asks: list[ReserveRequest] = field(default_factory=list)
     wish: Wish | None = None
     picked: list[ClaimedLookup] = field(default_factory=list)
+    requests: list[ReserveRequest] = field(default_factory=list)  # the asks, and those picked
     claim: Claim = field(default_factory=Claim)
 
 
@@ -307,10 +308,9 @@ class Calls:
                 found = self._grants_of(
                     connection, run_id, run, check, block, caps, since, now, standing, dead
                 )
-                requests = [*block.asks, *map(_request_of, block.picked)]
                 new = [
                     self._intent_row(run_id, purpose, ask, grant)
-                    for ask, grant in zip(requests, found, strict=True)
+                    for ask, grant in zip(block.requests, found, strict=True)
                     if grant.call_id
                 ]
                 if new:
@@ -388,7 +388,7 @@ class Calls:
             room.micro -= self._worst(standing, limits, run.closer_check, run.closer_micro, now)
         if run is not None and block.wish is not None:
             self._pick(connection, run, check, block, room, now)
-        asks = [*block.asks, *map(_request_of, block.picked)]
+        asks = block.requests = [*block.asks, *map(_request_of, block.picked)]
         # where nothing is free all wait, whoever else asks for them
         subjects = [] if room.is_only_full else [ask.subject for ask in asks]
         taken = self._taken(connection, check, subjects, since, held)

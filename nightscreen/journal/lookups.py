@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from nightscreen.journal.engine import outlasting, reading, recording, release_pages, writing
-from nightscreen.journal.statements import Many, among, given, insert_into, inserting
+from nightscreen.journal.statements import Many, among, fetched, given, insert_into, inserting
 from nightscreen.journal.tables import metadata
 from nightscreen.schemas.calls import LookupStatus
 
@@ -197,15 +197,17 @@ class Left:
 # --- within a claim ---
 
 
+_RUN = (
+    select(lookup_runs, lookups.c.check, lookups.c.worst_micro)
+    .select_from(lookup_runs.outerjoin(lookups, lookups.c.lookup_id == lookup_runs.c.closer_id))
+    .where(lookup_runs.c.run_id == bindparam("run_id"))
+)
+_STOPS = select(run_stops).where(run_stops.c.run_id == bindparam("run_id"))
+
+
 def find_run(connection: Connection, run_id: str) -> LookupRun | None:
     """Return a run's lookups, None where it has none."""
-    closer = lookup_runs.outerjoin(lookups, lookups.c.lookup_id == lookup_runs.c.closer_id)
-    query = (
-        select(lookup_runs, lookups.c.check, lookups.c.worst_micro)
-        .select_from(closer)
-        .where(lookup_runs.c.run_id == run_id)
-    )
-    row = connection.execute(query).first()
+    row = connection.execute(_RUN, {"run_id": run_id}).first()
     if row is None:
         return None
     return LookupRun(
@@ -221,8 +223,7 @@ def find_run(connection: Connection, run_id: str) -> LookupRun | None:
 
 def stops_of(connection: Connection, run_id: str) -> dict[str, str]:
     """Return why a run and its checks are to stop, by scope."""
-    rows = connection.execute(select(run_stops).where(run_stops.c.run_id == run_id)).all()
-    return {row.scope: row.reason for row in rows}
+    return {row.scope: row.reason for row in connection.execute(_STOPS, {"run_id": run_id})}
 
 
 _NEXT_COLUMNS = (
@@ -277,7 +278,7 @@ def next_in_rank(
     }
     return [
         ClaimedLookup(row[0], row[1], row[2], bytes(row[3]), *row[4:])
-        for row in connection.execute(_next_query(), values)
+        for row in fetched(connection.execute(_next_query(), values))
     ]
 
 
