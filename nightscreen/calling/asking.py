@@ -177,6 +177,7 @@ def open_asking(run: ScreeningRun, *, transport: Transport | None = None) -> Ask
     run.control.proved_before = any(each.reused for each in reused)
     run.journal.lookups.let_go(table)
     run.journal.lookups.keep_for_the_end(table, None)
+    run.journal.lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
     asking = Asking(
         run,
         table,
@@ -338,6 +339,5 @@ def ask_again(run: ScreeningRun) -> bool:
                 again.append(each.lookup_id)
     lookups.put_back(again, LookupStatus.WAITING)
     lookups.let_go(table)
-    lookups.clear_stops(run.run_id)
     waiting = {status for _, status in lookups.counts(table)}
     return bool(waiting & NOT_ENDED)

@@ -6,7 +6,7 @@ these.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -65,7 +65,7 @@ from nightscreen.runs.run_parameters import Resolved, resolve
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import Clock, system_clock, to_instant
-from nightscreen.schemas.errors import InputError, PolicyError
+from nightscreen.schemas.errors import InputError, JournalError, PolicyError
 from nightscreen.schemas.rows import CUSTOMER
 from nightscreen.values.customer_ids import CustomerNumbers
 
@@ -209,8 +209,7 @@ def _open(
         policy, approval = _policy_in_force(parameters, settings, journal, run.started_at)
     open_as = f"{run.run_id}@{journal.holders.name}"
     if not run.only_quotes:
-        opened.callback(journal.lookups.clear, run.run_id)
-        opened.callback(journal.askers.clear, run.run_id)
+        opened.callback(_leave_nothing, journal, run.run_id)
     workspace = Workspace.of(settings.home, open_as, journal.sealer)
     opened.callback(workspace.clear)
     shared: dict[str, Any] = {**run.shared(), "parameters": parameters}
@@ -229,6 +228,13 @@ def _open(
         shadow=shadow,
         policy_approval=approval,
     )
+
+
+def _leave_nothing(journal: Journal, run_id: str) -> None:
+    """Delete what no run leaves behind; where the journal is away, the next run sweeps it."""
+    with suppress(JournalError):
+        journal.lookups.clear(run_id)
+        journal.askers.clear(run_id)
 
 
 def _filled_in(

@@ -967,7 +967,7 @@ _PROCESSES = (
     Broken(
         "lookups of a run outlive it",
         "Sealed identities of a whole batch stay in the journal after every night.",
-        (Edit(_SCREENING, "        opened.callback(journal.lookups.clear, run.run_id)\n", ""),),
+        (Edit(_SCREENING, "        journal.lookups.clear(run_id)\n", ""),),
         (f"{_T_LINE}::test_nothing_of_the_lookups_outlives_their_run",),
     ),
     Broken(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.calling.asking import open_asking
 from nightscreen.calling.control import StopReason
 from nightscreen.calling.worker import leave, open_worker
 from nightscreen.config.parameters import ScreenBatch
@@ -222,6 +223,19 @@ def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     worker.close()
     counts = priced.journal.lookups.counts(priced.lookups)
     assert {status for _, status in counts} == {LookupStatus.WAITING}
+    assert priced.journal.lookups.stops(priced.run_id) == {}
+
+
+def test_a_run_that_goes_on_is_not_stopped_by_what_has_passed(
+    priced: screening_run.ScreeningRun,
+) -> None:
+    """A quota that comes back at noon was written down for the workers of before."""
+    priced.journal.lookups.stop(priced.run_id, "karma", "quota")
+
+    async def go_on() -> None:
+        await open_asking(priced).close()
+
+    asyncio.run(go_on())
     assert priced.journal.lookups.stops(priced.run_id) == {}
 
 
