@@ -30,7 +30,7 @@ from nightscreen.schemas.checks import family_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nightscreen.calling.lane import Table
+    from nightscreen.calling.lane import LookupTable
     from nightscreen.calling.lookup_task import Question
     from nightscreen.client.classify import CallOutcome
     from nightscreen.client.transport import Transport
@@ -151,7 +151,7 @@ def open_caller(
     *,
     transport: Transport | None = None,
     since: int = NEVER,
-    table: Table | None = None,
+    table: LookupTable | None = None,
 ) -> Caller:
     """Open the client, the writer of the journal, and a lane for each check or operation.
 

@@ -235,13 +235,15 @@ class Control:
             reason in reasons for reason in self.stopped_checks.values()
         )
 
-    def renew_quotas(self, now: int) -> None:
-        """Let checks go on whose daily number came back since."""
-        for check, until in list(self.quota_until.items()):
-            if now >= until:
-                del self.quota_until[check]
-                if self.stopped_checks.get(check) == StopReason.QUOTA:
-                    del self.stopped_checks[check]
+    def renew_quotas(self, now: int) -> list[str]:
+        """Let checks go on whose daily number came back since; return those that had stopped."""
+        renewed = [check for check, until in self.quota_until.items() if now >= until]
+        for check in renewed:
+            del self.quota_until[check]
+        stopped = [check for check in renewed if self.stopped_checks.get(check) == StopReason.QUOTA]
+        for check in stopped:
+            del self.stopped_checks[check]
+        return stopped
 
     def stop_check(self, check: str, reason: str) -> None:
         """Stop one check; the run where no check is left."""

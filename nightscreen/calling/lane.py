@@ -61,7 +61,7 @@ Sender = Callable[[Any], "Awaitable[CallOutcome]"]
 """Makes one attempt at what a task asks; never raises for what the network or the service does."""
 
 
-class Table(Protocol):
+class LookupTable(Protocol):
     """The lookups of the run, as a lane claims them."""
 
     shared: bool
@@ -132,7 +132,7 @@ class Lane:
         random: random.Random,
         clock: Clock,
         worst_micro: int = 0,
-        table: Table | None = None,
+        table: LookupTable | None = None,
         lanes: Mapping[str, Lane] | None = None,
         unreadable_run: Callable[[], int] | None = None,
     ) -> None:

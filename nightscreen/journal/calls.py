@@ -820,10 +820,6 @@ def open_answer(
     return asked.decode(), body
 
 
-def _check_of(ask: ReserveRequest) -> str:
-    return ask.check
-
-
 _IS_INTENT = calls.c.state == CallState.INTENT.value
 _CRASHED = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble == CRASHED)
 _NOTHING: ColumnElement[int] = literal_column("0")

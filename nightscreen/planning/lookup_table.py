@@ -7,7 +7,7 @@ Finding what is needed is `plan`'s, its order `price`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _CHECKS = tuple(check for check in CHECKS)
 _KINDS = tuple(kind.value for kind in IdentityKind)
-PLANNED = "needed"
-"""Is in the workspace of a run once all its needed lookups are."""
 _PIECE = "needed-{:05d}"
 RANKED_AT_ONCE = 400_000
 """Lookups in memory at a time while they are put in rank: each time all pieces are read once."""
@@ -43,11 +41,6 @@ def check_number(check: str) -> int:
 def kind_number(kind: str) -> int:
     """Return the number of a kind of identity."""
     return _KINDS.index(kind)
-
-
-def check_of(number: int) -> str:
-    """Return the check of a number."""
-    return _CHECKS[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +90,6 @@ class LookupRanking:
         """Return some of the lookups."""
         return LookupRanking(*(getattr(self, name)[places] for name in _NAMES))
 
-    def slimmed(self) -> LookupRanking:
-        """Return what is still asked once all is ranked and priced: of which check each is."""
-        return replace(self, **{name: getattr(self, name)[:0].copy() for name in _NAMES[2:]})
-
     def slots(self) -> list[tuple[str, str]]:
         """Return each check and kind of identity there are lookups of, sorted."""
         both = np.unique(self.check.astype(np.int16) * len(_KINDS) + self.kind)
@@ -136,10 +125,6 @@ class NeededPieces:
         if piece.num_rows:
             self.space.put(_PIECE.format(len(self.ends)), piece)
             self.ends.append(len(self) + piece.num_rows)
-
-    def seal(self) -> None:
-        """Record that all pieces are there: observers then know that the run has planned."""
-        self.space.put(PLANNED, pa.table({"end": pa.array(self.ends, pa.int64())}))
 
     def _piece(self, number: int) -> tuple[int, pa.Table]:
         """Return the number of a piece's first lookup, and the piece."""

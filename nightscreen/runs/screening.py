@@ -22,7 +22,7 @@ from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import UsageError, foremost
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from nightscreen.calling.asking import Asking
     from nightscreen.client.transport import Transport
@@ -130,9 +130,13 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
         asking = open_asking(run, transport=transport)
         async with runner.calling(asking):
             await runner.step("open books", open_books, asking)
-            async with runner.sharing(asking), asyncio.TaskGroup() as group:
-                for check in run.operations:
-                    group.create_task(runner.ask(check, asking))
+            async with runner.sharing(asking):
+                checks: Sequence[str] = run.operations
+                while checks:
+                    async with asyncio.TaskGroup() as group:
+                        for check in checks:
+                            group.create_task(runner.ask(check, asking))
+                    checks = run.control.renew_quotas(run.clock())
             await runner.step("close books", close_books, asking)
         if not await wait_and_resume(run, lambda: ask_again(run)):
             break
