@@ -190,6 +190,7 @@ class Claim:
 class _Block:
     """What is asked of one check: calls that are named, and the next lookups in rank."""
 
+    check: str
     asks: list[ReserveRequest] = field(default_factory=list)
     wish: Wish | None = None
     picked: list[ClaimedLookup] = field(default_factory=list)
@@ -299,11 +300,13 @@ class Calls:
             run = lookups.find_run(connection, run_id)
             blocks = _blocks(asks, {} if run is None else wishes)
             stops = lookups.stops_of(connection, run_id) if wishes else {}
-            standing = self._standing(connection, run_id, blocks, run, caps, now)
+            checks = {block.check for block in blocks}
+            standing = self._standing(connection, run_id, checks, run, caps, now)
             grants: list[Reservation] = []
             rows: list[tuple[Any, ...]] = []
             deltas: dict[str, Delta] = defaultdict(Delta)
-            for check, block in blocks.items():
+            for block in blocks:
+                check = block.check
                 block.claim.stops = stops
                 found = self._grants_of(
                     connection, run_id, run, check, block, caps, since, now, standing, dead
@@ -322,7 +325,7 @@ class Calls:
                 rows += new
                 if block.wish is not None:
                     self._fulfil(connection, run, check, block, found[len(block.asks) :])
-            granted = grants, {check: each.claim for check, each in blocks.items() if each.wish}
+            granted = grants, {each.check: each.claim for each in blocks if each.wish}
             _INTEND.run(connection, rows)
             unsure[:] = [granted]
             if deltas:
@@ -1070,13 +1073,18 @@ def _grant_in_order(
     return grants
 
 
-def _blocks(asks: Sequence[ReserveRequest], wishes: Mapping[str, Wish]) -> dict[str, _Block]:
-    """Return what is asked of each check: calls by name, and how many of its lookups."""
-    blocks: dict[str, _Block] = {}
+def _blocks(asks: Sequence[ReserveRequest], wishes: Mapping[str, Wish]) -> list[_Block]:
+    """Return what is asked of each check: calls by name, then how many of its lookups."""
+    blocks: list[_Block] = []
     for ask in asks:
-        blocks.setdefault(ask.check, _Block()).asks.append(ask)
+        if not blocks or blocks[-1].check != ask.check:
+            blocks.append(_Block(ask.check))
+        blocks[-1].asks.append(ask)
     for check, wish in wishes.items():
-        blocks.setdefault(check, _Block()).wish = wish
+        of_check = [block for block in blocks if block.check == check]
+        if not of_check:
+            blocks.append(_Block(check))
+        (of_check or blocks)[-1].wish = wish
     return blocks
 
 

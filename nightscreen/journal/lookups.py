@@ -525,6 +525,9 @@ class Lookups:
                 first, block = first + len(block), []
         if block:
             self._fill(run, first, block)
+        if self._engine.dialect.name == "postgresql":
+            with recording(self._engine) as connection:  # what is new is not in its statistics yet
+                connection.exec_driver_sql("ANALYZE lookups")
 
     @outlasting
     def _fill(self, run: LookupRun, first: int, block: Sequence[NewLookup]) -> None:

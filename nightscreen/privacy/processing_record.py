@@ -250,12 +250,6 @@ def _journal(settings: Settings) -> str:
     return f"{url.get_backend_name()} at {url.host or 'this machine'}"
 
 
-def _folder(address: str) -> str:
-    """Return a folder or URL without what may be secret in it."""
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.hostname or ''}" if "://" in address else address
-
-
 def _recipients(settings: Settings) -> list[dict[str, str]]:
     service = _host(settings.base_url)
     found = [

@@ -27,7 +27,6 @@ def settings(tmp_path: Path) -> Settings:
         api_key="sk-very-secret",
         home=tmp_path,
         journal_url="postgresql+psycopg://owner:pw-secret@db.lender.example/journal",
-        shared="s3://key:pw-secret@bucket/shared",
         proxy="http://user:pw-secret@proxy.lender.example:3128",
         portal_name="Oak | Lending",
         portal_contact="help@oak.example",
@@ -45,9 +44,9 @@ def test_every_period_of_the_settings_is_in_the_record(settings: Settings) -> No
 
 
 def test_hosts_are_named_and_secrets_are_not(settings: Settings) -> None:
-    """Service, journal and shared folder by host; no key, password or user."""
+    """Service, journal and proxy by host; no key, password or user."""
     page = record_page(processing_record(settings)) + assessment_page(settings)
-    for host in ("api.service.example", "db.lender.example", "s3://bucket", "outgoing proxy"):
+    for host in ("api.service.example", "db.lender.example", "outgoing proxy"):
         assert host in page
     assert "secret" not in page
     assert "owner" not in page
