@@ -9,6 +9,7 @@ claimed (`journal.lookups`, `journal.calls`).
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from nightscreen.runs.run import money_left
 from nightscreen.runs.screening_run import doubts_of_check
 from nightscreen.schemas.calls import NOT_ENDED, UNREAD_TROUBLES, LookupStatus
 from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
+from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -158,9 +160,13 @@ class Asking:
         control.obey(theirs)
 
     async def close(self) -> None:
-        """Let everything in flight settle, close the caller, and leave what is not asked."""
+        """Let everything in flight settle, close the caller, and leave what is not asked.
+
+        Where the journal is away, others free it as soon as this process has ended.
+        """
         await self.caller.close()
-        await asyncio.to_thread(self.run.journal.lookups.let_go, self.table)
+        with suppress(JournalError):
+            await asyncio.to_thread(self.run.journal.lookups.let_go, self.table)
 
 
 def open_asking(run: ScreeningRun, *, transport: Transport | None = None) -> Asking:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from nightscreen.journal.unreadable import mark_outage
 from nightscreen.runs.run import known_prices
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import family_of
+from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -142,7 +144,8 @@ class Caller:
         await self.client.aclose()
         if self.writer.caps.in_flight:
             askers, run_id = self.run.journal.askers, self.run.run_id
-            await asyncio.to_thread(askers.leave, run_id, forget=self.concludes)
+            with suppress(JournalError):  # those who live remove who is gone
+                await asyncio.to_thread(askers.leave, run_id, forget=self.concludes)
         self.writer.close()
 
 

@@ -26,13 +26,13 @@ from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.freshness import Freshness
 from nightscreen.runs.run import (
     Run,
-    caps_of,
     collect_seldom,
     note_unreadable,
     open_journal,
     price_list_of,
     require_service,
 )
+from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError
@@ -117,7 +117,7 @@ def _run_of_worker(
     """Return the run as a worker sees it."""
     parameters, terms = ScreenBatch.model_validate(record.parameters), table.terms
     floor = terms["floor_micro"]
-    caps = caps_of(parameters, settings)
+    caps = _caps_of(terms["caps"])  # the run's, whatever the settings of this machine say
     control = Control(
         deadline_at=terms["deadline_at"],
         balance_floor_micro=floor and floor + BALANCE_MARGIN * terms["in_flight_micro"],
@@ -142,6 +142,13 @@ def _run_of_worker(
         is_new=False,
         response_rules=load_response_rules(settings.own_table("manners")),
     )
+
+
+def _caps_of(document: Mapping[str, Any]) -> Caps:
+    """Return the caps of a document."""
+    names = ("day_calls", "price_limits", "in_flight")
+    pairs = {name: tuple((check, most) for check, most in document[name]) for name in names}
+    return Caps(**{**document, **pairs})
 
 
 def _doubts(run: Run, table: LookupRun) -> dict[str, Any]:

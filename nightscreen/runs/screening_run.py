@@ -7,7 +7,7 @@ these.
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -506,6 +506,7 @@ def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray
         "checks": list(run.wanted.checks),
         "at": run.freshness.at,
         "since": run.freshness.since,
+        "caps": asdict(run.caps),
         "deadline_at": run.control.deadline_at,
         "floor_micro": floor,
         "in_flight_micro": sum(

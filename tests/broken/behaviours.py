@@ -945,6 +945,18 @@ _PROCESSES = (
         (f"{_T_CLAIMS}::test_who_has_left_keeps_nothing_from_others[sqlite]",),
     ),
     Broken(
+        "a worker goes by the caps of its own machine",
+        "A night with workers spends more than the lender allowed it.",
+        (
+            Edit(
+                "nightscreen/calling/worker.py",
+                '_caps_of(terms["caps"])',
+                "Caps(in_flight=tuple(settings.max_in_flight.items()))",
+            ),
+        ),
+        ("tests/steps/test_workers.py::test_a_worker_keeps_the_caps_of_the_run",),
+    ),
+    Broken(
         "lookups of a dead worker stay claimed",
         "A lost machine takes its customers with it, and the run never ends.",
         (Edit(_CALLS, "        lookups.free(connection, dead)\n", ""),),

@@ -191,7 +191,7 @@ def test_what_a_lost_worker_had_claimed_is_asked_by_others(tmp_path: Path) -> No
 @pytest.fixture
 def priced(tmp_path: Path) -> Any:  # noqa: ANN401 - a run, opened and closed
     """Give a run that is priced, in the process that holds it."""
-    world = world_under(tmp_path / "world")
+    world = world_under(tmp_path / "world", daily_spend_cap="5000")
     parameters = ScreenBatch(
         input=str(world.write(ROWS)), output=str(world.folder / "out"), workers=2
     )
@@ -201,6 +201,18 @@ def priced(tmp_path: Path) -> Any:  # noqa: ANN401 - a run, opened and closed
     screening_run.make_price(run)
     yield run
     run.close()
+
+
+def test_a_worker_keeps_the_caps_of_the_run(priced: screening_run.ScreeningRun) -> None:
+    """The settings of its machine may name others, or none."""
+    theirs = priced.settings.model_copy(update={"daily_spend_cap": None})
+    worker = open_worker(priced.run_id, theirs)
+    assert worker is not None
+    assert worker.run.caps == priced.caps
+    assert worker.run.caps.day_micro == to_micro(Decimal(5000))
+    worker.leaves = True
+    asyncio.run(leave(worker))
+    worker.close()
 
 
 def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
