@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _CHECKS = tuple(check for check in CHECKS)
 _KINDS = tuple(kind.value for kind in IdentityKind)
+PLANNED = "needed"
+"""Is in the workspace of a run once all its needed lookups are."""
 _PIECE = "needed-{:05d}"
 RANKED_AT_ONCE = 400_000
 """Lookups in memory at a time while they are put in rank: each time all pieces are read once."""
@@ -125,6 +127,10 @@ class NeededPieces:
         if piece.num_rows:
             self.space.put(_PIECE.format(len(self.ends)), piece)
             self.ends.append(len(self) + piece.num_rows)
+
+    def seal(self) -> None:
+        """Record that all pieces are there: an erasure then knows whom the run is about."""
+        self.space.put(PLANNED, pa.table({"end": pa.array(self.ends, pa.int64())}))
 
     def _piece(self, number: int) -> tuple[int, pa.Table]:
         """Return the number of a piece's first lookup, and the piece."""

@@ -438,6 +438,7 @@ def make_plan(run: ScreeningRun) -> None:
         for piece in planner.needed(read):
             run.needed.add(piece)
             ranked.append(LookupRanking.of(piece))
+        run.needed.seal()
         run.ranked = LookupRanking.joined(ranked)
         run.plan = planner.result(now, len(run.ranked))
         run.unread = planner.unread
