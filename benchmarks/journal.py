@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from benchmarks.measured import run_words
-from nightscreen.calling.control import CheckProgress, Control
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.calling.progress import CheckProgress
+from nightscreen.calling.stops import Stops
+from nightscreen.calling.wallet import Wallet
 from nightscreen.calling.writer import CallStore, Change, Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
@@ -147,15 +149,15 @@ def lane(store: CallStore, calls: int) -> Measured:
         return ANSWER
 
     async def main() -> None:
-        control = Control()
-        control.progress = {"karma": CheckProgress()}
+        stops = Stops({"karma": CheckProgress()})
         writer = Writer(store, run_id="run", purpose="portfolio", caps=Caps(), since=2**62)
         asked = Lane(
             "karma",
             send=send,
             writer=writer,
             cap=AdaptiveCap(CAP, start=CAP),
-            control=control,
+            stops=stops,
+            wallet=Wallet(stops),
             attempts=5,
             random=random.Random(),
             clock=system_clock,

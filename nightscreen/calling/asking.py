@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nightscreen.calling.caller import open_caller
-from nightscreen.calling.control import WITNESSES_LATER, StopReason
 from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.calling.stops import FEW
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.lookups import WHOLE_RUN
@@ -28,6 +28,7 @@ from nightscreen.runs.screening_run import doubts_of_check
 from nightscreen.schemas.calls import NOT_ENDED, UNREAD_TROUBLES, LookupStatus
 from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -100,7 +101,7 @@ class Asking:
         lane = self.caller.lanes[check]
         await lane.ask()
         run = self.run
-        while check == _SPARING and not self.staged and run.control.stop is None:
+        while check == _SPARING and not self.staged and run.stops.reason is None:
             if not await asyncio.to_thread(self._open_stage, check):
                 break
             await lane.ask()
@@ -140,24 +141,24 @@ class Asking:
             moved = self.table.first_id + np.sort(place[later & (states == status.value)])
             run.journal.lookups.put_back(moved.tolist(), status)
             if status is LookupStatus.SPARED:
-                run.control.progress[check].spared += len(moved)
+                run.progress[check].spared += len(moved)
         return bool(len(moved))
 
     # --- stops that the processes of a run share ---
 
     async def pass_stops_on(self) -> None:
         """Write down the stops that were met here, and obey those of the other processes."""
-        control, lookups, run_id = self.run.control, self.run.journal.lookups, self.run.run_id
-        stops: dict[str, str] = dict(control.stopped_checks)
-        if control.stop is not None:
-            stops[WHOLE_RUN] = control.stop
-        for scope, reason in stops.items():
+        stops, lookups, run_id = self.run.stops, self.run.journal.lookups, self.run.run_id
+        mine: dict[str, str] = dict(stops.checks)
+        if stops.reason is not None:
+            mine[WHOLE_RUN] = stops.reason
+        for scope, reason in mine.items():
             if scope not in self._reported:
                 self._reported.add(scope)
                 await asyncio.to_thread(lookups.stop, run_id, scope, reason)
         theirs = await asyncio.to_thread(lookups.stops, run_id)
         self._reported |= theirs.keys()
-        control.obey(theirs)
+        stops.obey(theirs)
 
     async def close(self) -> None:
         """Let everything in flight settle, close the caller, and leave what is not asked.
@@ -180,7 +181,7 @@ def open_asking(run: ScreeningRun, *, transport: Transport | None = None) -> Ask
     if table is None:
         raise ValueError(f"run {run.run_id} is not priced")
     reused = () if run.plan is None else run.plan.checks.values()
-    run.control.proved_before = any(each.reused for each in reused)
+    run.stops.proved_before = any(each.reused for each in reused)
     run.journal.lookups.let_go(table)
     run.journal.lookups.keep_for_the_end(table, None)
     run.journal.lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
@@ -215,7 +216,7 @@ async def open_books(asking: Asking) -> None:
         if await _opens(asking, check):
             break
     run.refuse_wrong_address()
-    if run.control.stop is None:
+    if run.stops.reason is None:
         await _keep_closer(asking)
 
 
@@ -224,9 +225,9 @@ async def _opens(asking: Asking, check: str) -> bool:
 
     Where the first is refused, another is asked alone: one row tells nothing of the service.
     """
-    run, control = asking.run, asking.run.control
-    for _ in range(WITNESSES_LATER):
-        if control.stop is not None:
+    run, stops = asking.run, asking.run.stops
+    for _ in range(FEW):
+        if stops.reason is not None:
             return True
         answered = _answered(asking, check)
         reached = await asyncio.to_thread(_reached, asking, [check])
@@ -235,15 +236,15 @@ async def _opens(asking: Asking, check: str) -> bool:
         await asking.caller.lanes[check].ask(only=reached[0])
         if _answered(asking, check) > answered:
             return True
-        if control.answered == 0 and _no_sign_of_the_service(run):
-            control.stop_run(StopReason.OUTAGE)
-        if check in control.stopped_checks or not control.evidence(check).is_open:
+        if stops.answered == 0 and _no_sign_of_the_service(run):
+            stops.stop(StopReason.OUTAGE)
+        if check in stops.checks or not stops.evidence(check).is_open:
             break
-    return control.stop is not None
+    return stops.reason is not None
 
 
 def _answered(asking: Asking, check: str) -> int:
-    progress = asking.run.control.progress[check]
+    progress = asking.run.progress[check]
     return sum(getattr(progress, status.name.lower()) for status in _ANSWERED)
 
 
@@ -252,16 +253,16 @@ def _no_sign_of_the_service(run: Run) -> bool:
 
     One lookup tells nothing of the service where its response cannot be read: several must agree.
     """
-    troubles = {trouble for _, trouble in run.control.troubles}
+    troubles = {trouble for _, trouble in run.stops.errors}
     if troubles == {FailureReason.NOT_SENT.value}:
         return True
     silent = {FailureReason.NOT_SENT.value, *UNREAD_TROUBLES}
-    return bool(troubles) and troubles <= silent and bool(run.control.unread_outages())
+    return bool(troubles) and troubles <= silent and bool(run.stops.unread_outages())
 
 
 def _reached(asking: Asking, checks: Collection[str]) -> tuple[int, int] | None:
     """Return the first and the last lookup of some checks that caps and wallet pay for."""
-    known = (money_left(asking.run), asking.run.control.left_in_wallet())
+    known = (money_left(asking.run), asking.run.wallet.left())
     money = min((each for each in known if each is not None), default=None)
     return asking.run.journal.lookups.reached(asking.table, checks, money)
 
@@ -272,7 +273,7 @@ async def _keep_closer(asking: Asking) -> None:
     bearing = [
         check
         for check in run.operations
-        if CHECKS[check].bears_balance and check not in run.control.stopped_checks
+        if CHECKS[check].bears_balance and check not in run.stops.checks
     ]
     reached = await asyncio.to_thread(_reached, asking, bearing)
     last = None if reached is None else reached[1]
@@ -288,21 +289,21 @@ async def close_books(asking: Asking) -> None:
     Where money ran short and this call cost less than was kept for it, the next in rank that can be
     paid for is asked as well, one at a time, until nothing fits.
     """
-    run, lookups, control = asking.run, asking.run.journal.lookups, asking.run.control
+    run, lookups, stops = asking.run, asking.run.journal.lookups, asking.run.stops
     await asking.caller.drain()
-    while control.stop is None:
+    while stops.reason is None:
         found = await asyncio.to_thread(_next_alone, asking)
         if found is None:
-            if await asyncio.to_thread(lookups.any_left, asking.table, control.stopped_checks):
-                control.stop_run(StopReason.BUDGET)
+            if await asyncio.to_thread(lookups.any_left, asking.table, stops.checks):
+                stops.stop(StopReason.BUDGET)
             break
         check, number = found
         await asking.caller.lanes[check].ask(only=number)
         await asking.caller.drain()
         await asyncio.to_thread(lookups.keep_for_the_end, asking.table, None)
         if asking.caller.lanes[check].short:
-            control.stop_run(StopReason.BUDGET)
-    control.conclude()
+            stops.stop(StopReason.BUDGET)
+    stops.conclude()
     run.refuse_wrong_address()
 
 
@@ -311,7 +312,7 @@ def _next_alone(asking: Asking) -> tuple[str, int] | None:
     run, lookups, stopped = (
         asking.run,
         asking.run.journal.lookups,
-        asking.run.control.stopped_checks,
+        asking.run.stops.checks,
     )
     table = lookups.find(run.run_id)
     if table is not None and table.closer_id is not None and table.closer_check not in stopped:
@@ -338,7 +339,7 @@ def ask_again(run: ScreeningRun) -> bool:
     for block in lookups.in_states(table, _LOST):
         for each in block:
             status = LookupStatus(each.state)
-            run.control.progress[each.check].take_back([status])
+            run.progress[each.check].take_back([status])
             sent = doubts[each.check].get(bytes(each.subject), nothing)
             used_up = is_closed(sent.attempts, sent.unread, run.settings.attempts)
             if status is LookupStatus.FAILED or not used_up:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.control import COMPLETED, UNREADABLE_AFTER, StopReason
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import ApiCall, LookupTask
+from nightscreen.calling.stops import RULES, Word
 from nightscreen.calling.writer import Writer
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
@@ -28,6 +28,7 @@ from nightscreen.runs.run import known_prices
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import family_of
 from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.stops import COMPLETED, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,7 +99,7 @@ class Caller:
     async def make(self, tasks: Iterable[LookupTask]) -> list[LookupTask]:
         """Make API calls and wait for their ends; each has its status, and what came where it did.
 
-        Those left `WAITING` were not reached, or met a stop: `run.control.stop` says which.
+        Those left `WAITING` were not reached, or met a stop: `run.stops.reason` says which.
 
         Raises:
             NightscreenError: the journal could not be written.
@@ -106,7 +107,7 @@ class Caller:
         (lane,) = self.lanes.values()
         made = await lane.make(tasks)
         left = any(task.status is LookupStatus.WAITING for task in made)
-        self.short |= left and self.run.control.ending()[0] == COMPLETED
+        self.short |= left and self.run.stops.ending()[0] == COMPLETED
         return made
 
     async def one(self, task: LookupTask) -> LookupTask:
@@ -117,8 +118,8 @@ class Caller:
         """Take note of what is waited for outside the lanes; False where the run has stopped."""
         run, at = self.run, asyncio.get_running_loop().time()
         now, (operation,) = run.clock(), run.operations
-        run.control.silence.goes_on(operation, reason, at=at, now=now)
-        return run.control.may_send(operation, now, at)
+        run.stops.silence.goes_on(operation, reason, at=at, now=now)
+        return run.stops.may_send(operation, now, at)
 
     async def drain(self) -> None:
         """Wait until nothing is in flight and every outcome is committed."""
@@ -131,16 +132,16 @@ class Caller:
 
         Where calls are still under way, since whoever asked for them failed, nothing new is sent.
         """
-        control = self.run.control
+        stops = self.run.stops
         if any(lane.open for lane in self.lanes.values()):
-            control.stop_run(StopReason.CANCELLED)
+            stops.stop(StopReason.CANCELLED)
         await self.drain()
-        for check, since in control.unread_outages():
+        for check, since in stops.unread_outages():
             await asyncio.to_thread(mark_outage, self.run.journal, self.run.run_id, check, since)
         if self.concludes:
-            control.conclude()
-        if self.short and control.ending()[0] == COMPLETED:
-            control.stop_run(StopReason.BUDGET)
+            stops.conclude()
+        if self.short and stops.ending()[0] == COMPLETED:
+            stops.stop(StopReason.BUDGET)
         await self.client.aclose()
         if self.writer.caps.in_flight:
             askers, run_id = self.run.journal.askers, self.run.run_id
@@ -164,7 +165,7 @@ def open_caller(
         since: place in the journal after which an answer is not asked for again.
         table: the lookups of a screening run; None where API calls are made.
     """
-    settings, control, journal = run.settings, run.control, run.journal
+    settings, stops, journal = run.settings, run.stops, run.journal
     family = {operation: family_of(operation) for operation in run.operations}
     in_flight = settings.max_in_flight
     client = Client(
@@ -183,7 +184,8 @@ def open_caller(
     caller = Caller(run, client, writer, known_prices(journal, settings)[1])
     if run.caps.in_flight:
         journal.askers.join(run.run_id, {name: in_flight[name] for name in family.values()})
-    control.proved_before = control.proved_before or journal.runs.has_answers(run.run_id)
+    stops.proved_before = stops.proved_before or journal.runs.has_answers(run.run_id)
+    enough = RULES[Word.UNREADABLE].first
     jitter = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def send(question: Question) -> CallOutcome:
@@ -192,20 +194,21 @@ def open_caller(
         return await client.begin(lookup_request(question))
 
     for operation in run.operations:
-        paused_until = control.paused_until.get(operation, 0.0)
+        paused_until = stops.paused_until.get(operation, 0.0)
         caller.lanes[operation] = Lane(
             operation,
             send=send,
             writer=writer,
             cap=AdaptiveCap(in_flight[family[operation]], paused_until=paused_until),
-            control=control,
+            stops=stops,
+            wallet=run.wallet,
             attempts=settings.attempts,
             random=jitter,
             clock=run.clock,
             worst_micro=caller.max_cost_micro[operation],
             table=table,
             lanes=caller.lanes,
-            unreadable_run=partial(journal.answers.unreadable_run, operation, UNREADABLE_AFTER)
+            unreadable_run=partial(journal.answers.unreadable_run, operation, enough)
             if run.caps.in_flight
             else None,
         )

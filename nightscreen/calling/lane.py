@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nightscreen.calling.control import UNDECIDED_AFTER, WITNESSES_LATER, Control, StopReason
 from nightscreen.calling.lookup_task import (
     ApiCall,
     LookupTask,
@@ -24,17 +23,20 @@ from nightscreen.calling.lookup_task import (
     outcome_of,
     released,
 )
+from nightscreen.calling.stops import FEW, Stops, Until, Word
 from nightscreen.client.classify import BODY_KEPT, CallOutcome, ChargeStatus
 from nightscreen.client.retry import next_attempt
 from nightscreen.journal.calls import Wish
 from nightscreen.schemas.calls import KEPT_STATES, LookupStatus, Reservation, ReservationStatus
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import MICROS, next_day
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
+    from nightscreen.calling.wallet import Wallet
     from nightscreen.calling.writer import Writer
     from nightscreen.client.limiter import CallStart, Cap
     from nightscreen.journal.calls import Claim
@@ -104,7 +106,8 @@ class Lane:
         send: makes one attempt.
         writer: where intents and outcomes go.
         cap: how many calls may be in flight now.
-        control: the run's stops and numbers.
+        stops: what stops the run, and its numbers.
+        wallet: what is known of the balance and of prices.
         attempts: attempts a lookup, resends of calls in doubt included.
         random: where jitter comes from.
         clock: the present instant, in microseconds.
@@ -113,7 +116,7 @@ class Lane:
         lanes: all lanes of the run in this process. Money that reaches no lookup of one check may
             reach those of another, and leave some; so the last that is short ends them all.
         unreadable_run: counts charged answers in a row that could not be read, where several
-            workers share the count; None where the control's own is the whole.
+            workers share the count; None where this process's own is the whole.
 
     Attributes:
         short: lookups are left that the money does not reach, and nothing is under way that could
@@ -127,7 +130,8 @@ class Lane:
         send: Sender,
         writer: Writer,
         cap: Cap,
-        control: Control,
+        stops: Stops,
+        wallet: Wallet,
         attempts: int,
         random: random.Random,
         clock: Clock,
@@ -141,9 +145,10 @@ class Lane:
         self._send = send
         self._writer = writer
         self._cap = cap
-        self._control = control
-        self._progress = control.progress[check]
-        self._evidence = control.evidence(check)
+        self._stops = stops
+        self._wallet = wallet
+        self._progress = stops.progress[check]
+        self._evidence = stops.evidence(check)
         self._attempts = attempts
         self._random = random
         self._clock = clock
@@ -161,12 +166,11 @@ class Lane:
         self._intents = 0  # granted calls whose outcome is not committed yet
         self._busy_until, self._busy_with = 0.0, ""
         self._unjudged = 0  # calls whose cost is not believed, and that are not committed yet
-        self._undecided = 0  # answers without a balance in a row, while a cost is disputed
         self._reserving: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._order = itertools.count()
         self._runner: asyncio.Task[None] | None = None
-        control.on_stop(self._wake.set)
+        stops.on_stop(self._wake.set)
 
     @property
     def open(self) -> int:
@@ -283,13 +287,13 @@ class Lane:
         if self._is_used_up() and not (
             self._ready or self._flights or self._confirming or self._reserving
         ):
-            self._control.stop_check(self._check, StopReason.QUOTA)
+            self._stops.stop_check(self._check, StopReason.QUOTA)
         at = asyncio.get_running_loop().time()
-        return not self._control.may_send(self._check, self._clock(), at)
+        return not self._stops.may_send(self._check, self._clock(), at)
 
     def _is_used_up(self) -> bool:
         """Whether the day's number of lookups is used up; it comes back with the next day."""
-        until = self._control.quota_until.get(self._check)
+        until = self._stops.quota_until.get(self._check)
         return until is not None and self._clock() < until
 
     async def _wait(self, due_s: float | None) -> None:
@@ -309,15 +313,15 @@ class Lane:
         """
         now = asyncio.get_running_loop().time()
         due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
-        control = self._control
+        stops = self._stops
         ends = [self._cap.paused_until, self._evidence.not_before, self._busy_until]
         if self._asking is not None and not self._asking.ended:
             ends.append(self._asking.not_before)
         due += [end - now for end in ends if end > looked_at]
-        later = (control.resume_at(looked_at), control.silence.gives_up_at)
+        later = (stops.resume_at(looked_at), stops.silence.gives_up_at)
         due += [at - now for at in later if at is not None]
-        if control.deadline_at is not None:
-            due.append((control.deadline_at - self._clock()) / MICROS)
+        if stops.deadline_at is not None:
+            due.append((stops.deadline_at - self._clock()) / MICROS)
         return max(_LEAST_WAIT_S, min(due)) if due else None
 
     def _bring_back_due(self) -> None:
@@ -354,14 +358,14 @@ class Lane:
         wanted = self._wanted()
         if not wanted or not (self._queue or self._claimable(wanted)):
             return
-        worst, wallet = max(self._worst_micro, self._highest()), self._control.left_in_wallet()
-        bound = self._control.bind(worst, wanted)
+        worst, wallet = max(self._worst_micro, self._highest()), self._wallet.left()
+        bound = self._wallet.bind(worst, wanted)
         block = self._block(bound)
         number = self._claimable(bound - len(block))
-        self._control.unbind(worst, bound - len(block) - number)
+        self._wallet.unbind(worst, bound - len(block) - number)
         if block or number:
             only = None if self._asking is None else self._asking.only
-            stopped = frozenset(self._control.stopped_checks)
+            stopped = frozenset(self._stops.checks)
             wish = Wish(number, only, wallet, stopped) if number else None
             reserving = self._commit(block, wish, worst)
             self._reserving = asyncio.get_running_loop().create_task(reserving)
@@ -406,7 +410,7 @@ class Lane:
         return block
 
     def _highest(self) -> int:
-        return self._control.highest_micro.get(self._check, 0)
+        return self._wallet.highest_micro.get(self._check, 0)
 
     async def _commit(self, block: list[LookupTask], wish: Wish | None, worst_micro: int) -> None:
         asked_at, claim = self._clock(), None
@@ -420,7 +424,7 @@ class Lane:
             self._writer.breaks(error)
             grants = [Reservation(ReservationStatus.HELD)] * len(block)
         self._reserving = None
-        self._control.unbind(worst_micro, len(block) + (0 if wish is None else wish.number))
+        self._wallet.unbind(worst_micro, len(block) + (0 if wish is None else wish.number))
         busy = []
         for task, grant in [*zip(block, grants, strict=True), *taken]:
             self._open[task.key] = task
@@ -444,10 +448,10 @@ class Lane:
             case ReservationStatus.GRANTED:
                 self._intents += 1
                 task.bound_micro = grant.reserved_micro
-                self._control.bound_micro += task.bound_micro
+                self._wallet.bound_micro += task.bound_micro
                 self._ready.append((task, grant))
             case ReservationStatus.ANSWERED:
-                self._control.silence.ends()
+                self._stops.silence.ends()
                 self._end_unsent(task, _answered_as(grant))
             case ReservationStatus.HELD:
                 self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
@@ -461,7 +465,7 @@ class Lane:
                 doubted = LookupStatus.IN_DOUBT if task.doubted else LookupStatus.WAITING
                 self._end_unsent(task, doubted)
             case ReservationStatus.QUOTA:
-                self._control.quota_until[self._check] = next_day(asked_at)
+                self._stops.quota_until[self._check] = next_day(asked_at)
                 self._put_off(task, 0.0)
 
     def _claimed(self, asking: _Asking, claim: Claim, asked_at: int) -> None:
@@ -469,9 +473,9 @@ class Lane:
         asking.most -= len(claim.taken) + len(claim.ended)
         for each in claim.ended:
             if each.state is not LookupStatus.LAPSED:
-                self._control.silence.ends()
-            self._control.ended(self._check, each.state, 0)
-        self._control.obey(claim.stops)
+                self._stops.silence.ends()
+            self._stops.ended(self._check, each.state, 0)
+        self._stops.obey(claim.stops)
         is_gone = asking.only is not None and not claim.taken and claim.refused is None
         if asking.most <= 0 or is_gone:
             asking.ended = True
@@ -483,7 +487,7 @@ class Lane:
             asking.more = True
             self._is_busy(claim.holder)
         elif claim.refused is ReservationStatus.QUOTA:
-            self._control.quota_until[self._check] = next_day(asked_at)
+            self._stops.quota_until[self._check] = next_day(asked_at)
         elif claim.refused is ReservationStatus.LATER:
             self._waits_for("a call under way that will confirm the price of others")
             asking.not_before = now + _LATER_POLL_S
@@ -510,11 +514,11 @@ class Lane:
         at = asyncio.get_running_loop().time()
         if self._unjudged or max(self._cap.paused_until, self._evidence.not_before) > at:
             return True
-        return self._control.resume_at(at) is not None
+        return self._stops.resume_at(at) is not None
 
     def _limit(self) -> int:
         """Return how many calls may be in flight; one where the next decides whether to go on."""
-        if self._evidence.is_open or self._control.breaker.opened_at is not None:
+        if self._evidence.is_open or self._stops.silence.opened_at is not None:
             return 1
         return 1 if self._is_disputed else self._cap.cap
 
@@ -535,7 +539,7 @@ class Lane:
         at = asyncio.get_running_loop().time()
         if self._cap.paused_until > at:
             self._waits_for("the service, which asked to be left alone (Retry-After)")
-        elif self._control.breaker.opened_at is not None:
+        elif self._stops.silence.opened_at is not None:
             self._waits_for("the service, which gives no answers")
         elif self._busy_until > at:
             who = self._busy_with or "other processes"
@@ -543,7 +547,7 @@ class Lane:
 
     def _waits_for(self, reason: str) -> None:
         at = asyncio.get_running_loop().time()
-        self._control.silence.goes_on(self._check, reason, at=at, now=self._clock())
+        self._stops.silence.goes_on(self._check, reason, at=at, now=self._clock())
 
     # --- calls ---
 
@@ -615,11 +619,11 @@ class Lane:
 
     async def _attempt(self, task: LookupTask, grant: Reservation, begun: CallStart) -> bool:
         """Make one attempt and hand in its outcome; return whether it brought a good answer."""
-        mark, witness_mark = self._control.wallet.settled_micro, self._evidence.mark
+        mark, witness_mark = self._wallet.settled_micro, self._evidence.mark
         sent_at = self._clock()
         task.attempts += 1
         if task.answered_before < 0:
-            task.answered_before = self._control.answered
+            task.answered_before = self._stops.answered
         try:
             reading = await self._send(task.lookup)
             if reading.confirm is not None:
@@ -627,41 +631,35 @@ class Lane:
                 reading = await reading.confirm()
         except Exception as error:  # noqa: BLE001 - a fault of ours: every caller gets it; in doubt
             self._writer.breaks(error)
-            self._control.unbind(task.bound_micro)
+            self._wallet.unbind(task.bound_micro)
             self._end(task, LookupStatus.WAITING, 0)
             return False
         now = self._clock()
-        if self._control.heard is not None:
-            self._control.heard(self._check, (now - sent_at) / MICROS, reading)
+        if self._stops.heard is not None:
+            self._stops.heard(self._check, (now - sent_at) / MICROS, reading)
         wait_s = reading.retry_after_s
         if wait_s is not None and reading.strain:
-            wait_s = self._control.heard_wait(self._check, task.subject, wait_s)
+            wait_s = self._stops.wait_asked(self._check, task.subject, wait_s)
         self._cap.on_result(
             begun=begun,
             strain=reading.strain,
             now=asyncio.get_running_loop().time(),
             retry_after_s=wait_s,
         )
-        self._control.paused_until[self._check] = self._cap.paused_until
-        stops = reading.stop is not None and self._control.heard_stop(
-            self._check, task.witness, reading, mark=witness_mark, price_micro=task.bound_micro
-        )
-        if reading.foreign:
-            stops = self._control.heard_sample(self._check, task.witness, reading.foreign)
-        named_micro = self._control.disbelieved(self._check, reading)
+        self._stops.paused_until[self._check] = self._cap.paused_until
+        stopped = self._hear(task, reading, witness_mark)
+        named_micro = self._wallet.disbelieved(self._check, reading)
         self._unjudged += named_micro is not None
         self._note(task, reading, mark, now, named_micro)
         if reading.is_unread:
             witness = None if task.was_unread else task.witness
-            self._control.saw_unread(self._check, witness, mark=witness_mark, now=now)
+            self._stops.unread(self._check, witness, mark=witness_mark, now=now)
         task.take_note(reading)
         if reading.fault:
             at = asyncio.get_running_loop().time()
-            self._control.heard_fault(
-                self._check, task.witness, reading.fault, mark=witness_mark, at=at
-            )
+            self._stops.fault(self._check, task.witness, reading.fault, mark=witness_mark, at=at)
         delay = self._delay(task, reading)
-        ended = task.ends_as(reading, delay, stops=stops)
+        ended = task.ends_as(reading, delay, stops=stopped)
         settled = outcome_of(
             task, grant, reading, ended=ended, sent_at=sent_at, now=now, named_micro=named_micro
         )
@@ -672,6 +670,17 @@ class Lane:
             lambda: self._settled(task, settled, ended, delay, reading),
         )
         return reading.verdict is ChargeStatus.ANSWERED
+
+    def _hear(self, task: LookupTask, reading: CallOutcome, mark: int) -> bool:
+        """Return whether what an attempt met stops further calls; False where it fails alone."""
+        check = self._check
+        if reading.foreign:
+            return self._stops.hear(check, Word.SAMPLE, task.witness, detail=reading.foreign)
+        if reading.stop is None:
+            return False
+        least = self._wallet.least_micro
+        is_poor = least is not None and least < task.bound_micro
+        return self._stops.refused(check, task.witness, reading, mark=mark, is_poor=is_poor)
 
     def _delay(self, task: LookupTask, reading: CallOutcome) -> float | None:
         """Return seconds until a lookup is tried again; None where its attempts are used up.
@@ -685,46 +694,46 @@ class Lane:
         delay = next_attempt(reading, task.attempts, attempts, random=random)
         if delay is not None or not reading.retry or reading.verdict not in _FREE:
             return delay
-        is_silent = self._control.answered == task.answered_before
+        is_silent = self._stops.answered == task.answered_before
         if not is_silent or task.doubted:
             return None
         witnesses = {each.witness for each in self._open.values()}
-        if len(witnesses) < WITNESSES_LATER and not self._more_wait:
+        if len(witnesses) < FEW and not self._more_wait:
             return None
         at = asyncio.get_running_loop().time()
-        self._evidence.not_before = at + self._control.breaker.probe_every
+        self._evidence.not_before = at + self._stops.silence.probe_every
         return next_attempt(reading, task.attempts, task.attempts + 1, random=random)
 
     def _note(
         self, task: LookupTask, reading: CallOutcome, mark: int, now: int, named_micro: int | None
     ) -> None:
         """Bring the run's numbers up to date; `named_micro` is a cost that is not believed."""
-        control = self._control
+        stops = self._stops
         self._progress.attempts += 1
         balance = None if reading.stop is not None else reading.balance_micro
-        control.came_back(most_charged(task, reading, named_micro), balance, mark)
+        self._wallet.takes(most_charged(task, reading, named_micro), balance, mark)
         if reading.verdict in BODY_KEPT:
             task.outcome = reading.outcome
             believed = reading.cost_micro if named_micro is None else None
-            control.saw_answer(self._check, believed, task.bound_micro)
+            stops.saw_answer()
+            self._wallet.saw_price(self._check, believed, task.bound_micro)
         if reading.verdict is ChargeStatus.UNREADABLE:
             counted = reading.cost_micro if self._unreadable_run is None else None
-            control.saw_unreadable(self._check, str(reading.trouble), counted)
+            stops.unreadable(self._check, str(reading.trouble), counted)
             return
         if reading.verdict is ChargeStatus.ANSWERED:
             if reading.outcome in HITS:
-                control.saw_record(self._check)
+                self._evidence.forget(Until.RECORD)
             self._evidence.answered()
-            self._evidence.answered_about_its_own()
             if not isinstance(task.lookup, ApiCall):  # answers to API calls may well be alike
                 hit = reading.outcome in HITS
-                control.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
+                stops.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
             return
-        silence = reading.verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}
+        silent = reading.verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}
         at = asyncio.get_running_loop().time()
-        control.saw_trouble(self._check, str(reading.trouble), silence=silence, at=at, now=now)
+        stops.saw_error(self._check, str(reading.trouble), silent=silent, at=at, now=now)
         if reading.verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
-            control.silence.ends()  # a refusal of this one lookup is a word of the service
+            stops.silence.ends()  # a refusal of this one lookup is a word of the service
 
     # --- outcomes ---
 
@@ -760,18 +769,13 @@ class Lane:
             self._unjudged -= 1
             disproved = settled.call_id in disputed.disproved
             cost_micro = task.bound_micro if disproved else cost_micro
-            self._control.saw_disbelieved(
+            self._wallet.saw_disbelieved(
                 self._check, task.subject, settled.named_micro, disproved=disproved
             )
         if not self._is_disputed or settled.balance_micro is not None:
-            self._undecided = 0
+            self._evidence.forget(Until.BALANCE)
         elif settled.state in KEPT_STATES:
-            self._undecided += 1
-            if (
-                self._undecided >= UNDECIDED_AFTER
-                and self._check not in self._control.stopped_checks
-            ):
-                self._control.stop_undecided(self._check)
+            self._stops.hear(self._check, Word.UNSETTLED, settled.call_id)
         return cost_micro
 
     async def _count(self, unreadable_run: Callable[[], int]) -> None:
@@ -780,7 +784,7 @@ class Lane:
         It has the place of the call in the lane, so that no other call is sent uncounted.
         """
         try:
-            self._control.count_unreadable(self._check, await asyncio.to_thread(unreadable_run))
+            self._stops.count_unreadable(self._check, await asyncio.to_thread(unreadable_run))
         except Exception as error:  # noqa: BLE001 - every caller gets it: what is not known may cost
             self._writer.breaks(error)
 
@@ -794,13 +798,13 @@ class Lane:
         self._busy_until = 0.0
         if self._asking is not None:
             self._asking.not_before = 0.0
-        self._control.unbind(task.bound_micro)
+        self._wallet.unbind(task.bound_micro)
         self._wake.set()
 
     def _end(self, task: LookupTask, status: LookupStatus, cost_micro: int) -> None:
         task.status = status
         self._open.pop(task.key, None)
-        self._control.ended(self._check, status, cost_micro)
+        self._stops.ended(self._check, status, cost_micro)
         if task.done is not None and not task.done.done():
             task.done.set_result(None)
         self._wake.set()

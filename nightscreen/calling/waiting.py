@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.control import StopReason
+from nightscreen.calling.stops import PASSING
 from nightscreen.schemas.clock import MICROS, next_day
 
 if TYPE_CHECKING:
@@ -23,19 +23,18 @@ LOOK_S = 1.0
 def seconds_to_resume(run: Run) -> float | None:
     """Return how long to wait before a stopped run is tried again; None where it has ended.
 
-    An outage, a low balance or a quota that is used up may pass by itself, of the run or of a check
-    alone; it is waited for where a deadline is set. The quota comes back with the next day.
+    What may pass by itself (`PASSING`) is waited for where a deadline is set and leaves time.
     """
-    control, now = run.control, run.clock()
-    if control.deadline_at is None:
+    stops, now = run.stops, run.clock()
+    waits = [
+        (next_day(now) - now) / MICROS
+        if PASSING[reason].at_noon
+        else run.settings.resume_every.total_seconds()
+        for reason in stops.passing()
+    ]
+    if stops.deadline_at is None or not waits:
         return None
-    waits = []
-    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE):
-        waits.append(run.settings.resume_every.total_seconds())
-    if control.may_pass(StopReason.QUOTA):
-        waits.append((next_day(now) - now) / MICROS)
-    wait_s = min(waits, default=None)
-    return wait_s if wait_s is not None and wait_s < (control.deadline_at - now) / MICROS else None
+    return min(waits) if min(waits) < (stops.deadline_at - now) / MICROS else None
 
 
 async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
@@ -50,19 +49,21 @@ async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
             asked any more, so that the stop stays. After the day's quota alone nothing was lost,
             and it is not called.
     """
-    wait_s, control = seconds_to_resume(run), run.control
+    wait_s, stops = seconds_to_resume(run), run.stops
     if wait_s is None:
         return False
     loop = asyncio.get_running_loop()
-    again_at, stop = loop.time() + wait_s, control.stop
-    control.resting_since = run.clock()
+    again_at, stop = loop.time() + wait_s, stops.reason
+    stops.resting_since = run.clock()
     while (left_s := again_at - loop.time()) > 0:
         await asyncio.sleep(min(LOOK_S, left_s))
-        if control.stop != stop:
-            control.resting_since = None
+        if stops.reason != stop:
+            stops.resting_since = None
             return False
-    if control.may_pass(StopReason.OUTAGE, StopReason.BALANCE) and reopen() is False:
-        control.resting_since = None
+    lost = any(not PASSING[reason].at_noon for reason in stops.passing())
+    if lost and reopen() is False:
+        stops.resting_since = None
         return False
-    control.go_on()
+    stops.go_on()
+    run.wallet.forget()
     return True

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.asking import Asking
 from nightscreen.calling.caller import open_caller
-from nightscreen.calling.control import ABSURD_COSTS, CheckProgress, Control, StopReason
-from nightscreen.calling.detectors import Silence
+from nightscreen.calling.progress import CheckProgress
+from nightscreen.calling.silence import Silence
+from nightscreen.calling.stops import RULES, Stops, Word
+from nightscreen.calling.wallet import Wallet
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import max_ages, overridden
@@ -36,6 +38,7 @@ from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,15 +121,18 @@ def _run_of_worker(
     parameters, terms = ScreenBatch.model_validate(record.parameters), table.terms
     floor = terms["floor_micro"]
     caps = _caps_of(terms["caps"])  # the run's, whatever the settings of this machine say
-    control = Control(
-        deadline_at=terms["deadline_at"],
-        balance_floor_micro=floor and floor + BALANCE_MARGIN * terms["in_flight_micro"],
-        silence=Silence(settings.outage_give_up.total_seconds()),
+    stops = Stops(
         progress={check: CheckProgress() for check in table.checks},
-        price_limits=dict(caps.price_limits),
         price_list=price_list_of(settings),
+        deadline_at=terms["deadline_at"],
+        silence=Silence(settings.outage_give_up.total_seconds()),
     )
-    note_unreadable(control, journal)
+    wallet = Wallet(
+        stops,
+        floor_micro=floor and floor + BALANCE_MARGIN * terms["in_flight_micro"],
+        price_limits=dict(caps.price_limits),
+    )
+    note_unreadable(stops, journal)
     return Run(
         run_id=record.run_id,
         flow=record.flow,
@@ -136,7 +142,8 @@ def _run_of_worker(
         settings=settings,
         journal=journal,
         folder=RunFolder(Path(record.folder)),
-        control=control,
+        stops=stops,
+        wallet=wallet,
         caps=caps,
         started_at=record.started_at,
         is_new=False,
@@ -175,7 +182,7 @@ def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
 async def leave(worker: Worker) -> None:
     """Let what is in flight settle, report it, and leave the rest to the other processes."""
     if worker.leaves:
-        worker.run.control.stop_run(StopReason.CANCELLED)
+        worker.run.stops.stop(StopReason.CANCELLED)
     await worker.asking.caller.drain()
     await exchange(worker)
     await worker.asking.close()
@@ -186,24 +193,25 @@ async def exchange(worker: Worker) -> None:
     run, askers = worker.run, worker.run.journal.askers
     if not worker.leaves:
         await worker.asking.pass_stops_on()
-    await asyncio.to_thread(askers.report, run.run_id, numbers_of(run.control))
+    await asyncio.to_thread(askers.report, run.run_id, numbers_of(run))
     if not await asyncio.to_thread(run.journal.runs.held_elsewhere, run.run_id):
-        run.control.stop_run(StopReason.CANCELLED)
+        run.stops.stop(StopReason.CANCELLED)
 
 
 # --- the numbers of all ---
 
 
-def numbers_of(control: Control) -> dict[str, Any]:
+def numbers_of(run: Run) -> dict[str, Any]:
     """Return what a process has done and seen so far; money in micro-naira."""
+    stops = run.stops
     return {
-        "checks": {check: asdict(each) for check, each in control.progress.items()},
-        "troubles": [[check, kind, number] for (check, kind), number in control.troubles.items()],
-        "answered": control.answered,
-        "excess_micro": control.excess_micro,
-        "absurd": {check: len(lookups) for check, lookups in control.absurd.items()},
-        "balance_micro": control.balance_micro,
-        "notices": list(control.notices),
+        "checks": {check: asdict(each) for check, each in stops.progress.items()},
+        "errors": [[check, kind, number] for (check, kind), number in stops.errors.items()],
+        "answered": stops.answered,
+        "excess_micro": run.wallet.excess_micro,
+        "costs": {check: stops.evidence(check).number(Word.COST) for check in stops.progress},
+        "balance_micro": run.wallet.balance_micro,
+        "notices": list(stops.notices),
     }
 
 
@@ -219,28 +227,29 @@ class Totals:
         others = await asyncio.to_thread(asking.run.journal.askers.others, asking.run.run_id)
         for holder, numbers in others.items():
             if numbers:
-                self._take(asking.run.control, holder, numbers)
-        control = asking.run.control
-        for check in control.progress:
-            absurd = [each["absurd"].get(check, 0) for each in self._last.values()]
-            total = sum(absurd) + len(control.absurd.get(check, ()))
-            if total >= ABSURD_COSTS and check not in control.stopped_checks:
-                control.stop_absurd(check)
-        control.weigh()
+                self._take(asking.run, holder, numbers)
+        stops = asking.run.stops
+        for check in stops.progress:
+            costs = sum(each["costs"].get(check, 0) for each in self._last.values())
+            costs += stops.evidence(check).number(Word.COST)
+            if costs >= RULES[Word.COST].first:
+                stops.meet(check, Word.COST, costs)
+        stops.weigh()
 
-    def _take(self, control: Control, holder: str, numbers: Mapping[str, Any]) -> None:
+    def _take(self, run: Run, holder: str, numbers: Mapping[str, Any]) -> None:
+        stops = run.stops
         last = self._last.get(holder, {})
         for check, counts in numbers["checks"].items():
-            mine, before = control.progress[check], last.get("checks", {}).get(check, {})
+            mine, before = stops.progress[check], last.get("checks", {}).get(check, {})
             for name in counts.keys() - set(_OF_THE_MOMENT):
                 setattr(mine, name, getattr(mine, name) + counts[name] - before.get(name, 0))
-        known = {(check, kind): number for check, kind, number in last.get("troubles", [])}
-        for check, kind, number in numbers["troubles"]:
-            control.troubles[(check, kind)] += number - known.get((check, kind), 0)
+        known = {(check, kind): number for check, kind, number in last.get("errors", [])}
+        for check, kind, number in numbers["errors"]:
+            stops.errors[(check, kind)] += number - known.get((check, kind), 0)
         answered = numbers["answered"] - last.get("answered", 0)
-        control.answered += answered
-        control.excess_micro += numbers["excess_micro"] - last.get("excess_micro", 0)
+        stops.answered += answered
+        run.wallet.excess_micro += numbers["excess_micro"] - last.get("excess_micro", 0)
         if answered and numbers["balance_micro"] is not None:
-            control.balance_micro = numbers["balance_micro"]
-        control.notices += [each for each in numbers["notices"] if each not in control.notices]
+            run.wallet.balance_micro = numbers["balance_micro"]
+        stops.notices += [each for each in numbers["notices"] if each not in stops.notices]
         self._last[holder] = dict(numbers)

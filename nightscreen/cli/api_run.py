@@ -83,12 +83,13 @@ async def _print_progress() -> None:
             sys.stderr.flush()
 
 
-def progress_line(run: OpenRun[Any]) -> str:
+def progress_line(opened: OpenRun[Any]) -> str:
     """Return the state of a run in one line; numbers only."""
-    counts = list(run.control.progress.values())
+    run = opened.run
+    counts = list(run.progress.values())
     done, wanted = sum(count.done for count in counts), sum(count.wanted for count in counts)
     spent = sum(count.cost_micro for count in counts)
     return (
         f"Run {run.run_id}: {done:,} of {wanted:,} done, spent {naira_words(spent)}, "
-        f"balance {naira_words(run.control.balance_micro)}"
+        f"balance {naira_words(run.wallet.balance_micro)}"
     )

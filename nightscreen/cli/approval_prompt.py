@@ -52,7 +52,7 @@ def ask(asked: Approval) -> bool:
         )
         sys.stderr.flush()
         until = time.monotonic() + timeout_s
-        return _answer(until, lambda: run.control.stop is not None)
+        return _answer(until, lambda: run.stops.reason is not None)
     finally:
         terminal.is_asking = False
 

@@ -1,6 +1,6 @@
 """The live panel of a run on a terminal; plain lines now and then where there is none.
 
-Numbers only, on stderr. The counting is in `calling.control`.
+Numbers only, on stderr. The counting is in `calling.progress`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def duration(seconds: float) -> str:
 
 def totals(run: ScreeningRun) -> dict[str, int]:
     """Return the run's numbers over all checks; money in micro-naira."""
-    counts = list(run.control.progress.values())
+    counts = list(run.progress.values())
     return {
         "wanted": sum(check.wanted for check in counts),
         "done": sum(check.done for check in counts),
@@ -153,7 +153,7 @@ def plain_line(run: ScreeningRun, pace: TimeLeft) -> str:
         f"paid {now['paid']:,}, failed {now['failed']:,}, in doubt {now['in_doubt']:,}, "
         f"spent {naira_words(now['spent'])} of about {naira_words(now['expected'])}, "
         f"time left {pace.left(now['done'], now['wanted'])}, "
-        f"balance {naira_words(run.control.balance_micro)}"
+        f"balance {naira_words(run.wallet.balance_micro)}"
     )
 
 
@@ -163,7 +163,7 @@ def panel(run: ScreeningRun, pace: TimeLeft) -> Group:
     table.add_column("check", no_wrap=True)
     for name in ("done", "of", "paid", "free", "failed", "doubt", "in flight", "spent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for check, counts in run.control.progress.items():
+    for check, counts in run.progress.items():
         numbers = (
             counts.done,
             counts.wanted,
@@ -185,7 +185,7 @@ def panel(run: ScreeningRun, pace: TimeLeft) -> Group:
     )
     rest = (
         f"time left {pace.left(now['done'], now['wanted'])}  "
-        f"balance {naira_words(run.control.balance_micro)}"
+        f"balance {naira_words(run.wallet.balance_micro)}"
     )
     title = f"Run {run.run_id}  {run.rows_read:,} rows"
     return Group(*(Text(title), table, Text(money), Text(rest)))

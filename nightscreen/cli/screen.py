@@ -214,10 +214,10 @@ def graceful_sigint() -> Iterator[None]:
 
 def _stop_newest(terminal: Terminal) -> None:
     """Ask nothing more in the run that is open."""
-    from nightscreen.calling.control import StopReason
+    from nightscreen.schemas.stops import StopReason
     from nightscreen.tasks.logs import say_on_stderr
 
     newest = terminal.run
     if newest is not None:
         say_on_stderr("\nStopping: calls in flight settle, then the report is written ...")
-        newest.control.stop_run(StopReason.CANCELLED)
+        newest.stops.stop(StopReason.CANCELLED)

@@ -43,7 +43,7 @@ MOST_DOUBLINGS = 16
 
 LONE_WAIT_S = 300.0
 """For as long one answer's `Retry-After` is heard: an ad-hoc night ends after ten minutes without
-an answer. Who knows that a second answer asks for longer waits longer (`calling/control.py`)."""
+an answer. Who knows that a second answer asks for longer waits longer (`calling/stops.py`)."""
 
 
 def next_attempt(

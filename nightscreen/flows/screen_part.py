@@ -32,4 +32,4 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:  # noqa: ARG001
             async with asyncio.TaskGroup() as group:
                 for check in run.run.operations:
                     group.create_task(BY_CHECK[check](run))
-            return {check: each.attempts for check, each in run.control.progress.items()}
+            return {check: each.attempts for check, each in run.stops.progress.items()}

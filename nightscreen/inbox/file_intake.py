@@ -12,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import COMPLETED, StopReason
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.inbox import (
     INPUT,
@@ -45,6 +44,7 @@ from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import LAGOS, span_micros, spending_day, system_clock, to_instant
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name, contains_identifier
+from nightscreen.schemas.stops import COMPLETED, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

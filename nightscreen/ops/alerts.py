@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import TEST_MODE, StopReason
 from nightscreen.files.disk_space import LEAST_FREE_BYTES
 from nightscreen.ops.heartbeat import ASKING
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.stops import TEST_MODE, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,14 +10,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import StopReason
 from nightscreen.files.disk_space import free_bytes
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.calling.control import Control
+    from nightscreen.calling.stops import Stops
     from nightscreen.runs.run import Run
 
 WINDOW_S = 600
@@ -42,16 +42,16 @@ class RecentSpeed:
     _answered: int = 0
     _samples: deque[tuple[int, dict[str, int]]] = field(default_factory=deque)
 
-    def take(self, control: Control, now: int) -> None:
+    def take(self, stops: Stops, now: int) -> None:
         """Take note of what is done by now."""
-        if control.answered != self._answered:
-            self._answered = control.answered
+        if stops.answered != self._answered:
+            self._answered = stops.answered
             self.last_answer_at, self.silent_since = now, None
-        silent = control.breaker.opened_at is not None or control.stop == StopReason.OUTAGE
+        silent = stops.silence.opened_at is not None or stops.reason == StopReason.OUTAGE
         if silent and self.silent_since is None:
-            since = control.silence.since
+            since = stops.silence.since
             self.silent_since = now if since is None else since
-        done = {check: counts.done for check, counts in control.progress.items()}
+        done = {check: counts.done for check, counts in stops.progress.items()}
         if self._samples and any(done[name] < self._samples[-1][1].get(name, 0) for name in done):
             self._samples.clear()  # a resumed run makes again the calls it had lost
         if not self._samples or now - self._samples[-1][0] >= SAMPLE_S * MICROS:
@@ -66,15 +66,15 @@ class RecentSpeed:
             return 0.0
         return (self._samples[-1][0] - self._samples[0][0]) / MICROS
 
-    def finish_at(self, control: Control, now: int) -> int | None:
+    def finish_at(self, stops: Stops, now: int) -> int | None:
         """Return when the slowest check will have done all it was to ask; None if unknown."""
         if self.span_s < SURE_S:
             return None
         began, before = self._samples[0]
         ends = [now]
-        for check, counts in control.progress.items():
+        for check, counts in stops.progress.items():
             left, done = counts.wanted - counts.done, counts.done - before.get(check, 0)
-            if left <= 0 or check in control.stopped_checks:
+            if left <= 0 or check in stops.checks:
                 continue
             if done <= 0:
                 return None
@@ -91,9 +91,9 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
         now: the instant.
         phase: which part of its work it is in.
     """
-    control = run.control
+    stops = run.stops
     troubles: dict[str, dict[str, int]] = {}
-    for (check, kind), number in control.troubles.items():
+    for (check, kind), number in stops.errors.items():
         troubles.setdefault(check, {})[kind] = number
     return {
         "run_id": run.run_id,
@@ -116,19 +116,19 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
                 "cap": counts.cap,
                 "in_flight": counts.in_flight,
                 "cost_micro": counts.cost_micro,
-                "stopped": control.stopped_checks.get(check),
+                "stopped": stops.checks.get(check),
                 "troubles": troubles.get(check, {}),
             }
-            for check, counts in control.progress.items()
+            for check, counts in stops.progress.items()
         },
-        "stop": control.stop,
-        "balance_micro": control.balance_micro,
+        "stop": stops.reason,
+        "balance_micro": run.wallet.balance_micro,
         "last_answer_at": pace.last_answer_at,
         "silent_since": pace.silent_since,
-        "waiting_for": None if control.waiting is None else control.waiting[0],
-        "waiting_since": None if control.waiting is None else control.waiting[1],
-        "deadline_at": control.deadline_at,
-        "finish_at": pace.finish_at(control, now) if phase == ASKING else None,
+        "waiting_for": None if stops.waiting is None else stops.waiting[0],
+        "waiting_since": None if stops.waiting is None else stops.waiting[1],
+        "deadline_at": stops.deadline_at,
+        "finish_at": pace.finish_at(stops, now) if phase == ASKING else None,
         "pace_s": pace.span_s,
         "disk_free": disk_free(run.settings.home, run.folder.path),
     }

@@ -313,7 +313,7 @@ def provenance(run: ScreeningRun) -> dict[str, Any]:
         "karma_identities": [kind.value for kind in run.wanted.karma_kinds],
         "evidence_judged_at": instant_text(run.freshness.at),
         "date_orders": run.date_orders,
-        "deadline_at": instant_text(run.control.deadline_at),
+        "deadline_at": instant_text(run.stops.deadline_at),
         "earlier_reports": len(list(earlier)),
         "versions": dict(versions_used()),
     }

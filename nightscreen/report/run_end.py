@@ -7,12 +7,12 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import COMPLETED, TEST_MODE
 from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.journal.disputes import disputed_calls
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.quote import Quote
+from nightscreen.schemas.stops import COMPLETED, TEST_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _PACKAGES = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 def head_of(run: Run) -> dict[str, Any]:
     """Return what every report begins with; instants as ISO 8601 text in UTC."""
-    state, stop_reason = run.control.ending()
+    state, stop_reason = run.stops.ending()
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run.run_id,
@@ -70,7 +70,7 @@ def cost_of(
 
 def notices_of(run: Run) -> list[str]:
     """Return what a person should know of how the run went."""
-    return [*run.control.refusals(), *run.control.notices]
+    return [*run.stops.refusals(), *run.stops.notices]
 
 
 def rows_of_files(run: Run) -> dict[str, int]:

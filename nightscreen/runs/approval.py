@@ -18,7 +18,7 @@ from nightscreen.files.person import user_name
 from nightscreen.journal.approvals import Approvals
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.runs.quoting import quote_document
-from nightscreen.runs.run import cap_watches, deadline_instant
+from nightscreen.runs.run import deadline_instant, spending_alerts
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import LAGOS, span_micros, to_instant
 from nightscreen.schemas.errors import InputError
@@ -74,7 +74,7 @@ def may_spend(
     asked = _ask(run, reason, by=by, deployment_id=deployment_id)
     if ask_here is not None and ask_here(asked) and _grant_on_the_spot(run, asked):
         return True
-    run.control.stop_run(StopReason.APPROVAL)
+    run.stops.stop(StopReason.APPROVAL)
     return False
 
 
@@ -109,7 +109,7 @@ def _note_void(run: ScreeningRun, before: Approval | None) -> None:
         return
     if before.state(run.clock(), valid_micros=span_micros(valid)) is ApprovalState.VOID:
         at = to_instant(before.decided_at).astimezone(LAGOS)
-        run.control.notices.append(
+        run.stops.notices.append(
             f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
             "(NIGHTSCREEN_APPROVAL_TIMEOUT). The run must be approved again."
         )
@@ -125,7 +125,7 @@ def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
     found = approvals.newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
         run.caps = replace(run.caps, run_micro=found.max_spend_micro)
-        run.control.watches = cap_watches(run.journal, run.run_id, run.caps)
+        run.stops.alerts = spending_alerts(run.journal, run.run_id, run.caps)
         run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
     return _use(run)
 

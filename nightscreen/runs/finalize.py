@@ -10,13 +10,7 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import (
-    COMPLETED,
-    LOW_BALANCE,
-    TEST_MODE,
-    TOLERATED_FROM,
-    StopReason,
-)
+from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.checks.declaration import Limits
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
@@ -61,6 +55,7 @@ from nightscreen.results.shadow import exposure_of, with_shadow, write_shadow
 from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.plan import CheckCounts
+from nightscreen.schemas.stops import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,7 +68,7 @@ if TYPE_CHECKING:
 
 def state_of(run: ScreeningRun) -> tuple[str, str | None]:
     """Return state and stop reason of a run that has come to its end."""
-    return run.control.ending()
+    return run.stops.ending()
 
 
 def write_rows(run: ScreeningRun) -> RowTally:
@@ -108,8 +103,8 @@ def _stop_if_pending(run: ScreeningRun, tally: RowTally) -> None:
     """Never call a run completed that leaves a row pending, whatever was erased meanwhile."""
     left = sum(tally.statuses[check][NoAnswer.PENDING.value] for check in run.wanted.checks)
     if left and state_of(run)[0] == COMPLETED:
-        run.control.stop_run(StopReason.FAILURES)
-        run.control.notices.append(
+        run.stops.stop(StopReason.FAILURES)
+        run.stops.notices.append(
             f"{left} answers that were at hand when the run began are there no longer: resume the "
             "run to ask for them"
         )

@@ -17,14 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import (
-    ADDRESS,
-    UNREADABLE_AFTER,
-    CheckProgress,
-    Control,
-    SpendingAlert,
-)
-from nightscreen.calling.detectors import Silence
+from nightscreen.calling.progress import CheckProgress, SpendingAlert
+from nightscreen.calling.silence import Silence
+from nightscreen.calling.stops import RULES, Stops, Word
+from nightscreen.calling.wallet import Wallet
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.declarations import Declarations
@@ -40,7 +36,7 @@ from nightscreen.schemas.errors import InputError, ServiceAddressError, Settings
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.naming import new_run_id
 from nightscreen.schemas.prices import max_cost, price_limit
-from nightscreen.schemas.stops import REFUSALS
+from nightscreen.schemas.stops import ADDRESS, REFUSALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,7 +64,8 @@ class Run:
         flow: its flow as the journal has it, such as `pull_transactions`.
         batch: what its nights are compared by.
         purpose: what its calls are made for, as the journal has it.
-        control: what stops it; its progress names the checks or operations it asks.
+        stops: what stops it.
+        wallet: what is known of the prepaid balance.
         started_at: when it was first begun.
         is_new: it was begun now, not resumed.
         response_rules: what a response of the service means.
@@ -86,7 +83,8 @@ class Run:
     settings: Settings
     journal: Journal
     folder: RunFolder
-    control: Control
+    stops: Stops
+    wallet: Wallet
     caps: Caps
     started_at: int
     is_new: bool
@@ -103,9 +101,14 @@ class Run:
         return self.journal.clock
 
     @property
+    def progress(self) -> dict[str, CheckProgress]:
+        """Return the numbers of each check or operation that it asks."""
+        return self.stops.progress
+
+    @property
     def operations(self) -> tuple[str, ...]:
         """Return the checks or operations that its calls are counted under."""
-        return tuple(self.control.progress)
+        return tuple(self.progress)
 
     @property
     def rows_read(self) -> int | None:
@@ -131,9 +134,9 @@ class Run:
         Raises:
             ServiceAddressError: the address answers, but not as the service does.
         """
-        control = self.control
-        nothing_came = control.answered == 0 and self.came_to_nothing
-        if self.is_new and control.stop == ADDRESS and nothing_came:
+        stops = self.stops
+        nothing_came = stops.answered == 0 and self.came_to_nothing
+        if self.is_new and stops.reason == ADDRESS and nothing_came:
             raise ServiceAddressError(
                 f"{REFUSALS['address']} ({self.settings.base_url}); nothing was spent"
             )
@@ -311,7 +314,7 @@ def begin_run(
     declared = read_declarations(settings)
     rules = load_response_rules(settings.own_table("manners"))
     load_prices(settings.own_table("prices"))  # a mistake in it leaves nothing behind
-    deadline_instant(parameters.deadline, journal.clock())  # nor does one in it
+    deadline_at = deadline_instant(parameters.deadline, journal.clock())  # nor does one in it
     caps = caps_of(parameters, settings)
     if only_quotes(parameters):
         folder = RunFolder.make(settings.home / "quotes", f"{run_id}@{journal.holders.name}")
@@ -340,6 +343,16 @@ def begin_run(
         if earlier is None:
             journal.runs.withdraw(run_id)
         raise
+    stops = Stops(
+        progress={check: CheckProgress() for check in operations},
+        tolerated_failure_pct=settings.tolerated_failure_pct,
+        price_list=price_list_of(settings),
+        deadline_at=deadline_at,
+        silence=Silence(settings.outage_give_up.total_seconds()),
+        alerts=spending_alerts(journal, run_id, caps),
+    )
+    note_unreadable(stops, journal)
+    floor_micro, limits = _optional_micro(settings.balance_floor), dict(caps.price_limits)
     return Run(
         run_id=run_id,
         flow=flow,
@@ -349,9 +362,8 @@ def begin_run(
         settings=settings,
         journal=journal,
         folder=folder,
-        control=_control(
-            parameters, settings, journal, run_id=run_id, caps=caps, operations=operations
-        ),
+        stops=stops,
+        wallet=Wallet(stops, floor_micro=floor_micro, price_limits=limits),
         caps=caps,
         started_at=started_at,
         is_new=earlier is None,
@@ -377,34 +389,12 @@ def lasting(parameters: ScreenBatch | ApiRunParameters) -> dict[str, Any]:
     return kept
 
 
-def _control(
-    parameters: ScreenBatch | ApiRunParameters,
-    settings: Settings,
-    journal: Journal,
-    *,
-    run_id: str,
-    caps: Caps,
-    operations: Iterable[str],
-) -> Control:
-    """Return what stops a run: deadline, caps, floor, patience, what is known before."""
-    control = Control(
-        tolerated_failure_pct=settings.tolerated_failure_pct,
-        deadline_at=deadline_instant(parameters.deadline, journal.clock()),
-        balance_floor_micro=_optional_micro(settings.balance_floor),
-        silence=Silence(settings.outage_give_up.total_seconds()),
-        watches=cap_watches(journal, run_id, caps),
-        progress={check: CheckProgress() for check in operations},
-        price_limits=dict(caps.price_limits),
-        price_list=price_list_of(settings),
-    )
-    note_unreadable(control, journal)
-    return control
-
-
-def note_unreadable(control: Control, journal: Journal) -> None:
+def note_unreadable(stops: Stops, journal: Journal) -> None:
     """Take note of how many answers in a row could not be read before: the first more decides."""
-    for check in control.progress:
-        control.unreadable_run[check] = journal.answers.unreadable_run(check, UNREADABLE_AFTER - 1)
+    most = RULES[Word.UNREADABLE].first - 1
+    for check in stops.progress:
+        number = journal.answers.unreadable_run(check, most)
+        stops.evidence(check).counted(Word.UNREADABLE, number)
 
 
 def deadline_instant(text: str, now: int) -> int | None:
@@ -451,7 +441,7 @@ def caps_of(parameters: ScreenBatch | ApiRunParameters, settings: Settings) -> C
     )
 
 
-def cap_watches(journal: Journal, run_id: str, caps: Caps) -> list[SpendingAlert]:
+def spending_alerts(journal: Journal, run_id: str, caps: Caps) -> list[SpendingAlert]:
     """Return each cap with what is already spent under it."""
     money = journal.money
     each = (

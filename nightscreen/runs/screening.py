@@ -136,7 +136,7 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
                     async with asyncio.TaskGroup() as group:
                         for check in checks:
                             group.create_task(runner.ask(check, asking))
-                    checks = run.control.renew_quotas(run.clock())
+                    checks = run.stops.renew_quotas(run.clock())
             await runner.step("close books", close_books, asking)
         if not await wait_and_resume(run, lambda: ask_again(run)):
             break

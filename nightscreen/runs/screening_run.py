@@ -474,7 +474,7 @@ def make_price(run: ScreeningRun) -> Quote:
         states = run.chains.states()
     for check in run.wanted.checks:
         wanted = needed.is_of(check) & (states != LookupStatus.SPARED.value)
-        run.control.progress[check].wanted = int(wanted.sum())
+        run.progress[check].wanted = int(wanted.sum())
     run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     tallies = run.journal.runs.tallies()
     run.quote = make_quote(
@@ -501,14 +501,14 @@ def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray
         worst_micro: the most a call may cost, by check.
         states: which are asked now, later if at all, or are spared, by number.
     """
-    floor = run.control.balance_floor_micro
+    floor = run.wallet.floor_micro
     in_flight = run.settings.max_in_flight
     terms = {
         "checks": list(run.wanted.checks),
         "at": run.freshness.at,
         "since": run.freshness.since,
         "caps": asdict(run.caps),
-        "deadline_at": run.control.deadline_at,
+        "deadline_at": run.stops.deadline_at,
         "floor_micro": floor,
         "in_flight_micro": sum(
             in_flight[check] * worst_micro[check] for check in run.wanted.checks

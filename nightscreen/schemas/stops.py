@@ -1,4 +1,4 @@
-"""Why a run stopped early, in the words of the report; what stops it is for `calling/control`."""
+"""Why a run stopped early, in the words of the report; what stops it is for `calling/stops`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+COMPLETED, STOPPED, TEST_MODE = "completed", "stopped", "test_mode"
+"""States of a run that has ended."""
+
+ADDRESS = "address"
+"""The stop of a run whose address answered, but not as the service does; reported as an outage."""
+
+LOW_BALANCE = "the balance is low"
+"""How a notice of it begins."""
 
 
 class StopReason(StrEnum):

@@ -18,7 +18,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled
 
-from nightscreen.calling.control import StopReason
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -45,7 +45,7 @@ class SignalStop:
         self._loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
-        self._run.control.stop_run(StopReason.CANCELLED)
+        self._run.stops.stop(StopReason.CANCELLED)
         if self._giving_up is None:
             self._giving_up = self._loop.create_task(self._give_up())
 

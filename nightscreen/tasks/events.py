@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
 
-from nightscreen.calling.control import LOW_BALANCE
 from nightscreen.ops.alerts import Alarm
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.stops import StopReason
+from nightscreen.schemas.stops import LOW_BALANCE, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,7 +29,7 @@ from nightscreen.tasks.logs import say, say_progress
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from nightscreen.calling.control import Control
+    from nightscreen.calling.stops import Stops
     from nightscreen.tasks.run_in_engine import OpenRun
 
 EVERY_S = 2.0
@@ -45,9 +45,9 @@ class Minutes:
         self._since: int | None = None
         self._next_at = 0.0
 
-    def say(self, run_id: str, control: Control) -> None:
+    def say(self, run_id: str, stops: Stops) -> None:
         """Write a line where another minute of waiting is over, by a clock nobody sets back."""
-        reason, since = control.waiting or ("", None)
+        reason, since = stops.waiting or ("", None)
         at = asyncio.get_running_loop().time()
         if since != self._since:
             self._since, self._next_at = since, at + _MINUTE_S
@@ -88,7 +88,7 @@ class RunMonitor:
         """Look once: write the signs down and tell what is due."""
         run = self._run.run
         now = run.clock()
-        self._pace.take(run.control, now)
+        self._pace.take(run.stops, now)
         signs = vitals_of(run, self._pace, now, phase=self._run.phase)
         signs |= self._us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
@@ -97,7 +97,7 @@ class RunMonitor:
             tell_alarm(alarm, signs)
         if self._looks % _LOOKS_A_LINE == 0:
             say_progress(signs)
-        self._minutes.say(run.run_id, run.control)
+        self._minutes.say(run.run_id, run.stops)
         self._looks += 1
         return signs
 

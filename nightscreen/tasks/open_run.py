@@ -15,11 +15,11 @@ from prefect import get_run_logger
 from prefect.runtime import flow_run
 
 from nightscreen.calling.caller import open_caller
-from nightscreen.calling.control import StopReason
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.artifacts import ending_tags, show_report, tag_run
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
 from nightscreen.tasks.events import tell_events
@@ -132,7 +132,7 @@ async def calls_settled(run: OpenRun[Any], caller: Caller) -> AsyncIterator[None
     try:
         yield
     except asyncio.CancelledError:
-        run.control.stop_run(StopReason.CANCELLED)
+        run.stops.stop(StopReason.CANCELLED)
         raise
     finally:
         await shield_until_done(run.settle())

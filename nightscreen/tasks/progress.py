@@ -57,6 +57,6 @@ def share_done(run: Run) -> float:
 
     A task that is entered again counts what it finds answered once more.
     """
-    wanted = sum(each.wanted for each in run.control.progress.values())
-    done = sum(each.done for each in run.control.progress.values())
+    wanted = sum(each.wanted for each in run.progress.values())
+    done = sum(each.done for each in run.progress.values())
     return min(100.0, round(100.0 * done / wanted, 1)) if wanted else 100.0

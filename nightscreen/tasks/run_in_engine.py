@@ -16,7 +16,7 @@ from nightscreen.schemas.errors import NightscreenError
 if TYPE_CHECKING:
     from nightscreen.calling.asking import Asking
     from nightscreen.calling.caller import Caller
-    from nightscreen.calling.control import Control
+    from nightscreen.calling.stops import Stops
 
 R = TypeVar("R", bound=Run)
 
@@ -61,9 +61,9 @@ class OpenRun(Generic[R]):
         return self.run.run_id
 
     @property
-    def control(self) -> Control:
-        """Return what stops the run and counts its calls."""
-        return self.run.control
+    def stops(self) -> Stops:
+        """Return what stops the run."""
+        return self.run.stops
 
     @property
     def calls(self) -> Caller:
@@ -81,7 +81,7 @@ class OpenRun(Generic[R]):
         """Return which part of its work the run is in."""
         if self.caller is not None:
             return ASKING
-        if self.control.resting_since is not None:
+        if self.stops.resting_since is not None:
             return PAUSED
         return WRITING if self.called else self._before_calls
 
@@ -117,7 +117,7 @@ class OpenScreening(OpenRun[ScreeningRun]):
             return READING
         if self.run.quote is None:
             return PLANNING
-        return PAUSED if self.control.stop is None else WRITING
+        return PAUSED if self.stops.reason is None else WRITING
 
 
 OpenApiRun = OpenRun[Run]

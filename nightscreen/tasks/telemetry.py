@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Tracer
 
-    from nightscreen.calling.control import CheckProgress
+    from nightscreen.calling.progress import CheckProgress
     from nightscreen.client.classify import CallOutcome
     from nightscreen.runs.run import Run
 
@@ -72,7 +72,7 @@ def begin(run: Run) -> bool:
     if _open is None:
         return False
     _open.runs[run.run_id] = run
-    run.control.heard = _open.heard
+    run.stops.heard = _open.heard
     return True
 
 
@@ -211,7 +211,7 @@ def _each_check(
         return [
             Observation(value(each), {"run_id": run.run_id, "check": check})
             for run in list(runs.values())
-            for check, each in run.control.progress.items()
+            for check, each in run.progress.items()
         ]
 
     return observed
@@ -222,9 +222,9 @@ def _balance(runs: dict[str, Run]) -> Callable[[CallbackOptions], Iterable[Obser
 
     def observed(_options: CallbackOptions) -> Iterable[Observation]:
         return [
-            Observation(run.control.balance_micro / MICRO, {"run_id": run.run_id})
+            Observation(run.wallet.balance_micro / MICRO, {"run_id": run.run_id})
             for run in list(runs.values())
-            if run.control.balance_micro is not None
+            if run.wallet.balance_micro is not None
         ]
 
     return observed

@@ -47,7 +47,7 @@ def shown_at_terminal(run: OpenRun[Any]) -> Iterator[None]:
         yield
         return
     if terminal.interrupted:
-        run.control.stop_run(StopReason.CANCELLED)
+        run.stops.stop(StopReason.CANCELLED)
     before, terminal.run = terminal.run, run
     try:
         yield

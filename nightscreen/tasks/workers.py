@@ -18,10 +18,10 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled
 
-from nightscreen.calling.control import StopReason
 from nightscreen.calling.worker import LOOK_S, Totals, exchange, leave, open_worker, workers_wanted
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.open_run import tried
@@ -173,8 +173,8 @@ async def workers_started(run: OpenScreening, asking: Asking) -> AsyncIterator[N
 
 def _is_worth_it(run: ScreeningRun) -> bool:
     """Return whether workers have enough to ask: starting a process takes some seconds."""
-    left = sum(each.wanted - each.done for each in run.control.progress.values())
-    return run.control.stop is None and left >= LEAST_LOOKUPS * run.parameters.workers
+    left = sum(each.wanted - each.done for each in run.progress.values())
+    return run.stops.reason is None and left >= LEAST_LOOKUPS * run.parameters.workers
 
 
 async def _keep_looking(asking: Asking, totals: Totals) -> None:
@@ -196,7 +196,7 @@ async def _workers_left(run: OpenScreening) -> None:
     give_up_at = loop.time() + LET_GO_S
     journal = run.run.journal
     while await asyncio.to_thread(journal.askers.asks_elsewhere, run.run_id):
-        if run.control.stop is not None and loop.time() >= give_up_at:
+        if run.stops.reason is not None and loop.time() >= give_up_at:
             return
         await asyncio.sleep(LOOK_S)
 
@@ -219,7 +219,7 @@ async def worker_opened(run_id: str) -> AsyncIterator[OpenRun[Run] | None]:
     def heed_signal() -> None:
         worker.leaves = worker.leaves or run.signalled  # before what the stop cut short is reported
 
-    worker.run.control.on_stop(heed_signal)
+    worker.run.stops.on_stop(heed_signal)
     try:
         with handle_sigterm(run):
             looking = asyncio.get_running_loop().create_task(_heed(worker, run))
@@ -245,9 +245,9 @@ async def _heed(worker: Worker, run: OpenRun[Run]) -> None:
         except Exception as error:  # noqa: BLE001 - every check's task gets it
             worker.asking.caller.writer.breaks(error)
             worker.leaves = True
-            run.control.stop_run(StopReason.CANCELLED)
+            run.stops.stop(StopReason.CANCELLED)
             return
-        if run.control.stop == StopReason.CANCELLED and cut_at is None:
+        if run.stops.reason == StopReason.CANCELLED and cut_at is None:
             cut_at = loop.time() + PATIENCE_S
         if cut_at is not None and loop.time() >= cut_at:
             await run.cut()

@@ -54,7 +54,6 @@ _ASKING = "nightscreen/calling/asking.py"
 _CALLS = "nightscreen/journal/calls.py"
 _CALL_LOG = "nightscreen/report/call_log.py"
 _CONSENT_RULE = "nightscreen/planning/consent.py"
-_CONTROL = "nightscreen/calling/control.py"
 _DECIDE = "nightscreen/results/decide.py"
 _ENGINE = "nightscreen/journal/engine.py"
 _ERASURE = "nightscreen/journal/erasure.py"
@@ -78,6 +77,8 @@ _SCREENING = "nightscreen/runs/screening_run.py"
 _SEALING = "nightscreen/files/sealing.py"
 _WRITER = "nightscreen/calling/writer.py"
 
+_RUN_STOPS = "nightscreen/calling/stops.py"
+_WALLET = "nightscreen/calling/wallet.py"
 _T_CALLS = "tests/storage/test_journal_calls.py"
 _T_CLAIMS = "tests/storage/test_claims.py"
 _T_DECIDE = "tests/steps/test_decide.py"
@@ -227,9 +228,9 @@ _RESERVING = (
         "The wallet is taken below what the lender keeps for other uses of it.",
         (
             Edit(
-                _CONTROL,
-                "return max(0, least - self.bound_micro - floor) // max(1, worst_micro)",
-                "return max(0, least - floor) // max(1, worst_micro)",
+                _WALLET,
+                "return self.least_micro - self.bound_micro - (self.floor_micro or 0)",
+                "return self.least_micro - (self.floor_micro or 0)",
             ),
         ),
         (f"{_T_STOPS}::test_the_floor_is_kept",),
@@ -513,9 +514,9 @@ _STOPPING = (
         "A run that was stopped goes on asking and paying.",
         (
             Edit(
-                _CONTROL,
-                "return self.stop is None and check not in self.stopped_checks",
-                "return check not in self.stopped_checks",
+                _RUN_STOPS,
+                "return self.reason is None and check not in self.checks",
+                "return check not in self.checks",
             ),
         ),
         (f"{_T_PROMISES}::test_nothing_is_sent_after_the_deadline",),
@@ -525,9 +526,9 @@ _STOPPING = (
         "A check whose key is refused is asked to the end of the batch.",
         (
             Edit(
-                _CONTROL,
-                "return self.stop is None and check not in self.stopped_checks",
-                "return self.stop is None",
+                _RUN_STOPS,
+                "return self.reason is None and check not in self.checks",
+                "return self.reason is None",
             ),
         ),
         (f"{_T_PROMISES}::test_a_check_whose_key_is_refused_is_asked_no_further",),
@@ -561,9 +562,9 @@ _STOPPING = (
         "An outage uses up the money held for calls in doubt, and marks the book failed.",
         (
             Edit(
-                "nightscreen/calling/detectors.py",
-                "if self.opened_at is None and self.silent >= self.after:",
-                "if self.opened_at is None and self.silent < 0:",
+                "nightscreen/calling/silence.py",
+                "if self.opened_at is None and self._attempts >= self.after:",
+                "if self.opened_at is None and self._attempts < 0:",
             ),
         ),
         (f"{_T_STOPS}::test_an_outage_stops_the_run_and_a_resume_ends_it",),
@@ -573,7 +574,7 @@ _STOPPING = (
         "A night in which hardly anything was answered is called completed.",
         (
             Edit(
-                _CONTROL,
+                _RUN_STOPS,
                 "100 * failed > self.tolerated_failure_pct * done:",
                 "failed > self.tolerated_failure_pct * done:",
             ),
@@ -585,9 +586,9 @@ _STOPPING = (
         "The night goes on into the morning, and nothing is published when it is needed.",
         (
             Edit(
-                _CONTROL,
+                _RUN_STOPS,
                 "        if self.deadline_at is not None and now >= self.deadline_at:\n"
-                "            self.stop_run(StopReason.DEADLINE)\n",
+                "            self.stop(StopReason.DEADLINE)\n",
                 "",
             ),
         ),
@@ -600,7 +601,7 @@ _STOPPING = (
             Edit(
                 "nightscreen/calling/caller.py",
                 "        if any(lane.open for lane in self.lanes.values()):\n"
-                "            control.stop_run(StopReason.CANCELLED)\n",
+                "            stops.stop(StopReason.CANCELLED)\n",
                 "",
             ),
         ),
@@ -612,8 +613,8 @@ _STOPPING = (
         (
             Edit(
                 _ASKING,
-                "asking.table, control.stopped_checks):\n                control.stop_run(",
-                "asking.table, control.stopped_checks):\n                str(",
+                "asking.table, stops.checks):\n                stops.stop(",
+                "asking.table, stops.checks):\n                str(",
             ),
         ),
         (f"{_T_LINE}::test_the_cap_stops_the_run_and_money_is_not_left_unused",),
@@ -1271,9 +1272,9 @@ _PEOPLE = (
         (
             Edit(
                 "nightscreen/report/run_end.py",
-                "    return [*run.control.refusals(), *run.control.notices]\n",
+                "    return [*run.stops.refusals(), *run.stops.notices]\n",
                 "    asked = [str(run.journal.home), *_asked(run)]\n"
-                "    return [*run.control.refusals(), *run.control.notices, *asked[1:]]\n\n\n"
+                "    return [*run.stops.refusals(), *run.stops.notices, *asked[1:]]\n\n\n"
                 'def _asked(run: Run) -> list[str]:\n    needed = getattr(run, "needed", None)\n'
                 "    pieces = [] if needed is None else needed.pieces()\n"
                 '    return [str(row) for _, piece in pieces for row in piece["identity"]]\n',
@@ -1483,7 +1484,7 @@ _DECIDING = (
         (
             Edit(
                 "nightscreen/runs/approval.py",
-                "    run.control.stop_run(StopReason.APPROVAL)\n    return False\n",
+                "    run.stops.stop(StopReason.APPROVAL)\n    return False\n",
                 "    return True\n",
             ),
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.control import COMPLETED, STOPPED, TEST_MODE, StopReason
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.runs import KILLED, RUNNING
@@ -18,6 +17,7 @@ from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.offers import LoanWord, OfferWord
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.pulls import PullOutcome
+from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE, StopReason
 from tests.docs.pages import code, meaning, meanings, page, table
 
 if TYPE_CHECKING:

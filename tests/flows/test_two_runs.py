@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.control import StopReason
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def test_who_stops_one_run_leaves_the_other_alone(
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 20})
     assert one.run is not None
     assert one.run is not other.run
-    one.run.control.stop_run(StopReason.CANCELLED)
+    one.run.stops.stop(StopReason.CANCELLED)
     first, second = await asyncio.gather(*runs)
     assert (first["state"], first["stop_reason"]) == ("stopped", "cancelled")
     assert (second["state"], second["stop_reason"]) == ("completed", None)

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from nightscreen.calling.control import CheckProgress, Control, StopReason
+from nightscreen.calling.progress import CheckProgress
+from nightscreen.calling.stops import Stops
 from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.calling.wallet import Wallet
+from nightscreen.schemas.stops import StopReason
 
 HOUR = 3600 * 1_000_000
 
@@ -19,12 +22,13 @@ def stopped_line(
     reason: StopReason, *, deadline_at: int | None = HOUR, every_s: float = 0.01
 ) -> Any:  # noqa: ANN401
     """Return what waiting needs of a line: why it stopped and until when it may wait."""
-    control = Control(
+    stops = Stops(
         deadline_at=deadline_at, progress={"karma": CheckProgress(wanted=2, paid=1, failed=1)}
     )
-    control.stop_run(reason)
+    stops.stop(reason)
     return SimpleNamespace(
-        control=control,
+        stops=stops,
+        wallet=Wallet(stops),
         clock=lambda: 0,
         settings=SimpleNamespace(resume_every=timedelta(seconds=every_s)),
     )
@@ -36,7 +40,7 @@ async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReas
     line = stopped_line(reason)
     reopened: list[bool] = []
     assert await wait_and_resume(line, lambda: reopened.append(True))
-    assert line.control.stop is None
+    assert line.stops.reason is None
     assert reopened == [True]
 
 
@@ -45,7 +49,7 @@ async def test_what_cannot_pass_stays(reason: StopReason) -> None:
     """A cap, a refused key and a cancellation do not go away by waiting."""
     line = stopped_line(reason)
     assert not await wait_and_resume(line, lambda: None)
-    assert line.control.stop == reason
+    assert line.stops.reason == reason
 
 
 @pytest.mark.parametrize("deadline_at", [None, 1000])
@@ -53,7 +57,7 @@ async def test_without_time_for_another_try_the_run_ends(deadline_at: int | None
     """No deadline, or one before the next try: the stop stands."""
     line = stopped_line(StopReason.OUTAGE, deadline_at=deadline_at)
     assert not await wait_and_resume(line, lambda: None)
-    assert line.control.stop == StopReason.OUTAGE
+    assert line.stops.reason == StopReason.OUTAGE
 
 
 async def test_a_run_that_waits_can_be_cancelled() -> None:
@@ -61,6 +65,6 @@ async def test_a_run_that_waits_can_be_cancelled() -> None:
     line = stopped_line(StopReason.OUTAGE, every_s=600)
     waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: None))
     await asyncio.sleep(0)
-    line.control.stop_run(StopReason.CANCELLED)
+    line.stops.stop(StopReason.CANCELLED)
     assert not await waiting
-    assert line.control.stop == StopReason.CANCELLED
+    assert line.stops.reason == StopReason.CANCELLED

@@ -63,7 +63,7 @@ def night(
     )
 
     async def steer(asking: Asking) -> None:
-        while asking.run.control.answered < ROWS:  # noqa: ASYNC110 - nobody tells of it
+        while asking.run.stops.answered < ROWS:  # noqa: ASYNC110 - nobody tells of it
             await asyncio.sleep(0.01)
         await asyncio.to_thread(there.stop)
         if away_s is not None:

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.calling.control import CheckProgress, Control
 from nightscreen.calling.lane import Lane
+from nightscreen.calling.progress import CheckProgress
+from nightscreen.calling.stops import Stops
+from nightscreen.calling.wallet import Wallet
 from nightscreen.calling.writer import Writer
 from nightscreen.journal import open_journal
 from nightscreen.schemas.calls import Caps
@@ -97,7 +99,7 @@ def test_no_cap_is_ever_passed(till: Till, cap: int, in_flight: int) -> None:
         made = bench(loop, till, cap=in_flight, caps=Caps(run_micro=cap))
         await made.lane.make([task(each, worst=till.price) for each in range(60)])
         assert till.charged <= cap
-        assert made.control.bound_micro == 0
+        assert made.wallet.bound_micro == 0
         assert not made.store.open
         assert made.store.spent + made.store.reserved <= cap
 
@@ -113,9 +115,8 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
     home = tmp_path_factory.mktemp("home")
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control()
         lookup = task(0).lookup
-        control.progress = {lookup.check: CheckProgress()}
+        stops = Stops({lookup.check: CheckProgress()})
         with open_journal(home, clock=loop.micros) as journal:
             caps = Caps(day_micro=cap)
             book = Writer(
@@ -127,7 +128,8 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
                 send=service,
                 writer=book,
                 cap=bench(loop, cap=in_flight).lane._cap,
-                control=control,
+                stops=stops,
+                wallet=Wallet(stops),
                 attempts=5,
                 random=random.Random(1),
                 clock=loop.micros,
@@ -169,8 +171,7 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
     async def ask(loop: VirtualLoop, journal: Journal, numbers: range) -> None:
         limits = (("karma", 20 * PRICE),)
         caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
-        control = Control(price_limits=dict(limits))
-        control.progress = {task(0).lookup.check: CheckProgress()}
+        stops = Stops({task(0).lookup.check: CheckProgress()})
         book = Writer(
             journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
         )
@@ -179,7 +180,8 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
             send=FakeService(loop, reply),
             writer=book,
             cap=bench(loop, cap=in_flight).lane._cap,
-            control=control,
+            stops=stops,
+            wallet=Wallet(stops, price_limits=dict(limits)),
             attempts=5,
             random=random.Random(1),
             clock=loop.micros,

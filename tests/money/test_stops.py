@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.control import StopReason
 from nightscreen.schemas.clock import next_day, to_instant
+from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 
@@ -181,7 +181,7 @@ def test_a_cancelled_run_settles_and_resumes(tmp_path: Path) -> None:
 
     async def cancel(asking: Asking) -> None:
         await asyncio.sleep(25)
-        asking.run.control.stop_run(StopReason.CANCELLED)
+        asking.run.stops.stop(StopReason.CANCELLED)
 
     bureau = desk(tmp_path)
     report = bureau.night(steer=cancel).report

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.control import WITNESSES_LATER
+from nightscreen.calling.stops import FEW
 from nightscreen.schemas.clock import to_instant
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, Bureau
@@ -134,7 +134,7 @@ def test_a_night_of_a_proxys_pages_leaves_no_book_unscreened(tmp_path: Path) -> 
     desk.service.after = lambda *_: PAGE
     report = desk.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
-    assert 0 < len(desk.service.ledger) <= 2 * WITNESSES_LATER
+    assert 0 < len(desk.service.ledger) <= 2 * FEW
     desk.service.after = lambda *_: None
     desk.loop.now_s += DAY
     report = desk.night().report
@@ -162,7 +162,7 @@ def test_pages_that_begin_in_the_middle_are_an_outage_of_their_check(
     assert parts["karma"]["pending"] == parts["ecosystem"]["pending"] == 0
     open_ = parts["bank_account"]
     assert open_["pending"] > 0
-    assert WITNESSES_LATER <= open_["in_doubt"] + open_["unreadable"] <= WITNESSES_LATER + 8
+    assert FEW <= open_["in_doubt"] + open_["unreadable"] <= FEW + 8
     desk.service.after = lambda *_: None
     desk.loop.now_s += DAY
     report = desk.night().report
@@ -198,7 +198,7 @@ def test_pages_until_the_deadline_buy_no_lookup_for_ever(tmp_path: Path) -> None
     }
     assert max(sent(desk).values()) <= ATTEMPTS
     looks = 8 * HOUR / 900
-    assert len(desk.service.ledger) <= looks + 6 * WITNESSES_LATER
+    assert len(desk.service.ledger) <= looks + 6 * FEW
     desk.service.after = lambda *_: None
     desk.loop.now_s += 12 * HOUR
     report = desk.night().report

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from nightscreen.calling.control import CheckProgress, Control, StopReason
+from nightscreen.calling.progress import CheckProgress
+from nightscreen.calling.stops import Stops
 from nightscreen.ops.alerts import Alarm, Alarms
 from nightscreen.ops.heartbeat import RecentSpeed
+from nightscreen.schemas.stops import StopReason
 from tests.ops.signs import MINUTE, signs_in_a_test
 
 WAKING: list[tuple[Alarm, dict[str, Any]]] = [
@@ -69,14 +71,14 @@ def test_a_second_outage_is_told_again() -> None:
     assert alarms.due(signs_in_a_test(**silent)) == [Alarm.OUTAGE]
 
 
-def control(**done: int) -> Control:
-    """Return a control whose karma check is to ask a thousand."""
-    return Control(progress={"karma": CheckProgress(wanted=1000, **done)})
+def stops(**done: int) -> Stops:
+    """Return the stops of a run whose karma check is to ask a thousand."""
+    return Stops(progress={"karma": CheckProgress(wanted=1000, **done)})
 
 
 def test_the_end_is_told_from_the_pace_of_late() -> None:
     """A hundred a minute: nine hundred are left, so nine minutes."""
-    pace, run = RecentSpeed(), control()
+    pace, run = RecentSpeed(), stops()
     pace.take(run, 0)
     assert pace.finish_at(run, 0) is None
     run.progress["karma"].paid = 100
@@ -86,18 +88,18 @@ def test_the_end_is_told_from_the_pace_of_late() -> None:
 
 def test_a_stopped_check_delays_nothing() -> None:
     """What will not be asked is not waited for."""
-    pace, run = RecentSpeed(), control(paid=10)
+    pace, run = RecentSpeed(), stops(paid=10)
     pace.take(run, 0)
     pace.take(run, MINUTE)
     assert pace.finish_at(run, MINUTE) is None
-    run.stopped_checks["karma"] = "auth"
+    run.checks["karma"] = "auth"
     assert pace.finish_at(run, MINUTE) == MINUTE
 
 
 def test_silence_lasts_over_tries_until_an_answer() -> None:
     """A run that waits an outage out closes the breaker at each try; the outage goes on."""
-    pace, run = RecentSpeed(), control()
-    run.breaker.opened_at, run.silence.since = 300.0, 5 * MINUTE
+    pace, run = RecentSpeed(), stops()
+    run.silence.opened_at, run.silence.since = 300.0, 5 * MINUTE
     pace.take(run, 6 * MINUTE)
     assert pace.silent_since == 5 * MINUTE
     run.go_on()

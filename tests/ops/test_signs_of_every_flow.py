@@ -41,7 +41,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         found = await asyncio.to_thread(ask)
         assert found.run is not None
         assert (found.run["flow"], found.run["phase"]) == ("a_flow", "asking")
-        assert found.run["deadline_at"] == run.control.deadline_at
+        assert found.run["deadline_at"] == run.stops.deadline_at
         assert found.run["checks"]["loan_products"]["answered"] == 1
         await session.close()
         live.caller = None

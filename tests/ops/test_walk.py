@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.control import StopReason
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
@@ -40,12 +40,12 @@ def from_call(first: int, fault: Canned) -> Callable[[str, str, int], Canned | N
 
 async def unapproved(asking: Asking) -> None:
     """End as an earlier version did whose spending nobody approved: the journal has no request."""
-    asking.run.control.stop_run(StopReason.APPROVAL)
+    asking.run.stops.stop(StopReason.APPROVAL)
 
 
 async def cancelled(asking: Asking) -> None:
     """Cancel a run as soon as it asks."""
-    asking.run.control.stop_run(StopReason.CANCELLED)
+    asking.run.stops.stop(StopReason.CANCELLED)
 
 
 @dataclass

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.calling.caller import open_caller
-from nightscreen.calling.control import StopReason
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.operations.bvn import closing as bvn_closing
@@ -26,6 +25,7 @@ from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.stops import StopReason
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class BvnWorld(World):
             sending = asyncio.create_task(self._in_a_session(run, bvn_confirming.send, work))
             while len(self.calls("bvn_finish")) < after:  # noqa: ASYNC110 - the sandbox tells nobody
                 await asyncio.sleep(0.005)
-            run.control.stop_run(StopReason.CANCELLED)
+            run.stops.stop(StopReason.CANCELLED)
             sending.cancel()
             await asyncio.wait([sending])
 

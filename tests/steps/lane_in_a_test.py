@@ -11,9 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.control import CheckProgress, Control
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.calling.progress import CheckProgress
+from nightscreen.calling.stops import Stops
+from nightscreen.calling.wallet import Wallet
 from nightscreen.calling.writer import Change, Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
@@ -214,7 +216,8 @@ class Bench:
     loop: VirtualLoop
     service: FakeService
     store: FakeStore
-    control: Control
+    stops: Stops
+    wallet: Wallet
     book: Writer
     lanes: dict[str, Lane]
 
@@ -226,7 +229,7 @@ class Bench:
     @property
     def progress(self) -> CheckProgress:
         """Return the first check's numbers."""
-        return next(iter(self.control.progress.values()))
+        return next(iter(self.stops.progress.values()))
 
 
 def bench(
@@ -238,15 +241,17 @@ def bench(
     attempts: int = 5,
     caps: Caps | None = None,
     checks: Sequence[str] = ("karma",),
-    control: Control | None = None,
+    stops: Stops | None = None,
+    floor_micro: int | None = None,
 ) -> Bench:
     """Return a lane for each check, wide open at its cap."""
     service = FakeService(loop, reply, latency_s)
     store = FakeStore(loop.micros)
-    control = control or Control()
-    control.progress = {check: CheckProgress() for check in checks}
+    stops = stops or Stops()
+    stops.progress = {check: CheckProgress() for check in checks}
+    wallet = Wallet(stops, floor_micro)
     book = Writer(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
-    made = Bench(loop, service, store, control, book, {})
+    made = Bench(loop, service, store, stops, wallet, book, {})
 
     for check in checks:
         made.lanes[check] = Lane(
@@ -254,7 +259,8 @@ def bench(
             send=service,
             writer=book,
             cap=AdaptiveCap(cap, start=cap),
-            control=control,
+            stops=stops,
+            wallet=wallet,
             attempts=attempts,
             random=random.Random(7),
             clock=loop.micros,

@@ -15,7 +15,6 @@ import httpx
 import pyarrow.parquet as pq
 
 from nightscreen.calling.caller import open_caller
-from nightscreen.calling.control import StopReason
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.vault import Vault
@@ -33,6 +32,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -181,7 +181,7 @@ class _Until(dict[bytes, PullOutcome]):
     def __setitem__(self, customer: bytes, outcome: PullOutcome) -> None:
         super().__setitem__(customer, outcome)
         if len(self) >= self._until:
-            self._pull.run.control.stop_run(StopReason.CANCELLED)
+            self._pull.run.stops.stop(StopReason.CANCELLED)
 
 
 async def _shard(pull: TransactionSync, session: Any, number: int) -> None:  # noqa: ANN401 - a session

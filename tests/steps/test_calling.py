@@ -174,7 +174,7 @@ def test_a_service_that_is_not_live_is_flagged(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path, rows=80)
     bureau.service.before = lambda *_: sample
     driven = bureau.night(checks=["ecosystem"])
-    assert any(each.startswith("suspicious") for each in driven.run.control.notices)
+    assert any(each.startswith("suspicious") for each in driven.run.stops.notices)
 
 
 def test_nothing_is_asked_after_a_stop(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def test_nothing_is_asked_after_a_stop(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path, rows=30)
 
     async def stop(asking: Asking) -> None:
-        asking.run.control.stop_run("cancelled")
+        asking.run.stops.stop("cancelled")
 
     driven = bureau.night(steer=stop)
     assert bureau.service.ledger == []
     assert {state for _, state in driven.lookups} == {LookupStatus.WAITING}
-    assert "karma" in driven.run.control.progress
+    assert "karma" in driven.run.progress

@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from nightscreen.calling.caller import Caller, open_caller
-from nightscreen.calling.control import ADDRESS
 from nightscreen.client import loans, wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
@@ -33,6 +32,7 @@ from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, ReserveRequest
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressError
+from nightscreen.schemas.stops import ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -195,10 +195,10 @@ def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -
             (grant,) = other.calls.reserve("other", "loans", [ask], run.caps, since=1 << 60)
             session = open_caller(run, transport=httpx.ASGITransport(application(sandbox)))
             making = asyncio.create_task(_products(session))
-            while run.control.waiting is None:  # noqa: ASYNC110 - nothing is set when it waits
+            while run.stops.waiting is None:  # noqa: ASYNC110 - nothing is set when it waits
                 await asyncio.sleep(0.01)
             assert sandbox.ledger.count == 0
-            assert "MAX_IN_FLIGHT" in run.control.waiting[0]
+            assert "MAX_IN_FLIGHT" in run.stops.waiting[0]
             settled = CallResult(grant.call_id, ask, grant.intent_at, CallState.NOT_SENT, 0)
             other.calls.settle("other", [settled])
             (task,) = await making
@@ -247,12 +247,12 @@ def test_the_end_of_a_run_of_any_flow_is_shown_in_figures(tmp_path: Path) -> Non
 def test_a_resumed_run_at_a_wrong_address_ends_by_its_stop(tmp_path: Path) -> None:
     """It is there already, and a report says how it ended; a new one is refused in a line."""
     new = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    new.control.stop_run(ADDRESS)
+    new.stops.stop(ADDRESS)
     with pytest.raises(ServiceAddressError, match="nothing was spent"):
         new.refuse_wrong_address()
     new.close()
     resumed = opened(tmp_path, Operation.LOAN_PRODUCTS, run=new.run_id)
-    resumed.control.stop_run(ADDRESS)
+    resumed.stops.stop(ADDRESS)
     resumed.refuse_wrong_address()
     report = reported(resumed, [], Operation.LOAN_PRODUCTS)
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.calling.control import Control, StopReason
-from nightscreen.calling.detectors import CircuitBreaker, Silence
 from nightscreen.calling.lookup_task import RELEASED
+from nightscreen.calling.silence import Silence
+from nightscreen.calling.stops import Stops
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
@@ -21,6 +21,7 @@ from nightscreen.schemas.calls import CallState, Caps, LookupStatus, Reservation
 from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
+from nightscreen.schemas.stops import StopReason
 from tests.steps.lane_in_a_test import (
     NAIRA,
     PRICE,
@@ -95,10 +96,8 @@ def test_no_more_is_reserved_than_the_floor_lets_send() -> None:
     """Until a balance is known there is one call at a time, whatever the cap."""
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control()
-        control.balance_floor_micro = 1
         shared = Caps(in_flight=(("karma", 50),))
-        made = bench(loop, lambda *_: hit(), cap=50, caps=shared, control=control)
+        made = bench(loop, lambda *_: hit(), cap=50, caps=shared, floor_micro=1)
         await ask_all(made, 100)
         assert set(made.store.blocks[1:]) == {1}
 
@@ -269,7 +268,7 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(
         made = bench(loop, reply, cap=2, checks=("karma", "ecosystem"))
         karma, ecosystem = await asyncio.gather(ask_all(made, 100), ask_all(made, 100, "ecosystem"))
         stopped = "outage" if stop is StopSignal.ADDRESS else stop.value
-        assert stopped in {made.control.stop, *made.control.stopped_checks.values()}
+        assert stopped in {made.stops.reason, *made.stops.checks.values()}
         assert made.service.attempts["00000000010"] <= 1
         waiting = [each for each in (*karma, *ecosystem) if each.status is LookupStatus.WAITING]
         failed = [each for each in karma if each.status is LookupStatus.FAILED]
@@ -277,7 +276,7 @@ def test_a_stop_that_lookups_agree_on_lets_everything_go(
         paid = [each for each in (*karma, *ecosystem) if each.status is LookupStatus.PAID]
         assert len(waiting) + len(failed) + len(paid) == 200
         assert made.store.reserved == 0
-        assert made.control.bound_micro == 0
+        assert made.wallet.bound_micro == 0
 
     run(main)
 
@@ -294,10 +293,10 @@ def test_a_stop_of_one_check_leaves_the_others() -> None:
         assert {each.status for each in karma[:2]} == {LookupStatus.FAILED}
         assert {each.status for each in karma[2:]} == {LookupStatus.WAITING}
         assert {each.status for each in ecosystem} == {LookupStatus.PAID}
-        assert made.control.stop is None
-        assert made.control.stopped_checks == {"karma": "auth"}
-        made.control.stop_check("ecosystem", "auth")
-        assert made.control.stop == "auth"
+        assert made.stops.reason is None
+        assert made.stops.checks == {"karma": "auth"}
+        made.stops.stop_check("ecosystem", "auth")
+        assert made.stops.reason == "auth"
 
     run(main)
 
@@ -309,7 +308,7 @@ def test_released_intents_are_given_back() -> None:
         made = bench(loop, cap=8)
         waiting = asyncio.ensure_future(ask_all(made, 100))
         await asyncio.sleep(0.05)
-        made.control.stop_run(StopReason.CANCELLED)
+        made.stops.stop(StopReason.CANCELLED)
         await waiting
         await made.lane.drain()
         released = [each for each in made.store.settled if each.trouble == RELEASED]
@@ -327,10 +326,10 @@ def test_nothing_is_sent_after_the_deadline_and_nothing_spins() -> None:
     """At the deadline the window lets go; waiting for the last answers costs no turns."""
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(deadline_at=loop.micros() + 10 * MICROS)
-        made = bench(loop, cap=4, latency_s=3, control=control)
+        stops = Stops(deadline_at=loop.micros() + 10 * MICROS)
+        made = bench(loop, cap=4, latency_s=3, stops=stops)
         tasks = await ask_all(made, 100)
-        assert control.stop == StopReason.DEADLINE
+        assert stops.reason == StopReason.DEADLINE
         assert max(at for at, _ in made.service.sent) < 10
         assert len(made.service.sent) == 16
         assert sum(each.status is LookupStatus.FREE for each in tasks) == 16
@@ -347,16 +346,16 @@ def test_the_breaker_opens_probes_one_at_a_time_and_closes_on_an_answer() -> Non
         def reply(*_: object) -> CallOutcome:
             return miss() if loop.time() >= back_at else lost(FailureReason.CUT)
 
-        control = Control(breaker=CircuitBreaker(after=10))
-        made = bench(loop, reply, cap=8, attempts=1000, control=control)
+        stops = Stops(silence=Silence(after=10))
+        made = bench(loop, reply, cap=8, attempts=1000, stops=stops)
         tasks = await ask_all(made, 50)
         assert {each.status for each in tasks} == {LookupStatus.FREE}
         probes = [at for at, _ in made.service.sent if 5 < at < back_at]
         gaps = [late - early for early, late in itertools.pairwise(probes)]
         assert probes
         assert min(gaps) >= 15
-        assert control.breaker.opened_at is None
-        assert control.stop is None
+        assert stops.silence.opened_at is None
+        assert stops.reason is None
         assert loop.steps < 5000
 
     run(main)
@@ -366,19 +365,19 @@ def test_the_breaker_gives_up_after_the_set_time() -> None:
     """A service that stays silent ends the run with `outage`, every lookup resolved."""
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(breaker=CircuitBreaker(after=10), silence=Silence(120))
+        stops = Stops(silence=Silence(120, after=10))
         made = bench(
             loop,
             lambda *_: lost(),
             cap=4,
             attempts=1000,
-            control=control,
+            stops=stops,
             checks=("karma", "ecosystem"),
         )
         await asyncio.gather(ask_all(made, 30), ask_all(made, 30, "ecosystem"))
-        assert control.stop == StopReason.OUTAGE
+        assert stops.reason == StopReason.OUTAGE
         assert 120 <= loop.time() < 150
-        assert made.control.bound_micro == 0
+        assert made.wallet.bound_micro == 0
 
     run(main)
 
@@ -387,9 +386,9 @@ def test_probes_are_single_over_all_checks() -> None:
     """While the breaker is open there is one call on the wire in the whole run."""
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(breaker=CircuitBreaker(after=6), silence=Silence(300))
+        stops = Stops(silence=Silence(300, after=6))
         checks = ("karma", "ecosystem")
-        made = bench(loop, lambda *_: lost(), cap=4, attempts=1000, control=control, checks=checks)
+        made = bench(loop, lambda *_: lost(), cap=4, attempts=1000, stops=stops, checks=checks)
         asked = asyncio.gather(ask_all(made, 30), ask_all(made, 30, "ecosystem"))
         await asyncio.sleep(30)
         made.service.peak = made.service.flying
@@ -407,7 +406,7 @@ def test_the_quota_stops_its_check() -> None:
         made = bench(loop, caps=caps)
         tasks = await ask_all(made, 50)
         assert len(made.service.sent) == 20
-        assert made.control.stopped_checks == {"karma": "quota"}
+        assert made.stops.checks == {"karma": "quota"}
         assert sum(each.status is LookupStatus.WAITING for each in tasks) == 30
 
     run(main)
@@ -479,7 +478,7 @@ def test_a_broken_journal_stops_everything_and_is_told(phase: str, error: Except
         assert all(isinstance(each, NightscreenError) for each in told)
         assert len(made.service.sent) - before <= 16
         assert made.lane.open == 0
-        assert made.control.bound_micro == 0
+        assert made.wallet.bound_micro == 0
         await made.lane.drain()
 
     run(main)
@@ -543,12 +542,12 @@ def test_the_balance_floor_is_never_broken() -> None:
     lowest: list[int] = []
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(balance_floor_micro=305 * NAIRA)
-        made = bench(loop, reply, cap=16, control=control)
+        made = bench(loop, reply, cap=16, floor_micro=305 * NAIRA)
+        stops = made.stops
         tasks = await ask_all(made, 200)
         assert min(lowest) >= 305 * NAIRA
         assert min(lowest) < 305 * NAIRA + 3 * PRICE
-        assert control.stop == StopReason.BALANCE
+        assert stops.reason == StopReason.BALANCE
         assert sum(each.status is LookupStatus.WAITING for each in tasks) >= 131
 
     run(main)
@@ -558,13 +557,13 @@ def test_free_answers_do_not_end_a_run_at_the_floor() -> None:
     """Calls in flight that turn out free make room again: the run waits for them."""
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(balance_floor_micro=100 * NAIRA)
-        control.wallet.least_micro = 125 * NAIRA
-        made = bench(loop, lambda *_: miss(), cap=8, control=control)
+        made = bench(loop, lambda *_: miss(), cap=8, floor_micro=100 * NAIRA)
+        made.wallet.least_micro = 125 * NAIRA
+        stops = made.stops
         tasks = await ask_all(made, 40)
         assert {each.status for each in tasks} == {LookupStatus.FREE}
         assert made.service.peak == 2
-        assert control.stop is None
+        assert stops.reason is None
 
     run(main)
 
@@ -581,9 +580,9 @@ def test_a_risen_price_is_reserved_for_all_that_is_sent_later() -> None:
         await ask_all(made, 300)
         excess = made.store.spent - 100 * PRICE
         assert excess <= cap * 2 * PRICE
-        assert made.control.excess_micro <= cap * 2 * PRICE
-        assert made.control.excess_micro > 0
-        assert any("rose from ₦10.00 to ₦30.00" in each for each in made.control.notices)
+        assert made.wallet.excess_micro <= cap * 2 * PRICE
+        assert made.wallet.excess_micro > 0
+        assert any("rose from ₦10.00 to ₦30.00" in each for each in made.stops.notices)
         late = [each for each in made.store.settled if each.sent_at and each.cost_micro]
         assert all(each.ask.worst_micro == 3 * PRICE for each in late[-10:])
 
@@ -597,10 +596,10 @@ def test_too_many_failures_stop_the_run() -> None:
         return rejected() if int(lookup.identity) % 10 == 0 else miss()
 
     async def main(loop: VirtualLoop) -> None:
-        control = Control(tolerated_failure_pct=5)
-        made = bench(loop, reply, control=control)
+        stops = Stops(tolerated_failure_pct=5)
+        made = bench(loop, reply, stops=stops)
         await ask_all(made, 1000)
-        assert control.stop == StopReason.FAILURES
+        assert stops.reason == StopReason.FAILURES
         assert 200 <= made.progress.done <= 220
 
     run(main)
@@ -630,7 +629,7 @@ def test_nothing_is_left_behind() -> None:
         asked = [asyncio.ensure_future(ask_all(made, 40)) for _ in range(3)]
         await asyncio.sleep(0.25)
         asked[0].cancel()
-        made.control.stop_run(StopReason.CANCELLED)
+        made.stops.stop(StopReason.CANCELLED)
         await asyncio.gather(*asked, return_exceptions=True)
         await made.lane.drain()
         made.book.close()
@@ -676,8 +675,8 @@ def test_single_refusals_among_answers_stop_nothing(stop: StopSignal) -> None:
 
         made = bench(loop, reply, cap=8)
         tasks = await ask_all(made, 200)
-        assert made.control.stop is None
-        assert not made.control.stopped_checks
+        assert made.stops.reason is None
+        assert not made.stops.checks
         assert [number_of(each) for each in tasks if each.status is LookupStatus.FAILED] == [
             *range(7, 200, 10)
         ]
@@ -696,7 +695,7 @@ def test_a_burst_of_refusals_is_one_witness() -> None:
 
         made = bench(loop, reply, cap=8)
         tasks = await ask_all(made, 200)
-        assert made.control.stop is None
+        assert made.stops.reason is None
         assert 8 <= sum(each.status is LookupStatus.FAILED for each in tasks) <= 10
 
     run(main)
@@ -716,7 +715,7 @@ def test_a_refusal_for_want_of_money_counts_at_once_where_the_balance_agrees(
 
         made = bench(loop, reply, cap=1)
         await ask_all(made, 20)
-        assert made.control.stop == StopReason.BALANCE
+        assert made.stops.reason == StopReason.BALANCE
         assert len(made.service.sent) == sent
 
     run(main)
@@ -731,11 +730,11 @@ def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(cap: int) -
         made = bench(loop, lambda *_: same, cap=cap)
         made.lanes["karma"]._cap = AdaptiveCap(cap)
         tasks = await ask_all(made, 300)
-        assert made.control.stopped_checks == {"karma": "outage"}
+        assert made.stops.checks == {"karma": "outage"}
         assert len(made.service.sent) <= 5 + max(4, cap // 4)
         assert sum(each.attempts for each in tasks) == len(made.service.sent)
         assert 60 < loop.time() < 120
-        assert any("same fault" in each for each in made.control.notices)
+        assert any("same fault" in each for each in made.stops.notices)
 
     run(main)
 
@@ -762,7 +761,7 @@ GIVE_UP_S = 600
 
 def waiting_bench(loop: VirtualLoop, reply: Callable[[Lookup, int], CallOutcome]) -> Bench:
     """Return a window whose run gives up after ten minutes without an answer."""
-    return bench(loop, reply, control=Control(silence=Silence(GIVE_UP_S)), attempts=20)
+    return bench(loop, reply, stops=Stops(silence=Silence(GIVE_UP_S)), attempts=20)
 
 
 @pytest.mark.parametrize("retry_after_s", [None, 5.0, 3600.0])
@@ -772,10 +771,10 @@ def test_a_service_that_only_asks_to_wait_is_given_up(retry_after_s: float | Non
     async def main(loop: VirtualLoop) -> None:
         made = waiting_bench(loop, lambda *_: refused(retry_after_s))
         tasks = await ask_all(made, 297)
-        assert made.control.stop == StopReason.OUTAGE
+        assert made.stops.reason == StopReason.OUTAGE
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
         assert sum(each.status is LookupStatus.WAITING for each in tasks) > 100
-        (notice,) = made.control.notices
+        (notice,) = made.stops.notices
         assert "the service" in notice
         assert made.store.reserved == 0
 
@@ -793,10 +792,10 @@ def test_lookups_that_are_never_answered_leave_the_others_to_be_asked(attempts: 
         def reply(lookup: Lookup, _: int) -> CallOutcome:
             return refused() if 20 <= int(lookup.identity) < 40 else miss()
 
-        control = Control(silence=Silence(GIVE_UP_S))
-        made = bench(loop, reply, control=control, attempts=attempts, cap=4)
+        stops = Stops(silence=Silence(GIVE_UP_S))
+        made = bench(loop, reply, stops=stops, attempts=attempts, cap=4)
         tasks = await ask_all(made, 200)
-        assert control.stop is None
+        assert stops.reason is None
         statuses = [each.status for each in tasks]
         assert statuses[20:40] == [LookupStatus.FAILED] * 20
         assert {*statuses[:20], *statuses[40:]} == {LookupStatus.FREE}
@@ -811,11 +810,11 @@ def test_the_last_customer_who_is_never_answered_is_no_outage() -> None:
         def reply(lookup: Lookup, _: int) -> CallOutcome:
             return refused() if int(lookup.identity) >= 96 else miss()
 
-        control = Control(silence=Silence(GIVE_UP_S))
-        made = bench(loop, reply, control=control, attempts=2, cap=4)
+        stops = Stops(silence=Silence(GIVE_UP_S))
+        made = bench(loop, reply, stops=stops, attempts=2, cap=4)
         asked = [replace(task(each), row=min(each, 96)) for each in range(100)]
         tasks = await made.lanes["karma"].make(asked)
-        assert control.stop is None
+        assert stops.reason is None
         assert [each.status for each in tasks[96:]] == [LookupStatus.FAILED] * 4
 
     run(main)
@@ -831,10 +830,10 @@ def test_a_lookup_that_a_stopped_process_holds_is_given_up_by_name() -> None:
             ReservationStatus.HELD if ask.subject == task(3).subject else None
         )
         tasks = await ask_all(made, 50)
-        assert made.control.stop == StopReason.OUTAGE
+        assert made.stops.reason == StopReason.OUTAGE
         assert sum(each.status is LookupStatus.FREE for each in tasks) == 49
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 10
-        assert "process 4711 on somewhere (since yesterday)" in made.control.notices[0]
+        assert "process 4711 on somewhere (since yesterday)" in made.stops.notices[0]
 
     run(main)
 
@@ -853,7 +852,7 @@ def test_answers_now_and_then_keep_a_run_going() -> None:
 
         made = waiting_bench(loop, reply)
         tasks = await ask_all(made, 6)
-        assert made.control.stop is None
+        assert made.stops.reason is None
         assert {each.status for each in tasks} <= {LookupStatus.FREE, LookupStatus.FAILED}
         assert loop.time() > GIVE_UP_S
 
@@ -869,7 +868,7 @@ def test_a_wall_clock_that_is_set_changes_no_wait(moved_s: int) -> None:
         real = loop.micros
         made.lane._clock = lambda: real() + (moved_s * MICROS if loop.time() > 60 else 0)
         await ask_all(made, 200)
-        assert made.control.stop == StopReason.OUTAGE
+        assert made.stops.reason == StopReason.OUTAGE
         assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70
 
     run(main)
@@ -887,7 +886,7 @@ def test_a_paused_check_gives_its_intents_back() -> None:
         await asyncio.sleep(60)
         assert made.store.reserved == 0
         assert not made.store.open
-        assert made.control.bound_micro == 0
+        assert made.wallet.bound_micro == 0
         tasks = await asked
         assert {each.status for each in tasks} == {LookupStatus.FREE}
 
@@ -901,14 +900,14 @@ def test_the_quota_comes_back_with_the_next_day() -> None:
         caps = Caps(day_calls=(("karma", 20),))
         made = bench(loop, caps=caps, checks=("karma", "ecosystem"))
         first = await ask_all(made, 50)
-        assert made.control.stopped_checks == {"karma": "quota"}
+        assert made.stops.checks == {"karma": "quota"}
         left = [task(number_of(each)) for each in first if each.status is LookupStatus.WAITING]
         made.store.calls = 0
-        made.control.renew_quotas(loop.micros())
-        assert made.control.stopped_checks
+        made.stops.renew_quotas(loop.micros())
+        assert made.stops.checks
         loop.now_s += (next_day(loop.micros()) - loop.micros()) / MICROS
-        made.control.renew_quotas(loop.micros())
-        assert not made.control.stopped_checks
+        made.stops.renew_quotas(loop.micros())
+        assert not made.stops.checks
         again = await made.lane.make(left)
         assert sum(each.status is LookupStatus.FREE for each in again) == 20
 
@@ -944,13 +943,13 @@ def test_three_customers_in_a_row_that_cannot_be_read_are_an_outage(
 
     made = run(night)
     counted = Counter(identity for _, identity in made.service.sent)
-    assert made.control.stopped_checks == ({"karma": "outage"} if stopped else {})
+    assert made.stops.checks == ({"karma": "outage"} if stopped else {})
     if stopped:
         assert len(counted) == 4
-        assert [check for check, _ in made.control.unread_outages()] == ["karma"]
+        assert [check for check, _ in made.stops.unread_outages()] == ["karma"]
     else:
         assert sorted(counted.values()) == [1] * 6 + [1 if cost else 2] * 6
-        assert made.control.unread_outages() == []
+        assert made.stops.unread_outages() == []
 
 
 @pytest.mark.parametrize(("elsewhere", "stopped"), [(3, False), (10, True)])
@@ -978,4 +977,4 @@ def test_workers_that_share_a_check_go_by_their_common_count(
 
     made = run(night)
     assert len(made.service.sent) == (1 if stopped else 30)
-    assert made.control.stopped_checks == ({"karma": "failures"} if stopped else {})
+    assert made.stops.checks == ({"karma": "failures"} if stopped else {})

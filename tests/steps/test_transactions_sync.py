@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.control import StopReason
 from nightscreen.client import aggregator
 from nightscreen.operations.transactions.json_decode import NumberText, parse_text
 from nightscreen.operations.transactions.report import close_pull
@@ -18,6 +17,7 @@ from nightscreen.operations.transactions.transaction_files import Transactions
 from nightscreen.sandbox.transactions import changes_between, transactions_of
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.schemas.stops import StopReason
 from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def lender(tmp_path: Path) -> Lender:
 
 def close_stopped(pull: TransactionSync) -> dict[str, Any]:
     """Close a pull as one that was cancelled."""
-    pull.run.control.stop_run(StopReason.CANCELLED)
+    pull.run.stops.stop(StopReason.CANCELLED)
     report = close_pull(pull)
     pull.run.close()
     return report

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.asking import open_asking
-from nightscreen.calling.control import StopReason
 from nightscreen.calling.worker import leave, open_worker
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
@@ -21,6 +20,7 @@ from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.errors import InputError, JournalError
 from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.stops import StopReason
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps import workers_in_a_test
 from tests.steps.workers_in_a_test import Shared, screen_with_workers
@@ -117,7 +117,7 @@ def test_a_stop_that_one_process_meets_stops_all(tmp_path: Path) -> None:
     night, runner = screen_with_workers(world, ROWS, workers=2)
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "balance")
     assert money(night, world)[0] == money(night, world)[1]
-    stops = {each.run.control.stop for each in runner.workers.values()}
+    stops = {each.run.stops.reason for each in runner.workers.values()}
     assert stops == {StopReason.BALANCE}
 
 

@@ -103,7 +103,7 @@ class Shared(Unasked):
         finally:
             looking.cancel()
         await leave(worker)
-        self.attempts += sum(each.attempts for each in worker.run.control.progress.values())
+        self.attempts += sum(each.attempts for each in worker.run.progress.values())
         await asyncio.to_thread(worker.close)
 
     async def kill(self, number: int) -> None:

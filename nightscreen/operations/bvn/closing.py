@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import TEST_MODE
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn import confirming as bvn_confirming
 from nightscreen.operations.bvn import requesting as bvn_requesting
@@ -21,6 +20,7 @@ from nightscreen.report.call_log import write_call_log
 from nightscreen.schemas.checks import NoAnswer, Operation
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.quote import Quote
+from nightscreen.schemas.stops import TEST_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ def close_request(run: Run, asking: BvnRequests) -> dict[str, Any]:
     """Write what there is to say of a run that asked customers; return its report."""
     _settle(run, asking.moved)
     newest = BvnConsents.of(run.journal).current([case.customer for case in asking.cases])
-    in_test = run.control.ending()[0] == TEST_MODE
+    in_test = run.stops.ending()[0] == TEST_MODE
     lines = []
     for case in asking.cases:
         request = newest.get(case.customer)
@@ -105,7 +105,7 @@ def _close(
     states = write_table(run, lines, run.clock())
     changes = write_changes(run, moved)
     call_log = write_call_log(run)
-    in_test = run.control.ending()[0] == TEST_MODE
+    in_test = run.stops.ending()[0] == TEST_MODE
     part = operation_report(
         call_log, operation, Counter(statuses), answers=states, test_mode=in_test
     )
@@ -138,7 +138,7 @@ def quoted(quote: Quote) -> dict[str, str | None]:
 
 def quote_request(run: Run, asking: BvnRequests) -> dict[str, Any]:
     """Return what asking would cost, and confirming after it; leave nothing of the run."""
-    calls = run.control.progress[Operation.BVN_START].wanted
+    calls = run.progress[Operation.BVN_START].wanted
     document = _quote(run, _rows(asking.rows_read, asking.rows_quarantined), calls)
     document["to_come"] = quoted(bvn_requesting.quote(run, Operation.BVN_FINISH, calls))
     return document
@@ -148,7 +148,7 @@ def quote_confirm(run: Run, confirming: Confirming) -> dict[str, Any]:
     """Return what confirming would cost; leave nothing of the run."""
     confirming.forget()
     rows = _rows(confirming.file.read, len(confirming.file.refused))
-    return _quote(run, rows, run.control.progress[Operation.BVN_FINISH].wanted)
+    return _quote(run, rows, run.progress[Operation.BVN_FINISH].wanted)
 
 
 def _quote(run: Run, rows: Mapping[str, int], calls: int) -> dict[str, Any]:

@@ -263,7 +263,7 @@ def price(run: Run, confirming: Confirming) -> int:
     """Quote the passwords to send; return their number."""
     wanted = len(confirming.given)
     run.quote = quote(run, Operation.BVN_FINISH, wanted)
-    run.control.progress[Operation.BVN_FINISH].wanted = wanted
+    run.progress[Operation.BVN_FINISH].wanted = wanted
     run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     return wanted
 
@@ -295,7 +295,7 @@ async def _send_one(session: Caller, confirming: Confirming, given: Given) -> No
 def send_again(run: Run, confirming: Confirming) -> None:
     """Let passwords that were not sent, or surely did not arrive, be sent after all."""
     tasks = [given.task for given in confirming.given if given.otp and given.task is not None]
-    run.control.progress[Operation.BVN_FINISH].take_back(task.status for task in tasks)
+    run.progress[Operation.BVN_FINISH].take_back(task.status for task in tasks)
 
 
 async def supply(

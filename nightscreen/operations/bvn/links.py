@@ -217,7 +217,7 @@ def _open(settings: Settings, clock: Clock) -> Run:
 async def _send(run: Run, request: BvnRequest, otp: str, transport: Transport | None) -> LinkView:
     """Make the one call of a run and write the run's report."""
     run.batch = request.batch
-    run.control.progress[Operation.BVN_FINISH].wanted = 1
+    run.progress[Operation.BVN_FINISH].wanted = 1
     session = open_caller(run, transport=transport)
     task: LookupTask | None = None
     after = request

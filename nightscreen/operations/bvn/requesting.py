@@ -209,7 +209,7 @@ def plan(run: Run, asking: BvnRequests) -> int:
     _choose(run, asking, consents)
     wanted = sum(1 for case in asking.cases if _is_wanted(case))
     run.quote = quote(run, Operation.BVN_START, wanted)
-    run.control.progress[Operation.BVN_START].wanted = wanted
+    run.progress[Operation.BVN_START].wanted = wanted
     run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     return wanted
 
@@ -310,7 +310,7 @@ def ask_again(run: Run, asking: BvnRequests) -> None:
         if case.request is None and case.task is not None and case.task.status in ASKED_AGAIN:
             taken_back.append(case.task.status)
             case.why, case.task = "", None
-    run.control.progress[Operation.BVN_START].take_back(taken_back)
+    run.progress[Operation.BVN_START].take_back(taken_back)
 
 
 def _new_request(run: Run, case: Case) -> BvnRequest:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.calling.control import TEST_MODE, StopReason
 from nightscreen.files.private_files import atomic_write
 from nightscreen.operations.loans.offering import find_out_rest
 from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
@@ -22,6 +21,7 @@ from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, OfferWord
 from nightscreen.schemas.rows import INSTANT
+from nightscreen.schemas.stops import TEST_MODE, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
     """Write offers, calls, report and manifest; note the run's end, and return the report."""
     run = offering.run
     find_out_rest(offering)
-    test_mode = run.control.stop == TEST_MODE
+    test_mode = run.stops.reason == TEST_MODE
     _write_offers(offering)
     call_log = write_call_log(run)
     _note_doubt(offering)
@@ -85,19 +85,17 @@ def _note_doubt(offering: Offering) -> None:
     """Say that nobody is asked twice by machine, where a link may or may not have been made."""
     doubtful = offering.counts()[OfferWord.IN_DOUBT.value]
     if doubtful:
-        offering.run.control.notices.append(
+        offering.run.stops.notices.append(
             f"{doubtful:,} links are in doubt: the call was sent and its answer lost, so that a "
             "link may exist that nobody here knows; no machine asks again, see state in_doubt in "
             f"{OFFERS_CSV}, then name the customers with --again"
         )
-    if offering.product is None and offering.run.control.stop == StopReason.OUTAGE:
-        offering.run.control.notices.append(
-            "the list of products did not come; resume the run later"
-        )
+    if offering.product is None and offering.run.stops.reason == StopReason.OUTAGE:
+        offering.run.stops.notices.append("the list of products did not come; resume the run later")
     left = offering.counts()[OfferWord.PENDING.value]
-    failed = offering.run.control.ending()[1] == StopReason.FAILURES.value
-    if left and not failed and offering.run.control.stop is None:
-        offering.run.control.notices.append(
+    failed = offering.run.stops.ending()[1] == StopReason.FAILURES.value
+    if left and not failed and offering.run.stops.reason is None:
+        offering.run.stops.notices.append(
             f"{left:,} customers were not reached, since no more links were asked for"
         )
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.calling.control import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
@@ -30,6 +29,7 @@ from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.values.addresses import judge_email
 from nightscreen.values.phones import judge_phone
 

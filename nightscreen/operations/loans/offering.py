@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.caller import ASKED_AGAIN
-from nightscreen.calling.control import StopReason
 from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.journal import journal_of
@@ -40,6 +39,7 @@ from nightscreen.schemas.offers import (
     OfferLoans,
     OfferWord,
 )
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,7 +171,7 @@ def take_rows(run: Run) -> Offering:
     rows = rows_for(run.journal, found, parameters, run_id=run.run_id)
     offering = Offering(run, parameters, source, rows_read, rows, LoanOffers.of(run.journal))
     wanted = sum(1 for row in rows if row.word is OfferWord.PENDING)
-    run.control.progress[_START].wanted = min(wanted, parameters.most or wanted) + 1
+    run.progress[_START].wanted = min(wanted, parameters.most or wanted) + 1
     return offering
 
 
@@ -239,8 +239,8 @@ async def check_product(offering: Offering, session: Caller) -> bool:
     listed, task = await fetch_products(session)
     offering.ended[Operation.LOAN_PRODUCTS][task.status] += 1
     if listed is None:
-        if run.control.stop is None:
-            run.control.stop_run(StopReason.OUTAGE)
+        if run.stops.reason is None:
+            run.stops.stop(StopReason.OUTAGE)
         return False
     offering.product = next(
         (product for product in listed.products if product.product_id == wanted), None
@@ -303,7 +303,7 @@ def make_again(offering: Offering) -> None:
     for row in offering.rows:
         if row.word is OfferWord.FAILED:
             row.word, row.problem = OfferWord.PENDING, None
-    progress = offering.run.control.progress[_START]
+    progress = offering.run.progress[_START]
     for ended in offering.ended.values():
         progress.take_back(reference for reference in ended.elements() if reference in ASKED_AGAIN)
         for status in ASKED_AGAIN:
@@ -319,7 +319,7 @@ def _room(offering: Offering) -> int:
 def _may_go_on(offering: Offering) -> bool:
     run = offering.run
     at = asyncio.get_running_loop().time()
-    return run.control.may_send(_START, run.clock(), at) and _room(offering) > 0
+    return run.stops.may_send(_START, run.clock(), at) and _room(offering) > 0
 
 
 async def _make_block(offering: Offering, session: Caller, rows: Sequence[Row]) -> list[Row]:

@@ -11,7 +11,6 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.control import COMPLETED
 from nightscreen.files.outputs import QUARANTINE, REPORT, RunFolder
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.journal.records import Records
@@ -33,6 +32,7 @@ from nightscreen.schemas.outcomes import (
     OutcomeSource,
     with_arrears,
 )
+from nightscreen.schemas.stops import COMPLETED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from nightscreen.schemas.loans import LoanProducts
 
 if TYPE_CHECKING:
     from nightscreen.calling.caller import Caller
-    from nightscreen.calling.control import Control
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.stops import Stops
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.schemas.clock import Clock
@@ -37,7 +37,7 @@ async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTa
     )
     reading = task.reading
     if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
-        run.control.conclude()
+        run.stops.conclude()
         return None, task
     found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
     return (found if isinstance(found, LoanProducts) else None), task
@@ -78,18 +78,18 @@ async def list_products(
                 await session.close()
             if listed is None:
                 run.refuse_wrong_address()
-                raise StoppedError(_why(run.control, task))
+                raise StoppedError(_why(run.stops, task))
             return listed
         finally:
             run.journal.runs.withdraw(run.run_id)
             run.close()
 
 
-def _why(control: Control, task: LookupTask) -> str:
-    refused = control.refusals()
+def _why(stops: Stops, task: LookupTask) -> str:
+    refused = stops.refusals()
     if refused:
         return "; ".join(refused)
-    _, reason = control.ending()
+    _, reason = stops.ending()
     trouble = "" if task.reading is None or task.reading.trouble is None else task.reading.trouble
     return (
         f"the list of products did not come ({reason or trouble or 'no answer'}); try again later, "

@@ -109,7 +109,7 @@ def take_loans(run: Run) -> Tracking:
         for offer in store.linked()
     ]
     tracking = Tracking(run, found, store)
-    run.control.progress[Operation.LOAN_VIEW].wanted = len(tracking.due)
+    run.progress[Operation.LOAN_VIEW].wanted = len(tracking.due)
     return tracking
 
 
@@ -132,7 +132,7 @@ async def follow_loans(tracking: Tracking, session: Caller) -> int:
         else:
             due = due[1:]
     for start in range(0, len(due), BLOCK):
-        if tracking.run.control.stop is not None:
+        if tracking.run.stops.reason is not None:
             break
         await _follow(tracking, session, due[start : start + BLOCK])
     answered = {LoanWord.FOLLOWED, LoanWord.UNKNOWN_REFERENCE}
@@ -154,7 +154,7 @@ def follow_again(tracking: Tracking) -> None:
         if loan.word is LoanWord.FAILED:
             loan.word = LoanWord.PENDING
     lost = (*ASKED_AGAIN, LookupStatus.IN_DOUBT)
-    progress = tracking.run.control.progress[Operation.LOAN_VIEW]
+    progress = tracking.run.progress[Operation.LOAN_VIEW]
     progress.take_back(reference for reference in tracking.ended.elements() if reference in lost)
     for status in lost:
         del tracking.ended[status]

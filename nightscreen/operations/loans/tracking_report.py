@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.calling.control import TEST_MODE
 from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
 from nightscreen.report.call_log import write_call_log
 from nightscreen.results.changes import CHANGES_FILE
@@ -21,6 +20,7 @@ from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import LOANS_FILE, LoanWord
 from nightscreen.schemas.rows import INSTANT, NAIRA
+from nightscreen.schemas.stops import TEST_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
     }
     unknown = counts[LoanWord.UNKNOWN_REFERENCE]
     if unknown:
-        run.control.notices.append(
+        run.stops.notices.append(
             f"{unknown:,} references are not known to the service: ask its support, and see state "
             f"unknown_reference in {LOANS_FILE}"
         )
@@ -103,7 +103,7 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
         Operation.LOAN_VIEW,
         tracking.ended,
         answers=answers,
-        test_mode=run.control.stop == TEST_MODE,
+        test_mode=run.stops.reason == TEST_MODE,
     )
     number = len(tracking.loans)
     report = api_run_report(

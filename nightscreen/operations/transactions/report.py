@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nightscreen.calling.control import TEST_MODE
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.private_files import atomic_write, make_private_folder
 from nightscreen.files.quarantine import escape_formula
@@ -37,6 +36,7 @@ from nightscreen.schemas.pulls import (
     TransactionChange,
 )
 from nightscreen.schemas.rows import INSTANT
+from nightscreen.schemas.stops import TEST_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -116,7 +116,7 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
     """
     lapsed = judge_refused(pull)
     run = pull.run
-    state, _ = run.control.ending()
+    state, _ = run.stops.ending()
     totals = _Totals()
     pulls = pull.store.pulls(run.run_id)
     for each in pulls:
@@ -177,7 +177,7 @@ def _place(pull: TransactionSync, kind: PulledKind) -> str:
 
 
 def _give_notices(pull: TransactionSync, totals: _Totals, lapsed: int) -> None:
-    notices = pull.run.control.notices
+    notices = pull.run.stops.notices
     if lapsed:
         notices.append(
             f"{lapsed} consents lapsed, since the service does not renew them any more: ask these "

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.calling.control import TOLERATED_FROM, CheckProgress, StopReason
+from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.client import aggregator
 from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
@@ -40,12 +40,14 @@ from nightscreen.schemas.pulls import (
     PullOutcome,
     PullTransactions,
 )
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.progress import CheckProgress
     from nightscreen.config.settings import Settings
     from nightscreen.journal.vault import Grant, Tokens
     from nightscreen.runs.run import Run
@@ -104,7 +106,7 @@ class TransactionSync:
     @property
     def progress(self) -> CheckProgress:
         """Return the numbers of its calls."""
-        return self.run.control.progress[OPERATION_OF[self.kind]]
+        return self.run.progress[OPERATION_OF[self.kind]]
 
     @property
     def scope(self) -> aggregator.Scope:
@@ -158,7 +160,7 @@ def begin_pull(run: Run) -> TransactionSync:
         UsageError: a grant that was named is not live.
         SettingsError: the table of fields, of narrations or of features has a mistake.
     """
-    run.control.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
+    run.stops.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
     turns = asyncio.Semaphore(_TURNS_A_CALL * run.settings.max_in_flight["aggregator"])
     kind = kind_of(run.parameters)
     pull = TransactionSync(
@@ -237,7 +239,7 @@ def _watch(pull: TransactionSync) -> None:
     done = len(pull.settled)
     failed = sum(each in _FAILURES for each in pull.settled.values())
     if done >= TOLERATED_FROM and 100 * failed > pull.run.settings.tolerated_failure_pct * done:
-        pull.run.control.stop_run(StopReason.FAILURES)
+        pull.run.stops.stop(StopReason.FAILURES)
 
 
 def pull_again(pull: TransactionSync) -> None:
@@ -328,7 +330,7 @@ class _Turn:
     async def _fresh(self, grant: Grant, used: Tokens) -> Tokens | PullEnd | None:
         """Return a newer access token, asking for one where no other task has; None on a stop."""
         vault = self.pull.vault
-        while self.pull.run.control.stop is None:
+        while self.pull.run.stops.reason is None:
             lease = await to_thread(vault.take_lease, grant.grant_id)
             if lease is None:
                 who = await to_thread(vault.who_refreshes, grant.grant_id)
@@ -502,7 +504,7 @@ def judge_refused(pull: TransactionSync) -> int:
     if not refused:
         return 0
     if not pull.key_worked:
-        pull.run.control.stop_run(StopReason.AUTH)
+        pull.run.stops.stop(StopReason.AUTH)
         return 0
     for each in refused:
         for grant in pull.vault.live_of(each.customer, pull.scope):

@@ -1,0 +1,732 @@
+"""Stops: what makes further calls useless, who must agree on it, and how far it reaches.
+
+`RULES` is the table of what answers can say against going on, `PASSING` that of the stops which
+may pass by themselves. A stop is a value: the first one stays, whatever is in flight settles, and
+nothing new is sent. No clock of its own, no engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from nightscreen.calling.silence import Silence
+from nightscreen.client.retry import LONE_WAIT_S
+from nightscreen.journal.lookups import WHOLE_RUN
+from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.clock import LAGOS, to_instant
+from nightscreen.schemas.stops import (
+    ADDRESS,
+    COMPLETED,
+    REFUSALS,
+    STOPPED,
+    TEST_MODE,
+    StopReason,
+    refusals,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from nightscreen.calling.progress import CheckProgress, SpendingAlert
+    from nightscreen.client.classify import CallOutcome
+
+TOLERATED_FROM = 200
+"""Lookups that must be done before the share of failures can stop a run."""
+
+NOTICE_SHARE = 0.8
+"""Share of a spending cap at which a notice is given."""
+
+ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
+"""Free answers of one check without a difference, hits or any, from which on it is suspicious."""
+
+SAME_FAULT_WAIT_S = 10.0
+"""Wait once two customers have met the same fault, doubled after each further one: 70 s in all,
+longer than a service takes to restart."""
+
+
+class Word(StrEnum):
+    """What an answer says against going on; the first four are words of the response rules."""
+
+    AUTH = "auth"
+    BALANCE = "balance"
+    ADDRESS = "address"
+    TEST_MODE = "test_mode"
+    ASTRAY = "astray"
+    SAMPLE = "sample"
+    FAULT = "fault"
+    UNREAD = "unread"
+    UNREADABLE = "unreadable"
+    COST = "cost"
+    UNSETTLED = "unsettled"
+    LONG_WAIT = "long_wait"
+
+
+class Until(StrEnum):
+    """What makes witnesses be forgotten: such an answer speaks for the service."""
+
+    ANSWER = "good answer"
+    RECORD = "record that could be read"
+    BALANCE = "balance"
+    NOTHING = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How many must say the same before a check or the run stops, and for what reason.
+
+    Attributes:
+        first: witnesses needed until the check's first good answer: at first nothing speaks for the
+            service, and a wrong key or address should show quickly.
+        later: witnesses needed after it; None where nothing of the kind stops any more. A hundred
+            good answers speak for the service: proxies and firewalls were seen to refuse single
+            calls, and two in a row by chance. Three in a row is preferred to a share of the last
+            fifty: it needs no fifty answers, and one good answer ends the suspicion.
+        reason: the stop; None where it only lengthens a pause.
+        whole_run: the run stops, not the check alone; a refusal's response rule may say so too.
+        apart: a witness counts only where it was sent after the one before was heard, so that a bad
+            moment, in which many calls are in flight, is one witness.
+        until: what makes them be forgotten. While there are witnesses that a good answer would
+            contradict, the check asks one lookup at a time.
+        notice: what is said then.
+    """
+
+    first: int
+    later: int | None
+    reason: str | None
+    whole_run: bool = False
+    apart: bool = True
+    until: Until = Until.ANSWER
+    notice: str = ""
+
+
+RULES: Mapping[Word, Rule] = {
+    Word.AUTH: Rule(2, 3, StopReason.AUTH),
+    Word.BALANCE: Rule(2, 3, StopReason.BALANCE),
+    Word.TEST_MODE: Rule(2, 3, TEST_MODE),
+    Word.ADDRESS: Rule(2, 3, ADDRESS),
+    # The same where other answers came: something stands between for this check alone.
+    Word.ASTRAY: Rule(
+        2,
+        3,
+        StopReason.OUTAGE,
+        notice="the address answered {check} as the service does not (a 404 or a redirect), while "
+        "other answers came: see what stands between, such as a proxy",
+    ),
+    # A live service has no one record for different people. Calls in flight together count, since
+    # no bad moment makes such a record.
+    Word.SAMPLE: Rule(
+        2,
+        3,
+        TEST_MODE,
+        whole_run=True,
+        apart=False,
+        notice="{check} lookups of different identities were answered with one and the same record "
+        "of somebody else: the service, or what stands before it, answers with samples",
+    ),
+    # The very same 5xx. Each may have been charged, so that its worst cost stays reserved; five
+    # are a handful. Later faults are rare ones, an outage or an overload.
+    Word.FAULT: Rule(
+        5,
+        None,
+        StopReason.OUTAGE,
+        notice="{number} {check} lookups in a row met the same fault of the service, and none was "
+        "answered; each may have been charged",
+    ),
+    # A response that cannot be read, and that may have been charged. One person's may be odd for
+    # good. Where several customers get nothing else, something stands between, or the service has
+    # changed its answers. That is an outage, which may pass, and nothing of it gets an age.
+    Word.UNREAD: Rule(
+        3,
+        3,
+        StopReason.OUTAGE,
+        notice="{check} was stopped: {number} customers in a row got responses that cannot be "
+        "read, each of which may have been charged. See what stands between, such as a proxy; "
+        "where the service writes its answers otherwise now, correct the table of manners, then: "
+        "nightscreen journal reread",
+    ),
+    # Charged answers whose record cannot be read. Ten in a row mean that the service has changed
+    # its answers; each further one is paid for and of no use. A miss, which has no record, tells
+    # nothing of how records are written.
+    Word.UNREADABLE: Rule(
+        10,
+        10,
+        StopReason.FAILURES,
+        apart=False,
+        until=Until.RECORD,
+        notice="{check} was stopped: {number} answers in a row were charged and could not be read; "
+        "correct the table of manners, then: nightscreen journal reread, and resume the run",
+    ),
+    # A cost too high to be a price, and not contradicted by a balance. The stop is `auth`, as
+    # where the service itself finds no price: only a person can set that right.
+    Word.COST: Rule(
+        2,
+        2,
+        StopReason.AUTH,
+        apart=False,
+        until=Until.NOTHING,
+        notice="{check} was stopped, since {number} calls cost more than is believed to be a "
+        "price: if that is the price now, write it into {price_list}, then resume the run",
+    ),
+    # Answers without a balance, while a cost of their check is disputed.
+    Word.UNSETTLED: Rule(
+        2,
+        2,
+        StopReason.AUTH,
+        apart=False,
+        until=Until.BALANCE,
+        notice="{check} was stopped: the cost of one of its calls is not believed, and no balance "
+        "comes that contradicts or confirms it; enter what the service's invoice says: "
+        "nightscreen journal settle, then resume the run",
+    ),
+    # A pause longer than one answer's `Retry-After` is taken for.
+    Word.LONG_WAIT: Rule(2, 2, None),
+}
+"""What answers can say against going on. A customer is one witness: a record that is broken is so
+by each of their identifiers."""
+
+FEW = 3
+"""Customers that are enough to tell a fault of the service from one of theirs, at any time."""
+
+
+class Passing(NamedTuple):
+    """A stop that may pass by itself: what is waited for, and whether it comes back at noon."""
+
+    waits_for: str
+    at_noon: bool = False
+
+
+PASSING: Mapping[str, Passing] = {
+    StopReason.OUTAGE: Passing("the service to answer again"),
+    StopReason.BALANCE: Passing("the wallet to be topped up"),
+    StopReason.QUOTA: Passing(
+        "the day's number of lookups, which comes back at noon in Lagos", at_noon=True
+    ),
+}
+"""Stops that may pass before the deadline; others are tried again after `RESUME_EVERY`."""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What the lookups of one check said against going on.
+
+    Attributes:
+        proved: the check has had a good answer in this run.
+        refused: the last refusal as (word, whether it is of the whole run); None where a good
+            answer came since.
+        not_before: instant, on the loop's clock, before which the next call may not be sent.
+        unread_since: instant of the first of the responses in a row that could not be read.
+        mark: what a call that is sent now is to bring back.
+    """
+
+    proved: bool = False
+    refused: tuple[Word, bool] | None = None
+    not_before: float = 0.0
+    unread_since: int | None = None
+    mark: int = 0
+    _witnesses: dict[tuple[Word, Hashable], set[Hashable]] = field(default_factory=dict)
+    _heard_at: dict[tuple[Word, Hashable], int] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether there is a witness whom a good answer would contradict."""
+        return any(RULES[word].until is Until.ANSWER for word, _ in self._witnesses)
+
+    def number(self, word: Word, detail: Hashable = None) -> int:
+        """Return how many witnesses there are for what was said."""
+        return len(self._witnesses.get((word, detail), ()))
+
+    def knows(self, word: Word, witness: Hashable) -> bool:
+        """Return whether a witness was heard already, or enough of them."""
+        heard = self._witnesses.get((word, None), ())
+        return witness in heard or len(heard) >= RULES[word].first
+
+    def hear(
+        self, word: Word, witness: Hashable, mark: int | None = None, detail: Hashable = None
+    ) -> int:
+        """Hear a lookup; return how many witnesses there are for what it says.
+
+        Args:
+            word: what it says.
+            witness: whom it was for.
+            mark: what `mark` was when it was sent; None where that does not matter.
+            detail: what must be the very same, such as the fault's text.
+        """
+        key = (word, detail)
+        witnesses = self._witnesses.setdefault(key, set())
+        in_time = mark is None or not RULES[word].apart or mark >= self._heard_at.get(key, 0)
+        if witness not in witnesses and in_time:
+            witnesses.add(witness)
+            self.mark += 1
+            self._heard_at[key] = self.mark
+        return len(witnesses)
+
+    def counted(self, word: Word, number: int) -> None:
+        """Take so many witnesses for a word, as others have counted them."""
+        self._witnesses[word, None] = set(range(number))
+
+    def answered(self) -> None:
+        """Forget what a good answer contradicts."""
+        self.proved = True
+        self.not_before = 0.0
+        self.unread_since = self.refused = None
+        self.forget(Until.ANSWER)
+
+    def forget(self, until: Until) -> None:
+        """Forget the witnesses that something contradicts."""
+        for key in [each for each in self._witnesses if RULES[each[0]].until is until]:
+            del self._witnesses[key]
+            self._heard_at.pop(key, None)
+
+    def starts_anew(self) -> None:
+        """Forget refusals, which cost nothing to hear again; faults may be charged and stay."""
+        self.not_before = 0.0
+        if self.refused is not None:
+            self._witnesses.pop((self.refused[0], None), None)
+            self.refused = None
+
+
+@dataclass(slots=True)
+class _Likeness:
+    """Whether one check's answers differ at all: a service that is not live says the same.
+
+    Real answers about different people differ or cost something; misses may well be alike, hits
+    are not.
+    """
+
+    answers: int = 0
+    hits: int = 0
+    judged: bool = False
+    _first: bytes | None = None
+    _first_hit: bytes | None = None
+
+    def saw(self, body: bytes, cost_micro: int | None, *, hit: bool) -> bool:
+        """Take note of an answer; return True once, where there are too many of one kind."""
+        if self.judged:
+            return False
+        self.answers += 1
+        self.hits += hit
+        if self._first is None:
+            self._first = body
+        if hit and self._first_hit is None:
+            self._first_hit = body
+        alike = body == (self._first_hit if hit else self._first)
+        live = bool(cost_micro) or not alike or 0 < self.hits < self.answers
+        suspicious = not live and (self.hits >= ALIKE_HITS or self.answers >= ALIKE_ANSWERS)
+        self.judged = live or suspicious
+        return suspicious
+
+
+@dataclass(slots=True)
+class Stops:
+    """Why a run, or a check of it, stops, and what it waits for meanwhile.
+
+    Attributes:
+        progress: each check's numbers.
+        tolerated_failure_pct: share of failed lookups from which the run stops.
+        price_list: the file of the price list, for who must correct it.
+        deadline_at: instant after which nothing new is sent, microseconds.
+        silence: how long no answer has come, and why.
+        alerts: the caps a notice is due for.
+        reason: why the run stopped; None while it goes on.
+        checks: why checks stopped, by check.
+        notices: what a person should know, in the order it came up.
+        errors: how often which check met which error.
+        answered: answers in this session.
+        proved_before: something was answered before it, in this run or an earlier one.
+        resting_since: instant since which a stopped run waits to go on; None where it does not.
+        quota_until: instant at which the day's number of a check comes back, once it is used up.
+        paused_until: instant, on the loop's clock, until which the service asked a check to wait.
+        heard: hears of each attempt that came back: its check, its seconds, and what was read; for
+            measures only, None where nobody listens.
+    """
+
+    progress: dict[str, CheckProgress] = field(default_factory=dict)
+    tolerated_failure_pct: float = 100.0
+    price_list: str = ""
+    deadline_at: int | None = None
+    silence: Silence = field(default_factory=Silence)
+    alerts: list[SpendingAlert] = field(default_factory=list)
+    reason: str | None = None
+    checks: dict[str, str] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+    errors: Counter[tuple[str, str]] = field(default_factory=Counter)
+    answered: int = 0
+    proved_before: bool = False
+    resting_since: int | None = None
+    quota_until: dict[str, int] = field(default_factory=dict)
+    paused_until: dict[str, float] = field(default_factory=dict)
+    heard: Callable[[str, float, CallOutcome], None] | None = None
+    _costs_in_doubt: bool = False
+    _likeness: dict[str, _Likeness] = field(default_factory=dict)
+    _evidence: dict[str, Evidence] = field(default_factory=dict)
+    _answered_then: int = 0
+    _was_out: bool = False
+    _listeners: list[Callable[[], None]] = field(default_factory=list)
+
+    # --- stopping and going on ---
+
+    def on_stop(self, listener: Callable[[], None]) -> None:
+        """Call a listener when the run or a check stops, or lanes are to look again."""
+        self._listeners.append(listener)
+
+    def wake(self) -> None:
+        """Have lanes that sleep look again."""
+        for listener in self._listeners:
+            listener()
+
+    def stop(self, reason: str) -> None:
+        """Stop everything; the first reason stays, unless it may pass and someone cancels."""
+        cancelled = reason == StopReason.CANCELLED and self.reason in PASSING
+        if self.reason is None or cancelled:
+            self.reason = reason
+            self.wake()
+
+    def stop_check(self, check: str, reason: str) -> None:
+        """Stop one check; the run where no check is left."""
+        if check in self.checks:
+            return
+        self.checks[check] = reason
+        if all(each in self.checks for each in self.progress):
+            self.stop(reason)
+        self.wake()
+
+    def obey(self, stops: Mapping[str, str]) -> None:
+        """Stop what another process has stopped, by scope: a check, or the run."""
+        for scope, reason in stops.items():
+            if scope == WHOLE_RUN:
+                self.stop(reason)
+            elif scope in self.progress:
+                self.stop_check(scope, reason)
+
+    def may_send(self, check: str, now: int, at: float) -> bool:
+        """Return whether a check may send; notices the deadline, and that nothing is answered.
+
+        Args:
+            check: the check.
+            now: the instant in microseconds.
+            at: the same on the loop's clock.
+        """
+        if self.deadline_at is not None and now >= self.deadline_at:
+            self.stop(StopReason.DEADLINE)
+        silence = self.silence
+        is_over = silence.gives_up_at is not None and at >= silence.gives_up_at
+        if self.reason is None and silence.since is not None and is_over:
+            since = to_instant(silence.since).astimezone(LAGOS)
+            self.notices.append(
+                f"no answer since {since:%Y-%m-%d %H:%M} in Lagos; waited for {silence.reason}"
+            )
+            self.stop(StopReason.OUTAGE)
+        return self.reason is None and check not in self.checks
+
+    def passing(self) -> frozenset[str]:
+        """Return the stops, of the run or of checks of a run that went through, that may pass."""
+        if self.reason is not None and self.reason not in PASSING:
+            return frozenset()
+        met = {self.reason, *self.checks.values()}
+        return frozenset(reason for reason in PASSING if reason in met)
+
+    def go_on(self) -> None:
+        """Resume the run after stops that may have passed by themselves."""
+        self._was_out = StopReason.OUTAGE in self.passing()
+        self.reason = None
+        self.checks = {
+            check: reason for check, reason in self.checks.items() if reason not in PASSING
+        }
+        self.quota_until.clear()
+        self.resting_since = None
+        self.silence.sign_of_life()
+        self.silence.ends()
+        self._answered_then = self.answered
+        for evidence in self._evidence.values():
+            evidence.starts_anew()
+
+    def renew_quotas(self, now: int) -> list[str]:
+        """Let checks go on whose daily number came back since; return those that had stopped."""
+        renewed = [check for check, until in self.quota_until.items() if now >= until]
+        for check in renewed:
+            del self.quota_until[check]
+        stopped = [check for check in renewed if self.checks.get(check) == StopReason.QUOTA]
+        for check in stopped:
+            del self.checks[check]
+        return stopped
+
+    @property
+    def waiting(self) -> tuple[str, int] | None:
+        """Return what is waited for and since when, in words and as an instant."""
+        if self.resting_since is not None:
+            reasons = {self.reason, *self.checks.values()}
+            words = [each.waits_for for reason, each in PASSING.items() if reason in reasons]
+            return "; ".join(words), self.resting_since
+        if self.silence.since is None:
+            return None
+        return self.silence.reason, self.silence.since
+
+    def resume_at(self, at: float) -> float | None:
+        """Return when the next call may be sent during an outage; None where there is none."""
+        return self.silence.resume_at(at, sum(each.in_flight for each in self.progress.values()))
+
+    # --- what lookups say ---
+
+    def evidence(self, check: str) -> Evidence:
+        """Return what the lookups of a check said against going on."""
+        return self._evidence.setdefault(check, Evidence())
+
+    def hear(
+        self,
+        check: str,
+        word: Word,
+        witness: Hashable,
+        *,
+        mark: int | None = None,
+        detail: Hashable = None,
+        enough: int | None = None,
+        whole_run: bool = False,
+    ) -> bool:
+        """Hear a lookup that speaks against going on; stop where enough say the same.
+
+        Args:
+            check: the check.
+            word: what it says.
+            witness: whom the lookup was for.
+            mark: what the evidence's mark was when it was sent.
+            detail: what must be the very same.
+            enough: how many are enough; None for what the rule says.
+            whole_run: the run stops, not the check alone.
+
+        Returns:
+            False where it is so far this lookup's failure alone.
+        """
+        rule, evidence = RULES[word], self.evidence(check)
+        number = evidence.hear(word, witness, mark, detail)
+        if self.reason is not None or check in self.checks:
+            return True
+        if enough is None:
+            enough = rule.later if evidence.proved else rule.first
+        if enough is None or number < enough:
+            return False
+        self.meet(check, word, number, whole_run=whole_run)
+        return True
+
+    def meet(self, check: str, word: Word, number: int, *, whole_run: bool = False) -> None:
+        """Stop what a rule stops, once so many have agreed, and say so."""
+        if word is Word.ADDRESS and (self.answered or self.proved_before):
+            word, whole_run = Word.ASTRAY, False
+        rule = RULES[word]
+        if rule.reason is None or check in self.checks:
+            return
+        if rule.notice:
+            self.notices.append(
+                rule.notice.format(check=check, number=number, price_list=self.price_list)
+            )
+        self._costs_in_doubt |= word in {Word.COST, Word.UNSETTLED}
+        if rule.whole_run or whole_run:
+            self.stop(rule.reason)
+        else:
+            self.stop_check(check, rule.reason)
+
+    def refused(
+        self, check: str, witness: Hashable, reading: CallOutcome, *, mark: int, is_poor: bool
+    ) -> bool:
+        """Hear a refusal that would meet every further call; stop where enough lookups agree.
+
+        Args:
+            check: the check.
+            witness: whom the lookup was for.
+            reading: what it was answered.
+            mark: what the evidence's mark was when it was sent.
+            is_poor: the wallet is known, from other answers, to hold less than the call costs,
+                which is a witness of its own. The balance that a refusal bears is its own word.
+
+        Returns:
+            False where it is so far this lookup's failure alone.
+        """
+        word, whole_run = Word(str(reading.stop)), str(reading.stop_scope) == "run"
+        self.evidence(check).refused = (word, whole_run)
+        enough = 1 if word is Word.BALANCE and is_poor else None
+        return self.hear(check, word, witness, mark=mark, enough=enough, whole_run=whole_run)
+
+    def fault(self, check: str, witness: Hashable, fault: str, *, mark: int, at: float) -> None:
+        """Hear a lookup that met a fault of the service before any good answer; space the next."""
+        evidence = self.evidence(check)
+        if evidence.proved:
+            return
+        self.hear(check, Word.FAULT, witness, mark=mark, detail=fault)
+        if (number := evidence.number(Word.FAULT, fault)) > 1:
+            evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
+
+    def unread(self, check: str, witness: Hashable | None, *, mark: int, now: int) -> None:
+        """Take note of a response that cannot be read; stop the check where customers agree.
+
+        Args:
+            check: the check.
+            witness: whom the lookup was for; None where it could not be read before either: that
+                tells of the lookup, and nothing of the service.
+            mark: what the evidence's mark was when it was sent.
+            now: the instant.
+        """
+        if witness is None or self.reason is not None or check in self.checks:
+            return
+        evidence = self.evidence(check)
+        if evidence.unread_since is None:
+            evidence.unread_since = now
+        self.hear(check, Word.UNREAD, witness, mark=mark)
+
+    def unread_outages(self) -> list[tuple[str, int]]:
+        """Return the checks whose responses could not be read in an outage, and since when.
+
+        Customers agree on it here, or in another process that stopped the check.
+        """
+        return [
+            (check, evidence.unread_since)
+            for check, evidence in self._evidence.items()
+            if evidence.unread_since is not None
+            and (
+                evidence.number(Word.UNREAD) >= RULES[Word.UNREAD].first
+                or StopReason.OUTAGE in {self.reason, self.checks.get(check)}
+            )
+        ]
+
+    def unreadable(self, check: str, error: str, cost_micro: int | None) -> None:
+        """Take note of an answer whose record cannot be read; charged ones count."""
+        self.errors[(check, error)] += 1
+        number = self.evidence(check).number(Word.UNREADABLE) + bool(cost_micro)
+        self.count_unreadable(check, number)
+
+    def count_unreadable(self, check: str, number: int) -> None:
+        """Take note of how many answers in a row were charged and could not be read.
+
+        A run's own process counts them as they come; several workers go by the journal's count.
+        """
+        self.evidence(check).counted(Word.UNREADABLE, number)
+        if number >= RULES[Word.UNREADABLE].first:
+            self.meet(check, Word.UNREADABLE, number)
+
+    def wait_asked(self, check: str, subject: bytes, asked_s: float) -> float:
+        """Return for how many seconds a check is left alone, as an answer's `Retry-After` asks.
+
+        More than five minutes only where the answer to another lookup asks for that too.
+        """
+        if asked_s <= LONE_WAIT_S:
+            return asked_s
+        number = self.evidence(check).hear(Word.LONG_WAIT, subject)
+        return asked_s if number >= RULES[Word.LONG_WAIT].first else LONE_WAIT_S
+
+    # --- what comes back ---
+
+    def saw_answer(self) -> None:
+        """Take note of an answer."""
+        self.silence.sign_of_life()
+        self.silence.ends()
+        self.answered += 1
+
+    def saw_body(self, check: str, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
+        """Watch whether answers differ; give notice where the service seems not to be live."""
+        likeness = self._likeness.get(check)
+        if likeness is None:
+            likeness = self._likeness[check] = _Likeness()
+        if likeness.saw(body, cost_micro, hit=hit):
+            self.notices.append(
+                f"suspicious: {likeness.answers} {check} answers about different people are "
+                "all the same and none was charged; make sure that key and address are live ones"
+            )
+
+    def saw_error(self, check: str, error: str, *, silent: bool, at: float, now: int) -> None:
+        """Take note of an attempt without an answer.
+
+        Args:
+            check: the check.
+            error: why there is none.
+            silent: the service gave no sign of life.
+            at: the instant on the loop's clock.
+            now: the instant in microseconds.
+        """
+        self.errors[(check, error)] += 1
+        self.silence.goes_on(check, f"the service ({error})", at=at, now=now)
+        if silent:
+            self.silence.no_sign_of_life(at)
+        else:
+            self.silence.sign_of_life()
+
+    def ended(self, check: str, status: LookupStatus, cost_micro: int) -> None:
+        """Count a lookup that came to an end; stop where too many failed."""
+        if status is LookupStatus.WAITING:
+            return
+        self.progress[check].count(status, cost_micro)
+        self.weigh()
+
+    def weigh(self) -> None:
+        """Look at what is counted so far: near a cap, give notice; where too many failed, stop.
+
+        While the service is silent nothing is weighed: what probes lose is the outage's doing.
+        """
+        spent = sum(each.cost_micro for each in self.progress.values())
+        for alert in self.alerts:
+            if not alert.given and alert.before_micro + spent >= NOTICE_SHARE * alert.cap_micro:
+                alert.given = True
+                self.notices.append(
+                    f"{NOTICE_SHARE:.0%} of the {alert.name} spending cap is used up"
+                )
+        if self.silence.opened_at is not None:
+            return
+        done = sum(each.done - each.spared for each in self.progress.values())
+        failed = sum(each.failed + each.in_doubt for each in self.progress.values())
+        if done >= TOLERATED_FROM and 100 * failed > self.tolerated_failure_pct * done:
+            self.stop(StopReason.FAILURES)
+
+    # --- the end ---
+
+    def conclude(self) -> None:
+        """Decide, once nothing is left to ask, about refusals that no other lookup could confirm.
+
+        Where nothing at all was answered they count: no lookup contradicts them. Where something
+        was, they are those lookups' failures, and a notice says so. So do lookups that failed since
+        the service gave no answers.
+        """
+        if self.reason is not None:
+            return
+        for check, _ in self.unread_outages():  # nothing is left that might be sent to look again
+            self.stop_check(check, StopReason.OUTAGE)
+        alone = not (self.answered or self.proved_before)
+        for check, evidence in self._evidence.items():
+            if evidence.refused is None or check in self.checks:
+                continue
+            word, whole_run = evidence.refused
+            if alone:
+                self.meet(check, word, 0, whole_run=whole_run)
+            elif not evidence.proved:
+                self.notices.append(
+                    f"the only {check} lookups asked failed ({word}); nothing of "
+                    "the check could confirm or contradict it, other answers came"
+                )
+        is_out = self._was_out and self.answered == self._answered_then
+        failed = any(each.failed for each in self.progress.values())
+        if self.silence.began is not None and (is_out or (alone and failed)):
+            self.stop(StopReason.OUTAGE)
+
+    def ending(self) -> tuple[str, str | None]:
+        """Return state and stop reason of a run that has come to its end."""
+        if self.reason == TEST_MODE:
+            return TEST_MODE, None
+        if self.reason == ADDRESS:
+            return STOPPED, StopReason.OUTAGE.value
+        if self.reason is not None:
+            return STOPPED, self.reason
+        if self.checks:
+            return STOPPED, next(iter(self.checks.values()))
+        return COMPLETED, None
+
+    def refusals(self) -> list[str]:
+        """Return what is wrong with address, key or rights, where run or check stops for it."""
+        reasons = {StopReason.AUTH.value, StopReason.OUTAGE.value, ADDRESS}
+        halted = {check for check, why in self.checks.items() if why in reasons}
+        found = [
+            (check, error)
+            for check, error in self.errors
+            if check in halted or self.reason in {StopReason.AUTH, ADDRESS}
+        ]
+        if self.reason == StopReason.AUTH:
+            return refusals(found) or ([] if self._costs_in_doubt else [REFUSALS["auth"]])
+        return refusals(found)

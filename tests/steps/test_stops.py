@@ -1,0 +1,447 @@
+"""Stops: every row of the table of rules, and what ends or pauses a run beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.calling.progress import CheckProgress, SpendingAlert
+from nightscreen.calling.silence import Silence
+from nightscreen.calling.stops import (
+    ALIKE_ANSWERS,
+    ALIKE_HITS,
+    PASSING,
+    RULES,
+    Stops,
+    Until,
+    Word,
+)
+from nightscreen.client.classify import CallOutcome, ChargeStatus
+from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
+from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.stops import ADDRESS, TEST_MODE, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAIRA = 1_000_000
+
+
+def stops(*checks: str) -> Stops:
+    """Return the stops of a run with some checks."""
+    return Stops({check: CheckProgress() for check in checks or ("karma", "ecosystem")})
+
+
+# --- the table ---
+
+EXPECTED: dict[Word, tuple[int, int | None, str | None, bool]] = {
+    Word.AUTH: (2, 3, "auth", False),
+    Word.BALANCE: (2, 3, "balance", False),
+    Word.TEST_MODE: (2, 3, "test_mode", False),
+    Word.ADDRESS: (2, 3, "address", False),
+    Word.ASTRAY: (2, 3, "outage", False),
+    Word.SAMPLE: (2, 3, "test_mode", True),
+    Word.FAULT: (5, None, "outage", False),
+    Word.UNREAD: (3, 3, "outage", False),
+    Word.UNREADABLE: (10, 10, "failures", False),
+    Word.COST: (2, 2, "auth", False),
+    Word.UNSETTLED: (2, 2, "auth", False),
+    Word.LONG_WAIT: (2, 2, None, False),
+}
+"""Witnesses before and after the first good answer, the stop, and whether the run stops."""
+
+
+def say(made: Stops, word: Word, number: int) -> None:
+    """Have so many customers say a word, one after the other, and each sent after the last."""
+    for customer in range(number):
+        made.hear("karma", word, customer, mark=made.evidence("karma").mark)
+
+
+def test_every_word_has_its_row() -> None:
+    """The table has no word without a rule, and no rule without an expectation here."""
+    assert set(RULES) == set(Word) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("proved", [False, True], ids=["at_first", "later"])
+@pytest.mark.parametrize("word", Word)
+def test_a_rule_stops_with_its_last_witness(word: Word, *, proved: bool) -> None:
+    """One fewer stops nothing; the last stops check or run, for the row's reason."""
+    first, later, reason, whole_run = EXPECTED[word]
+    needed = later if proved else first
+    made = stops()
+    if proved:
+        made.evidence("karma").answered()
+    say(made, word, 20 if needed is None else needed - 1)
+    assert (made.reason, made.checks) == (None, {})
+    if needed is None:
+        return
+    say(made, word, needed)
+    if reason is None:
+        assert (made.reason, made.checks) == (None, {})
+    elif whole_run:
+        assert made.reason == reason
+    else:
+        assert (made.reason, made.checks) == (None, {"karma": reason})
+    assert bool(made.notices) == bool(RULES[word].notice)
+
+
+@pytest.mark.parametrize("word", Word)
+def test_one_customer_is_one_witness(word: Word) -> None:
+    """However often the same one says it, nothing stops."""
+    made = stops()
+    for _ in range(20):
+        made.hear("karma", word, "one", mark=made.evidence("karma").mark)
+    assert (made.reason, made.checks) == (None, {})
+
+
+@pytest.mark.parametrize("word", [word for word in Word if EXPECTED[word][2]])
+def test_calls_in_flight_together_are_one_witness(word: Word) -> None:
+    """Where a bad moment can make them, those sent before the first was heard count once."""
+    made = stops()
+    for customer in range(20):
+        made.hear("karma", word, customer, mark=0)
+    assert bool(made.reason or made.checks) is not RULES[word].apart
+
+
+@pytest.mark.parametrize("word", Word)
+def test_witnesses_are_forgotten_as_the_row_says(word: Word) -> None:
+    """What contradicts them ends the suspicion; nothing else does."""
+    until = RULES[word].until
+    for ends in Until:
+        made = stops()
+        say(made, word, RULES[word].first - 1)
+        evidence = made.evidence("karma")
+        assert evidence.is_open is (until is Until.ANSWER)
+        evidence.forget(ends)
+        assert (evidence.number(word) == 0) is (ends is until)
+
+
+def test_the_very_same_is_meant() -> None:
+    """Different records, and different faults, do not add up."""
+    made = stops()
+    for number in range(20):
+        made.hear("karma", Word.SAMPLE, number, detail=bytes([number]))
+        made.fault("karma", number, f"fault {number}", mark=0, at=0.0)
+    assert (made.reason, made.checks) == (None, {})
+
+
+# --- refusals ---
+
+
+def refusal(word: Word, scope: StopScope) -> CallOutcome:
+    """Return a refusal that would meet every further call."""
+    trouble = FailureReason(word.value)
+    return CallOutcome(
+        ChargeStatus.STOP, trouble=trouble, stop=StopSignal(word.value), stop_scope=scope
+    )
+
+
+@pytest.mark.parametrize("scope", StopScope)
+def test_a_refusal_reaches_as_far_as_its_response_rule_says(scope: StopScope) -> None:
+    """A missing right stops the check, a wrong key the run."""
+    made = stops()
+    for customer in range(2):
+        mark = made.evidence("karma").mark
+        answer = refusal(Word.AUTH, scope)
+        agreed = made.refused("karma", customer, answer, mark=mark, is_poor=False)
+        assert agreed is (customer == 1)
+    assert (made.reason == "auth") is (scope is StopScope.RUN)
+    assert (made.checks == {"karma": "auth"}) is (scope is StopScope.CHECK)
+
+
+@pytest.mark.parametrize("word", [Word.BALANCE, Word.AUTH])
+def test_a_wallet_known_to_be_too_low_is_a_witness(word: Word) -> None:
+    """Then one refusal for want of money is enough, and of no other kind."""
+    made = stops()
+    answer = refusal(word, StopScope.RUN)
+    assert made.refused("karma", 1, answer, mark=0, is_poor=True) is (word is Word.BALANCE)
+
+
+@pytest.mark.parametrize("before", ["answered", "proved_before"])
+def test_an_address_that_answered_before_is_an_outage_of_the_check(before: str) -> None:
+    """Something stands between; the address itself is right."""
+    made = stops()
+    setattr(made, before, 1)
+    for customer in range(2):
+        mark = made.evidence("karma").mark
+        made.refused(
+            "karma", customer, refusal(Word.ADDRESS, StopScope.RUN), mark=mark, is_poor=False
+        )
+    assert (made.reason, made.checks) == (None, {"karma": "outage"})
+    assert "what stands between" in made.notices[0]
+
+
+@pytest.mark.parametrize("answered", [0, 1])
+def test_a_refusal_nobody_could_confirm_counts_where_nothing_was_answered(answered: int) -> None:
+    """Else it is that lookup's failure, and a notice says so."""
+    made = stops()
+    made.answered = answered
+    made.refused("karma", 1, refusal(Word.AUTH, StopScope.RUN), mark=0, is_poor=False)
+    made.conclude()
+    assert (made.reason == "auth") is (answered == 0)
+    assert any("the only karma lookups" in each for each in made.notices) is (answered == 1)
+
+
+# --- faults, unread and unreadable answers, long waits ---
+
+
+def test_the_same_fault_spaces_the_next_calls() -> None:
+    """After the second customer each further call waits twice as long; a good answer ends it."""
+    made, evidence = stops(), stops().evidence("karma")
+    evidence = made.evidence("karma")
+    waits = []
+    for customer in range(4):
+        made.fault("karma", customer, "500", mark=evidence.mark, at=100.0)
+        waits.append(max(0.0, evidence.not_before - 100))
+    assert waits == [0.0, 10.0, 20.0, 40.0]
+    evidence.answered()
+    assert evidence.not_before == 0.0
+    made.fault("karma", 9, "500", mark=evidence.mark, at=200.0)
+    assert evidence.not_before == 0.0
+
+
+@pytest.mark.parametrize("stopped_by", ["here", "elsewhere", ""])
+def test_unread_answers_are_an_outage_where_customers_agree(stopped_by: str) -> None:
+    """Here, or in the process that stopped the check; not for one customer's odd answer."""
+    made = stops()
+    for customer in range(3 if stopped_by == "here" else 1):
+        mark = made.evidence("karma").mark
+        made.unread("karma", customer, mark=mark, now=7)
+    made.unread("karma", None, mark=made.evidence("karma").mark, now=8)
+    if stopped_by == "elsewhere":
+        made.obey({"karma": "outage"})
+    assert made.unread_outages() == ([("karma", 7)] if stopped_by else [])
+
+
+@pytest.mark.parametrize(("before", "charged"), [(0, 10), (9, 1)])
+def test_charged_answers_that_cannot_be_read_count_over_runs(before: int, charged: int) -> None:
+    """What earlier runs could not read counts; free ones do not; a record ends the row."""
+    made = stops()
+    evidence = made.evidence("karma")
+    evidence.counted(Word.UNREADABLE, before)
+    made.unreadable("karma", "unreadable", 0)
+    for _ in range(charged - 1):
+        made.unreadable("karma", "unreadable", NAIRA)
+    assert not made.checks
+    made.unreadable("karma", "unreadable", NAIRA)
+    assert made.checks == {"karma": "failures"}
+    evidence.forget(Until.RECORD)
+    assert evidence.number(Word.UNREADABLE) == 0
+
+
+def test_a_long_wait_needs_a_second_answer() -> None:
+    """One answer's word is taken for five minutes, a second customer's for as long as it says."""
+    made = stops()
+    assert made.wait_asked("karma", b"a", 60) == 60
+    assert made.wait_asked("karma", b"a", 3000) == 300
+    assert made.wait_asked("karma", b"a", 3000) == 300
+    assert made.wait_asked("karma", b"b", 3000) == 3000
+
+
+# --- stopping and going on ---
+
+
+def test_the_first_reason_stays_unless_someone_cancels_a_wait() -> None:
+    """Later stops do not overwrite why the run stopped; a stop that may pass can be cancelled."""
+    made = stops()
+    made.stop(StopReason.BUDGET)
+    made.stop(StopReason.CANCELLED)
+    assert made.reason == "budget"
+    waits = stops()
+    waits.stop(StopReason.OUTAGE)
+    waits.stop(StopReason.CANCELLED)
+    assert waits.reason == "cancelled"
+
+
+def test_the_run_stops_where_no_check_is_left() -> None:
+    """One check alone leaves the run going; the last one ends it."""
+    made = stops()
+    made.stop_check("karma", "auth")
+    assert made.reason is None
+    assert made.may_send("ecosystem", 0, 0)
+    assert not made.may_send("karma", 0, 0)
+    made.stop_check("ecosystem", "quota")
+    assert made.reason == "quota"
+
+
+def test_lanes_hear_of_stops() -> None:
+    """Lanes that sleep wake up when the run or a check stops."""
+    made, heard = stops(), []
+    made.on_stop(lambda: heard.append(1))
+    made.stop_check("karma", "auth")
+    made.stop("cancelled")
+    assert len(heard) == 2
+
+
+def test_the_deadline_is_noticed_when_it_comes() -> None:
+    """From the instant on nothing may be sent."""
+    made = stops()
+    made.deadline_at = 100
+    assert made.may_send("karma", 99, 0)
+    assert not made.may_send("karma", 100, 0)
+    assert made.reason == StopReason.DEADLINE
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_what_may_pass_is_waited_for_in_words(reason: StopReason) -> None:
+    """Outage, balance and quota may pass by themselves; a run that rests says what it waits for."""
+    made = stops()
+    made.stop(reason)
+    assert made.passing() == (frozenset({reason}) if reason in PASSING else frozenset())
+    made.resting_since = 5
+    words = PASSING[reason].waits_for if reason in PASSING else ""
+    assert made.waiting == (words, 5)
+
+
+def test_going_on_forgets_what_may_have_passed() -> None:
+    """Stops that may pass, silence and refusals go; faults, which may be charged, stay."""
+    made = stops()
+    made.silence = Silence(after=1)
+    made.saw_error("karma", "cut", silent=True, at=0, now=0)
+    made.refused("karma", 1, refusal(Word.BALANCE, StopScope.RUN), mark=0, is_poor=False)
+    made.fault("karma", 1, "500", mark=1, at=0)
+    made.stop_check("ecosystem", "auth")
+    made.stop(StopReason.OUTAGE)
+    made.go_on()
+    assert (made.reason, made.checks) == (None, {"ecosystem": "auth"})
+    assert made.resume_at(0) is None
+    evidence = made.evidence("karma")
+    assert evidence.number(Word.BALANCE) == 0
+    assert evidence.number(Word.FAULT, "500") == 1
+
+
+def test_an_outage_that_nothing_ended_is_one_again() -> None:
+    """A run that went on and heard no answer since stops for the same outage."""
+    made = stops()
+    made.answered = 5
+    made.stop(StopReason.OUTAGE)
+    made.go_on()
+    made.saw_error("karma", "cut", silent=True, at=0, now=0)
+    made.conclude()
+    assert made.reason == StopReason.OUTAGE
+
+
+def test_a_quota_comes_back_with_its_day() -> None:
+    """The check alone goes on; before the instant it stays stopped."""
+    made = stops()
+    made.quota_until["karma"] = 100
+    made.stop_check("karma", StopReason.QUOTA)
+    assert made.renew_quotas(99) == []
+    assert made.renew_quotas(100) == ["karma"]
+    assert made.checks == {}
+
+
+def test_failures_count_from_enough_lookups_on() -> None:
+    """A few failures at the beginning stop nothing, nor what probes lose in an outage."""
+    made = stops()
+    made.tolerated_failure_pct = 5
+    made.silence.opened_at = 0.0
+    for _ in range(100):
+        made.ended("karma", LookupStatus.FAILED, 0)
+    for _ in range(100):
+        made.ended("karma", LookupStatus.FREE, 0)
+    assert made.reason is None
+    made.silence.sign_of_life()
+    made.ended("karma", LookupStatus.FREE, 0)
+    assert made.reason == StopReason.FAILURES
+
+
+def test_a_notice_is_given_once_at_eighty_percent() -> None:
+    """What others had spent under the cap counts."""
+    made = stops()
+    made.alerts = [SpendingAlert("day's", 100 * NAIRA, 60 * NAIRA)]
+    made.ended("karma", LookupStatus.PAID, 19 * NAIRA)
+    assert made.notices == []
+    for _ in range(3):
+        made.ended("karma", LookupStatus.PAID, NAIRA)
+    assert made.notices == ["80% of the day's spending cap is used up"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "ending"),
+    [
+        (None, ("completed", None)),
+        (TEST_MODE, ("test_mode", None)),
+        (ADDRESS, ("stopped", "outage")),
+        (StopReason.BUDGET, ("stopped", "budget")),
+    ],
+)
+def test_a_run_ends_as_it_stopped(stop: str | None, ending: tuple[str, str | None]) -> None:
+    """A wrong address is an outage in the report; test mode is a state of its own."""
+    made = stops()
+    if stop is not None:
+        made.stop(stop)
+    assert made.ending() == ending
+
+
+@pytest.mark.parametrize("word", [Word.COST, Word.AUTH])
+def test_the_key_is_blamed_only_where_it_was_refused(word: Word) -> None:
+    """Costs that are not believed stop as `auth` too, with a notice of their own."""
+    made = stops("karma")
+    say(made, word, 2)
+    assert made.reason == "auth"
+    assert bool(made.refusals()) is (word is Word.AUTH)
+
+
+# --- a service that is not live, or silent ---
+
+
+@pytest.mark.parametrize(("hit", "number"), [(True, ALIKE_HITS), (False, ALIKE_ANSWERS)])
+def test_free_answers_without_a_difference_are_suspicious(number: int, *, hit: bool) -> None:
+    """The same answer for many people at no cost is reported once."""
+    made = stops()
+    for _ in range(2 * number):
+        made.saw_body("karma", b"sample", 0, hit=hit)
+    assert len(made.notices) == 1
+    assert made.notices[0].startswith(f"suspicious: {number} karma answers")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda number: (b"one" if number % 2 else b"two", 0, True),
+        lambda _: (b"same", 10, True),
+        lambda number: (b"same" if number % 2 else b"other", None, True),
+        lambda number: (b"hit", 0, True) if number == 0 else (b"miss", 0, False),
+    ],
+    ids=["differ", "cost", "differ_unpriced", "hit_among_misses"],
+)
+def test_answers_that_differ_or_cost_are_live(
+    answer: Callable[[int], tuple[bytes, int | None, bool]],
+) -> None:
+    """One difference or one charge is enough to trust the service; so is a hit among misses."""
+    made = stops()
+    for number in range(2 * ALIKE_ANSWERS):
+        body, cost, hit = answer(number)
+        made.saw_body("karma", body, cost, hit=hit)
+    assert made.notices == []
+
+
+def test_a_silent_service_is_probed_at_intervals() -> None:
+    """After some silence one probe goes at a time, until there is an answer."""
+    silence = Silence(after=3, probe_every=10)
+    for _ in range(3):
+        assert silence.resume_at(0, 0) is None
+        silence.no_sign_of_life(0)
+    assert silence.resume_at(0, 0) == 10
+    assert silence.resume_at(10, 0) is None
+    assert silence.resume_at(10, 1) is not None
+    silence.no_sign_of_life(11)
+    assert silence.resume_at(11, 0) == 21
+    silence.sign_of_life()
+    assert silence.resume_at(0, 0) is None
+
+
+def test_a_silence_is_given_up_and_says_what_was_waited_for() -> None:
+    """From its first instant on; an answer of another process ends it too."""
+    made = stops()
+    made.silence.give_up_after_s = 600
+    made.saw_error("karma", "cut", silent=True, at=50, now=0)
+    assert made.may_send("karma", 0, 649)
+    made.silence.ends()
+    assert made.may_send("karma", 0, 1000)
+    made.saw_error("karma", "cut", silent=True, at=1000, now=0)
+    assert not made.may_send("karma", 0, 1600)
+    assert made.reason == StopReason.OUTAGE
+    assert made.notices[-1].endswith("waited for the service (cut)")
