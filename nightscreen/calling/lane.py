@@ -23,7 +23,7 @@ from nightscreen.calling.lookup_task import (
     outcome_of,
     released,
 )
-from nightscreen.calling.stops import FEW, Stops, Until, Word
+from nightscreen.calling.stops import FEW, Objection, Stops, Until
 from nightscreen.client.classify import BODY_KEPT, CallOutcome, ChargeStatus
 from nightscreen.client.retry import next_attempt
 from nightscreen.journal.calls import Wish
@@ -675,7 +675,7 @@ class Lane:
         """Return whether what an attempt met stops further calls; False where it fails alone."""
         check = self._check
         if reading.foreign:
-            return self._stops.hear(check, Word.SAMPLE, task.witness, detail=reading.foreign)
+            return self._stops.hear(check, Objection.SAMPLE, task.witness, detail=reading.foreign)
         if reading.stop is None:
             return False
         least = self._wallet.least_micro
@@ -775,7 +775,7 @@ class Lane:
         if not self._is_disputed or settled.balance_micro is not None:
             self._evidence.forget(Until.BALANCE)
         elif settled.state in KEPT_STATES:
-            self._stops.hear(self._check, Word.UNSETTLED, settled.call_id)
+            self._stops.hear(self._check, Objection.UNSETTLED, settled.call_id)
         return cost_micro
 
     async def _count(self, unreadable_run: Callable[[], int]) -> None:

@@ -47,7 +47,7 @@ SAME_FAULT_WAIT_S = 10.0
 longer than a service takes to restart."""
 
 
-class Word(StrEnum):
+class Objection(StrEnum):
     """What an answer says against going on; the first four are words of the response rules."""
 
     AUTH = "auth"
@@ -102,13 +102,13 @@ class Rule:
     notice: str = ""
 
 
-RULES: Mapping[Word, Rule] = {
-    Word.AUTH: Rule(2, 3, StopReason.AUTH),
-    Word.BALANCE: Rule(2, 3, StopReason.BALANCE),
-    Word.TEST_MODE: Rule(2, 3, TEST_MODE),
-    Word.ADDRESS: Rule(2, 3, ADDRESS),
+RULES: Mapping[Objection, Rule] = {
+    Objection.AUTH: Rule(2, 3, StopReason.AUTH),
+    Objection.BALANCE: Rule(2, 3, StopReason.BALANCE),
+    Objection.TEST_MODE: Rule(2, 3, TEST_MODE),
+    Objection.ADDRESS: Rule(2, 3, ADDRESS),
     # The same where other answers came: something stands between for this check alone.
-    Word.ASTRAY: Rule(
+    Objection.ASTRAY: Rule(
         2,
         3,
         StopReason.OUTAGE,
@@ -117,7 +117,7 @@ RULES: Mapping[Word, Rule] = {
     ),
     # A live service has no one record for different people. Calls in flight together count, since
     # no bad moment makes such a record.
-    Word.SAMPLE: Rule(
+    Objection.SAMPLE: Rule(
         2,
         3,
         TEST_MODE,
@@ -128,7 +128,7 @@ RULES: Mapping[Word, Rule] = {
     ),
     # The very same 5xx. Each may have been charged, so that its worst cost stays reserved; five
     # are a handful. Later faults are rare ones, an outage or an overload.
-    Word.FAULT: Rule(
+    Objection.FAULT: Rule(
         5,
         None,
         StopReason.OUTAGE,
@@ -138,7 +138,7 @@ RULES: Mapping[Word, Rule] = {
     # A response that cannot be read, and that may have been charged. One person's may be odd for
     # good. Where several customers get nothing else, something stands between, or the service has
     # changed its answers. That is an outage, which may pass, and nothing of it gets an age.
-    Word.UNREAD: Rule(
+    Objection.UNREAD: Rule(
         3,
         3,
         StopReason.OUTAGE,
@@ -150,7 +150,7 @@ RULES: Mapping[Word, Rule] = {
     # Charged answers whose record cannot be read. Ten in a row mean that the service has changed
     # its answers; each further one is paid for and of no use. A miss, which has no record, tells
     # nothing of how records are written.
-    Word.UNREADABLE: Rule(
+    Objection.UNREADABLE: Rule(
         10,
         10,
         StopReason.FAILURES,
@@ -161,7 +161,7 @@ RULES: Mapping[Word, Rule] = {
     ),
     # A cost too high to be a price, and not contradicted by a balance. The stop is `auth`, as
     # where the service itself finds no price: only a person can set that right.
-    Word.COST: Rule(
+    Objection.COST: Rule(
         2,
         2,
         StopReason.AUTH,
@@ -171,7 +171,7 @@ RULES: Mapping[Word, Rule] = {
         "price: if that is the price now, write it into {price_list}, then resume the run",
     ),
     # Answers without a balance, while a cost of their check is disputed.
-    Word.UNSETTLED: Rule(
+    Objection.UNSETTLED: Rule(
         2,
         2,
         StopReason.AUTH,
@@ -182,7 +182,7 @@ RULES: Mapping[Word, Rule] = {
         "nightscreen journal settle, then resume the run",
     ),
     # A pause longer than one answer's `Retry-After` is taken for.
-    Word.LONG_WAIT: Rule(2, 2, None),
+    Objection.LONG_WAIT: Rule(2, 2, None),
 }
 """What answers can say against going on. A customer is one witness: a record that is broken is so
 by each of their identifiers."""
@@ -222,29 +222,29 @@ class Evidence:
     """
 
     proved: bool = False
-    refused: tuple[Word, bool] | None = None
+    refused: tuple[Objection, bool] | None = None
     not_before: float = 0.0
     unread_since: int | None = None
     mark: int = 0
-    _witnesses: dict[tuple[Word, Hashable], set[Hashable]] = field(default_factory=dict)
-    _heard_at: dict[tuple[Word, Hashable], int] = field(default_factory=dict)
+    _witnesses: dict[tuple[Objection, Hashable], set[Hashable]] = field(default_factory=dict)
+    _heard_at: dict[tuple[Objection, Hashable], int] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
         """Return whether there is a witness whom a good answer would contradict."""
         return any(RULES[word].until is Until.ANSWER for word, _ in self._witnesses)
 
-    def number(self, word: Word, detail: Hashable = None) -> int:
+    def number(self, word: Objection, detail: Hashable = None) -> int:
         """Return how many witnesses there are for what was said."""
         return len(self._witnesses.get((word, detail), ()))
 
-    def knows(self, word: Word, witness: Hashable) -> bool:
+    def knows(self, word: Objection, witness: Hashable) -> bool:
         """Return whether a witness was heard already, or enough of them."""
         heard = self._witnesses.get((word, None), ())
         return witness in heard or len(heard) >= RULES[word].first
 
     def hear(
-        self, word: Word, witness: Hashable, mark: int | None = None, detail: Hashable = None
+        self, word: Objection, witness: Hashable, mark: int | None = None, detail: Hashable = None
     ) -> int:
         """Hear a lookup; return how many witnesses there are for what it says.
 
@@ -263,7 +263,7 @@ class Evidence:
             self._heard_at[key] = self.mark
         return len(witnesses)
 
-    def counted(self, word: Word, number: int) -> None:
+    def counted(self, word: Objection, number: int) -> None:
         """Take so many witnesses for a word, as others have counted them."""
         self._witnesses[word, None] = set(range(number))
 
@@ -477,7 +477,7 @@ class Stops:
     def hear(
         self,
         check: str,
-        word: Word,
+        word: Objection,
         witness: Hashable,
         *,
         mark: int | None = None,
@@ -510,10 +510,10 @@ class Stops:
         self.meet(check, word, number, whole_run=whole_run)
         return True
 
-    def meet(self, check: str, word: Word, number: int, *, whole_run: bool = False) -> None:
+    def meet(self, check: str, word: Objection, number: int, *, whole_run: bool = False) -> None:
         """Stop what a rule stops, once so many have agreed, and say so."""
-        if word is Word.ADDRESS and (self.answered or self.proved_before):
-            word, whole_run = Word.ASTRAY, False
+        if word is Objection.ADDRESS and (self.answered or self.proved_before):
+            word, whole_run = Objection.ASTRAY, False
         rule = RULES[word]
         if rule.reason is None or check in self.checks:
             return
@@ -521,7 +521,7 @@ class Stops:
             self.notices.append(
                 rule.notice.format(check=check, number=number, price_list=self.price_list)
             )
-        self._costs_in_doubt |= word in {Word.COST, Word.UNSETTLED}
+        self._costs_in_doubt |= word in {Objection.COST, Objection.UNSETTLED}
         if rule.whole_run or whole_run:
             self.stop(rule.reason)
         else:
@@ -543,9 +543,9 @@ class Stops:
         Returns:
             False where it is so far this lookup's failure alone.
         """
-        word, whole_run = Word(str(reading.stop)), str(reading.stop_scope) == "run"
+        word, whole_run = Objection(str(reading.stop)), str(reading.stop_scope) == "run"
         self.evidence(check).refused = (word, whole_run)
-        enough = 1 if word is Word.BALANCE and is_poor else None
+        enough = 1 if word is Objection.BALANCE and is_poor else None
         return self.hear(check, word, witness, mark=mark, enough=enough, whole_run=whole_run)
 
     def fault(self, check: str, witness: Hashable, fault: str, *, mark: int, at: float) -> None:
@@ -553,8 +553,8 @@ class Stops:
         evidence = self.evidence(check)
         if evidence.proved:
             return
-        self.hear(check, Word.FAULT, witness, mark=mark, detail=fault)
-        if (number := evidence.number(Word.FAULT, fault)) > 1:
+        self.hear(check, Objection.FAULT, witness, mark=mark, detail=fault)
+        if (number := evidence.number(Objection.FAULT, fault)) > 1:
             evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
 
     def unread(self, check: str, witness: Hashable | None, *, mark: int, now: int) -> None:
@@ -572,7 +572,7 @@ class Stops:
         evidence = self.evidence(check)
         if evidence.unread_since is None:
             evidence.unread_since = now
-        self.hear(check, Word.UNREAD, witness, mark=mark)
+        self.hear(check, Objection.UNREAD, witness, mark=mark)
 
     def unread_outages(self) -> list[tuple[str, int]]:
         """Return the checks whose responses could not be read in an outage, and since when.
@@ -584,7 +584,7 @@ class Stops:
             for check, evidence in self._evidence.items()
             if evidence.unread_since is not None
             and (
-                evidence.number(Word.UNREAD) >= RULES[Word.UNREAD].first
+                evidence.number(Objection.UNREAD) >= RULES[Objection.UNREAD].first
                 or StopReason.OUTAGE in {self.reason, self.checks.get(check)}
             )
         ]
@@ -592,7 +592,7 @@ class Stops:
     def unreadable(self, check: str, error: str, cost_micro: int | None) -> None:
         """Take note of an answer whose record cannot be read; charged ones count."""
         self.errors[(check, error)] += 1
-        number = self.evidence(check).number(Word.UNREADABLE) + bool(cost_micro)
+        number = self.evidence(check).number(Objection.UNREADABLE) + bool(cost_micro)
         self.count_unreadable(check, number)
 
     def count_unreadable(self, check: str, number: int) -> None:
@@ -600,9 +600,9 @@ class Stops:
 
         A run's own process counts them as they come; several workers go by the journal's count.
         """
-        self.evidence(check).counted(Word.UNREADABLE, number)
-        if number >= RULES[Word.UNREADABLE].first:
-            self.meet(check, Word.UNREADABLE, number)
+        self.evidence(check).counted(Objection.UNREADABLE, number)
+        if number >= RULES[Objection.UNREADABLE].first:
+            self.meet(check, Objection.UNREADABLE, number)
 
     def wait_asked(self, check: str, subject: bytes, asked_s: float) -> float:
         """Return for how many seconds a check is left alone, as an answer's `Retry-After` asks.
@@ -611,8 +611,8 @@ class Stops:
         """
         if asked_s <= LONE_WAIT_S:
             return asked_s
-        number = self.evidence(check).hear(Word.LONG_WAIT, subject)
-        return asked_s if number >= RULES[Word.LONG_WAIT].first else LONE_WAIT_S
+        number = self.evidence(check).hear(Objection.LONG_WAIT, subject)
+        return asked_s if number >= RULES[Objection.LONG_WAIT].first else LONE_WAIT_S
 
     # --- what comes back ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.stops import Word
+from nightscreen.calling.stops import Objection
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.schemas.money import naira_words
 from nightscreen.schemas.prices import MOST_COST_MICRO
@@ -173,10 +173,10 @@ class Wallet:
                     f"{said}: the balance contradicts it, and the call counts at the price known "
                     "before"
                 )
-        elif not self.stops.evidence(check).knows(Word.COST, subject):
+        elif not self.stops.evidence(check).knows(Objection.COST, subject):
             self.stops.notices.append(
                 f"{said}: it counts in full until a balance contradicts it, and the check goes on "
                 "one call at a time; if you have the service's invoice, enter what it says: "
                 "nightscreen journal settle"
             )
-            self.stops.hear(check, Word.COST, subject)
+            self.stops.hear(check, Objection.COST, subject)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.progress import CheckProgress, SpendingAlert
 from nightscreen.calling.silence import Silence
-from nightscreen.calling.stops import RULES, Stops, Word
+from nightscreen.calling.stops import RULES, Objection, Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
@@ -391,10 +391,10 @@ def lasting(parameters: ScreenBatch | ApiRunParameters) -> dict[str, Any]:
 
 def note_unreadable(stops: Stops, journal: Journal) -> None:
     """Take note of how many answers in a row could not be read before: the first more decides."""
-    most = RULES[Word.UNREADABLE].first - 1
+    most = RULES[Objection.UNREADABLE].first - 1
     for check in stops.progress:
         number = journal.answers.unreadable_run(check, most)
-        stops.evidence(check).counted(Word.UNREADABLE, number)
+        stops.evidence(check).counted(Objection.UNREADABLE, number)
 
 
 def deadline_instant(text: str, now: int) -> int | None:

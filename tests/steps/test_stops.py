@@ -13,9 +13,9 @@ from nightscreen.calling.stops import (
     ALIKE_HITS,
     PASSING,
     RULES,
+    Objection,
     Stops,
     Until,
-    Word,
 )
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
@@ -35,24 +35,24 @@ def stops(*checks: str) -> Stops:
 
 # --- the table ---
 
-EXPECTED: dict[Word, tuple[int, int | None, str | None, bool]] = {
-    Word.AUTH: (2, 3, "auth", False),
-    Word.BALANCE: (2, 3, "balance", False),
-    Word.TEST_MODE: (2, 3, "test_mode", False),
-    Word.ADDRESS: (2, 3, "address", False),
-    Word.ASTRAY: (2, 3, "outage", False),
-    Word.SAMPLE: (2, 3, "test_mode", True),
-    Word.FAULT: (5, None, "outage", False),
-    Word.UNREAD: (3, 3, "outage", False),
-    Word.UNREADABLE: (10, 10, "failures", False),
-    Word.COST: (2, 2, "auth", False),
-    Word.UNSETTLED: (2, 2, "auth", False),
-    Word.LONG_WAIT: (2, 2, None, False),
+EXPECTED: dict[Objection, tuple[int, int | None, str | None, bool]] = {
+    Objection.AUTH: (2, 3, "auth", False),
+    Objection.BALANCE: (2, 3, "balance", False),
+    Objection.TEST_MODE: (2, 3, "test_mode", False),
+    Objection.ADDRESS: (2, 3, "address", False),
+    Objection.ASTRAY: (2, 3, "outage", False),
+    Objection.SAMPLE: (2, 3, "test_mode", True),
+    Objection.FAULT: (5, None, "outage", False),
+    Objection.UNREAD: (3, 3, "outage", False),
+    Objection.UNREADABLE: (10, 10, "failures", False),
+    Objection.COST: (2, 2, "auth", False),
+    Objection.UNSETTLED: (2, 2, "auth", False),
+    Objection.LONG_WAIT: (2, 2, None, False),
 }
 """Witnesses before and after the first good answer, the stop, and whether the run stops."""
 
 
-def say(made: Stops, word: Word, number: int) -> None:
+def say(made: Stops, word: Objection, number: int) -> None:
     """Have so many customers say a word, one after the other, and each sent after the last."""
     for customer in range(number):
         made.hear("karma", word, customer, mark=made.evidence("karma").mark)
@@ -60,12 +60,12 @@ def say(made: Stops, word: Word, number: int) -> None:
 
 def test_every_word_has_its_row() -> None:
     """The table has no word without a rule, and no rule without an expectation here."""
-    assert set(RULES) == set(Word) == set(EXPECTED)
+    assert set(RULES) == set(Objection) == set(EXPECTED)
 
 
 @pytest.mark.parametrize("proved", [False, True], ids=["at_first", "later"])
-@pytest.mark.parametrize("word", Word)
-def test_a_rule_stops_with_its_last_witness(word: Word, *, proved: bool) -> None:
+@pytest.mark.parametrize("word", Objection)
+def test_a_rule_stops_with_its_last_witness(word: Objection, *, proved: bool) -> None:
     """One fewer stops nothing; the last stops check or run, for the row's reason."""
     first, later, reason, whole_run = EXPECTED[word]
     needed = later if proved else first
@@ -86,8 +86,8 @@ def test_a_rule_stops_with_its_last_witness(word: Word, *, proved: bool) -> None
     assert bool(made.notices) == bool(RULES[word].notice)
 
 
-@pytest.mark.parametrize("word", Word)
-def test_one_customer_is_one_witness(word: Word) -> None:
+@pytest.mark.parametrize("word", Objection)
+def test_one_customer_is_one_witness(word: Objection) -> None:
     """However often the same one says it, nothing stops."""
     made = stops()
     for _ in range(20):
@@ -95,8 +95,8 @@ def test_one_customer_is_one_witness(word: Word) -> None:
     assert (made.reason, made.checks) == (None, {})
 
 
-@pytest.mark.parametrize("word", [word for word in Word if EXPECTED[word][2]])
-def test_calls_in_flight_together_are_one_witness(word: Word) -> None:
+@pytest.mark.parametrize("word", [word for word in Objection if EXPECTED[word][2]])
+def test_calls_in_flight_together_are_one_witness(word: Objection) -> None:
     """Where a bad moment can make them, those sent before the first was heard count once."""
     made = stops()
     for customer in range(20):
@@ -104,8 +104,8 @@ def test_calls_in_flight_together_are_one_witness(word: Word) -> None:
     assert bool(made.reason or made.checks) is not RULES[word].apart
 
 
-@pytest.mark.parametrize("word", Word)
-def test_witnesses_are_forgotten_as_the_row_says(word: Word) -> None:
+@pytest.mark.parametrize("word", Objection)
+def test_witnesses_are_forgotten_as_the_row_says(word: Objection) -> None:
     """What contradicts them ends the suspicion; nothing else does."""
     until = RULES[word].until
     for ends in Until:
@@ -121,7 +121,7 @@ def test_the_very_same_is_meant() -> None:
     """Different records, and different faults, do not add up."""
     made = stops()
     for number in range(20):
-        made.hear("karma", Word.SAMPLE, number, detail=bytes([number]))
+        made.hear("karma", Objection.SAMPLE, number, detail=bytes([number]))
         made.fault("karma", number, f"fault {number}", mark=0, at=0.0)
     assert (made.reason, made.checks) == (None, {})
 
@@ -129,7 +129,7 @@ def test_the_very_same_is_meant() -> None:
 # --- refusals ---
 
 
-def refusal(word: Word, scope: StopScope) -> CallOutcome:
+def refusal(word: Objection, scope: StopScope) -> CallOutcome:
     """Return a refusal that would meet every further call."""
     trouble = FailureReason(word.value)
     return CallOutcome(
@@ -143,19 +143,19 @@ def test_a_refusal_reaches_as_far_as_its_response_rule_says(scope: StopScope) ->
     made = stops()
     for customer in range(2):
         mark = made.evidence("karma").mark
-        answer = refusal(Word.AUTH, scope)
+        answer = refusal(Objection.AUTH, scope)
         agreed = made.refused("karma", customer, answer, mark=mark, is_poor=False)
         assert agreed is (customer == 1)
     assert (made.reason == "auth") is (scope is StopScope.RUN)
     assert (made.checks == {"karma": "auth"}) is (scope is StopScope.CHECK)
 
 
-@pytest.mark.parametrize("word", [Word.BALANCE, Word.AUTH])
-def test_a_wallet_known_to_be_too_low_is_a_witness(word: Word) -> None:
+@pytest.mark.parametrize("word", [Objection.BALANCE, Objection.AUTH])
+def test_a_wallet_known_to_be_too_low_is_a_witness(word: Objection) -> None:
     """Then one refusal for want of money is enough, and of no other kind."""
     made = stops()
     answer = refusal(word, StopScope.RUN)
-    assert made.refused("karma", 1, answer, mark=0, is_poor=True) is (word is Word.BALANCE)
+    assert made.refused("karma", 1, answer, mark=0, is_poor=True) is (word is Objection.BALANCE)
 
 
 @pytest.mark.parametrize("before", ["answered", "proved_before"])
@@ -166,7 +166,7 @@ def test_an_address_that_answered_before_is_an_outage_of_the_check(before: str) 
     for customer in range(2):
         mark = made.evidence("karma").mark
         made.refused(
-            "karma", customer, refusal(Word.ADDRESS, StopScope.RUN), mark=mark, is_poor=False
+            "karma", customer, refusal(Objection.ADDRESS, StopScope.RUN), mark=mark, is_poor=False
         )
     assert (made.reason, made.checks) == (None, {"karma": "outage"})
     assert "what stands between" in made.notices[0]
@@ -177,7 +177,7 @@ def test_a_refusal_nobody_could_confirm_counts_where_nothing_was_answered(answer
     """Else it is that lookup's failure, and a notice says so."""
     made = stops()
     made.answered = answered
-    made.refused("karma", 1, refusal(Word.AUTH, StopScope.RUN), mark=0, is_poor=False)
+    made.refused("karma", 1, refusal(Objection.AUTH, StopScope.RUN), mark=0, is_poor=False)
     made.conclude()
     assert (made.reason == "auth") is (answered == 0)
     assert any("the only karma lookups" in each for each in made.notices) is (answered == 1)
@@ -219,7 +219,7 @@ def test_charged_answers_that_cannot_be_read_count_over_runs(before: int, charge
     """What earlier runs could not read counts; free ones do not; a record ends the row."""
     made = stops()
     evidence = made.evidence("karma")
-    evidence.counted(Word.UNREADABLE, before)
+    evidence.counted(Objection.UNREADABLE, before)
     made.unreadable("karma", "unreadable", 0)
     for _ in range(charged - 1):
         made.unreadable("karma", "unreadable", NAIRA)
@@ -227,7 +227,7 @@ def test_charged_answers_that_cannot_be_read_count_over_runs(before: int, charge
     made.unreadable("karma", "unreadable", NAIRA)
     assert made.checks == {"karma": "failures"}
     evidence.forget(Until.RECORD)
-    assert evidence.number(Word.UNREADABLE) == 0
+    assert evidence.number(Objection.UNREADABLE) == 0
 
 
 def test_a_long_wait_needs_a_second_answer() -> None:
@@ -299,7 +299,7 @@ def test_going_on_forgets_what_may_have_passed() -> None:
     made = stops()
     made.silence = Silence(after=1)
     made.saw_error("karma", "cut", silent=True, at=0, now=0)
-    made.refused("karma", 1, refusal(Word.BALANCE, StopScope.RUN), mark=0, is_poor=False)
+    made.refused("karma", 1, refusal(Objection.BALANCE, StopScope.RUN), mark=0, is_poor=False)
     made.fault("karma", 1, "500", mark=1, at=0)
     made.stop_check("ecosystem", "auth")
     made.stop(StopReason.OUTAGE)
@@ -307,8 +307,8 @@ def test_going_on_forgets_what_may_have_passed() -> None:
     assert (made.reason, made.checks) == (None, {"ecosystem": "auth"})
     assert made.resume_at(0) is None
     evidence = made.evidence("karma")
-    assert evidence.number(Word.BALANCE) == 0
-    assert evidence.number(Word.FAULT, "500") == 1
+    assert evidence.number(Objection.BALANCE) == 0
+    assert evidence.number(Objection.FAULT, "500") == 1
 
 
 def test_an_outage_that_nothing_ended_is_one_again() -> None:
@@ -375,13 +375,13 @@ def test_a_run_ends_as_it_stopped(stop: str | None, ending: tuple[str, str | Non
     assert made.ending() == ending
 
 
-@pytest.mark.parametrize("word", [Word.COST, Word.AUTH])
-def test_the_key_is_blamed_only_where_it_was_refused(word: Word) -> None:
+@pytest.mark.parametrize("word", [Objection.COST, Objection.AUTH])
+def test_the_key_is_blamed_only_where_it_was_refused(word: Objection) -> None:
     """Costs that are not believed stop as `auth` too, with a notice of their own."""
     made = stops("karma")
     say(made, word, 2)
     assert made.reason == "auth"
-    assert bool(made.refusals()) is (word is Word.AUTH)
+    assert bool(made.refusals()) is (word is Objection.AUTH)
 
 
 # --- a service that is not live, or silent ---
