@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
-from nightscreen.journal.rotation import rotate_key
 from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.runs.screening import Runner
 from nightscreen.schemas.approvals import ApprovalDecision

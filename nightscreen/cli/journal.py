@@ -20,8 +20,6 @@ from nightscreen.schemas.money import naira_text, naira_words, typed_micro
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.journal.rotation import Rotation
-
 
 def in_doubt(*, json_output: bool) -> None:
     """Print every call that may have been charged without our knowing."""
@@ -202,7 +200,7 @@ def back_up(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
 
 def rotate_links(*, at_once: bool, json_output: bool) -> None:
     """Sign links with a new key from now on."""
-    from nightscreen.journal.keyring import LINKS_LAST, rotate_link_key
+    from nightscreen.journal.keyset import LINKS_LAST, rotate_link_key
 
     with opened_journal() as journal:
         rotate_link_key(journal, at_once=at_once)
@@ -236,11 +234,10 @@ def restore(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
     typer.echo(f"Restored {folder}. Check it: nightscreen journal verify")
 
 
-def rotate_key(new_key: Path | None, *, json_output: bool) -> int:
-    """Seal everything under a new key; return 3 where it must be called again, else 0."""
-    from nightscreen.desk.audit import reseal_desk
+def rotate_key(new_key: Path | None, *, json_output: bool) -> None:
+    """Add a data key, and wrap all of them by a new key of the lender."""
     from nightscreen.files.keys import read_key
-    from nightscreen.journal.rotation import rotate_key as rotate
+    from nightscreen.journal.keyset import rotate_key as rotate
 
     configured = read_settings().data_key.get_secret_value()
     if configured and new_key is None:
@@ -252,23 +249,16 @@ def rotate_key(new_key: Path | None, *, json_output: bool) -> int:
     if new_key is not None and new is None:
         raise UsageError(f"there is no key file {new_key}")
     with opened_journal() as journal:
-        done = rotate(journal, configured=configured, new=new, beside=reseal_desk)
+        done = rotate(journal, configured=configured, new=new)
     if json_output:
         print_json(asdict(done))
-    else:
-        typer.echo(f"{done.resealed:,} answers sealed under the new key.")
-        typer.echo(_next_of_rotation(done))
-    return 0 if done.finished else 3
-
-
-def _next_of_rotation(done: Rotation) -> str:
-    """Say what is left to do of a rotation."""
-    if done.finished:
-        return "The old key is retired; backups made before still need it."
-    if done.waiting_for:
-        runs = ", ".join(done.waiting_for)
-        return f"Both keys are accepted until {runs} has ended: then call this again."
-    return (
-        "Both keys are accepted: set NIGHTSCREEN_DATA_KEY to the new one everywhere, then call "
-        "this again to retire the old one."
-    )
+        return
+    typer.echo("The key was rotated: what is sealed from now on needs the new one.")
+    if configured:
+        typer.echo(
+            "Set NIGHTSCREEN_DATA_KEY to the new key everywhere. The old one opens the journal "
+            "until it is first opened with the new one."
+        )
+    elif done.waiting_for:
+        typer.echo(f"The old key opens the journal too until {', '.join(done.waiting_for)} ends.")
+    typer.echo("Backups made before need the old key.")

@@ -321,10 +321,10 @@ def journal_rotate_key(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Seal every answer under a new data key and retire the old one."""
+    """Seal under a new key from now on; what was sealed before opens with it too."""
     from nightscreen.cli.journal import rotate_key
 
-    raise typer.Exit(rotate_key(new_key, json_output=json_output))
+    rotate_key(new_key, json_output=json_output)
 
 
 def run() -> None:

@@ -638,11 +638,6 @@ class Accounts:
         with self.transaction() as connection:
             connection.execute(f"UPDATE users SET {said} WHERE name = ?", (value, name))  # noqa: S608 - words of ours
 
-    def forget_offered_seconds(self) -> None:
-        """Forget every secret that was offered and not confirmed; another is offered then."""
-        with self.transaction() as connection:
-            connection.execute("UPDATE users SET second_new = NULL")
-
     def use_step(self, name: str, step: int) -> bool:
         """Tell whether the code of a step of time was not used yet; from now on it was."""
         with self.transaction() as connection:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.cases import Cases
 from nightscreen.files.person import user_name
-from nightscreen.files.sealed_file import SUFFIX, reseal_file
 from nightscreen.journal.audit_chain import CONTEXT, AuditChain
-from nightscreen.journal.desk_file import DESK_FILE, UPLOADS
+from nightscreen.journal.desk_file import DESK_FILE
 from nightscreen.schemas.clock import instant_text
 
 if TYPE_CHECKING:
@@ -99,18 +98,6 @@ class Audit:
             done = self._chain.erase(connection, map(self._chain.customer, customer_ids))
         self.accounts.empty_log()
         return done
-
-    def reseal(self) -> int:
-        """Seal customers under the present data key; return how many entries that were."""
-        sealer = self.journal.sealer
-        with self.accounts.transaction() as connection:
-            rows = connection.execute("SELECT id, sealed FROM audit WHERE sealed NOT NULL")
-            anew = [
-                (sealer.seal(sealer.open(row["sealed"], CONTEXT), CONTEXT), row["id"])
-                for row in rows.fetchall()
-            ]
-            connection.executemany("UPDATE audit SET sealed = ? WHERE id = ?", anew)
-        return len(anew)
 
     def entries(
         self,
@@ -211,20 +198,6 @@ def forget_at_desk(journal: Journal, customer_ids: Collection[str]) -> int:
         return 0
     Cases(audit.accounts, journal).forget(customer_ids)
     return audit.forget(customer_ids)
-
-
-def reseal_desk(journal: Journal) -> int:
-    """Seal what a desk holds under the present data key: audit, files brought to it."""
-    audit = audit_of(journal)
-    if audit is None:
-        return 0
-    from nightscreen.desk.second_factor import SecondFactor  # noqa: PLC0415 - it has pages of its own
-
-    files = sorted((journal.home / UPLOADS).glob(f"*{SUFFIX}"))
-    for file in files:
-        reseal_file(file, journal.sealer)
-    secrets = SecondFactor(audit.accounts, journal).reseal()
-    return audit.reseal() + secrets + len(files)
 
 
 def write_by_command(

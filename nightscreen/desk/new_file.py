@@ -31,8 +31,7 @@ from nightscreen.desk.visit import (
     require_typed,
     to_sign_in,
 )
-from nightscreen.files.sealed_file import reseal_file, unsealed
-from nightscreen.journal.keyring import follow_rotation
+from nightscreen.files.sealed_file import unsealed
 from nightscreen.portal.log import note
 from nightscreen.reading.date_orders import ORDERS, DateOrders
 from nightscreen.reading.headings import meanings
@@ -132,13 +131,9 @@ def receive(seat: Seat) -> Callable[[Request], Awaitable[Response]]:
             return to_sign_in(request)
         try:
             await asyncio.to_thread(visit.require, "screen")
-            await asyncio.to_thread(follow_rotation, seat.journal)
             with ExitStack() as stack:
                 upload_id = await _receive(visit, stack)
                 await asyncio.to_thread(stack.close)
-            if await asyncio.to_thread(follow_rotation, seat.journal):  # while the file came in
-                path = seat.uploads.path(upload_id)
-                await asyncio.to_thread(reseal_file, path, seat.journal.sealer)
         except DeskError as error:
             if error.status == 400:  # noqa: PLR2004 - what can be mended on the form
                 return await asyncio.to_thread(

@@ -99,17 +99,6 @@ class SecondFactor:
         sealed = rows[0][column] if rows else None
         return None if sealed is None else self.journal.sealer.open(sealed, _context(user.name))
 
-    def reseal(self) -> int:
-        """Seal every secret under the present data key; return how many those were."""
-        done = 0
-        for row in self.accounts.rows("SELECT name, second FROM users WHERE second NOT NULL"):
-            plain = self.journal.sealer.open(row["second"], _context(row["name"]))
-            own = self.journal.sealer.seal(plain, _context(row["name"]))
-            self.accounts.set_second(row["name"], own=own)
-            done += 1
-        self.accounts.forget_offered_seconds()
-        return done
-
 
 def throttled_as(name: str) -> str:
     """Return the name under which wrong codes of a user are counted."""

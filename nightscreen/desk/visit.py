@@ -19,7 +19,6 @@ from urllib.parse import parse_qsl
 from starlette.responses import RedirectResponse
 
 from nightscreen.desk.pages import html
-from nightscreen.journal.keyring import follow_rotation
 from nightscreen.portal.log import note
 from nightscreen.schemas.errors import NightscreenError
 
@@ -263,7 +262,6 @@ def page(
 
 def _answered(visit: Visit, view: Callable[[Visit], Response], need: str) -> Response:
     try:
-        follow_rotation(visit.seat.journal)
         if need:
             visit.require(need)
         return view(visit)

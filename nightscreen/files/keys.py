@@ -1,6 +1,6 @@
-"""The data key: taken from the settings, or made once under HOME for a new journal.
+"""The lender's key: taken from the settings, or made once under HOME for a new journal.
 
-Opening a journal checks which key belongs to it; sealing itself is in `sealing`.
+It wraps the data keys, which lie in the journal (`journal.keyset`); sealing itself is in `sealing`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from nightscreen.files.private_files import make_private_folder, write_private, write_private_once
+from nightscreen.files.private_files import (
+    make_private_folder,
+    sync_folder,
+    write_private,
+    write_private_once,
+)
+from nightscreen.files.sealing import fingerprint
 from nightscreen.schemas.errors import JournalKeyError, SettingsError, UsageError
 
 if TYPE_CHECKING:
@@ -135,9 +141,23 @@ def make_key(home: Path) -> bytes:
     return key
 
 
-def replace_key(home: Path, key: bytes) -> None:
-    """Replace the key under HOME by another, whole or not at all."""
-    write_private(home / KEY_FILE, encode_key(key))
+def prepared_file(home: Path, wanted: str) -> Path:
+    """Return where a rotation keeps the key of a fingerprint until it takes the place of the old.
+
+    Each has a file of its own, so that two rotations never replace each other's key.
+    """
+    return home / f"{KEY_FILE}.{wanted[:16]}"
+
+
+def prepare_key(home: Path, key: bytes) -> None:
+    """Keep a key beside the one under HOME, before anything is wrapped by it."""
+    write_private(prepared_file(home, fingerprint(key)), encode_key(key))
+
+
+def put_in_force(home: Path, key: bytes) -> None:
+    """Put a prepared key in the place of the one under HOME."""
+    prepared_file(home, fingerprint(key)).replace(home / KEY_FILE)
+    sync_folder(home)
 
 
 def keeps_key(home: Path) -> bool:

@@ -138,17 +138,6 @@ def _anonymous_file() -> Iterator[tuple[int, Path]]:
         os.close(handle)
 
 
-def reseal_file(path: Path, sealer: Sealer) -> None:
-    """Seal a file again under the present key."""
-    with (
-        unsealed(path, sealer) as clear,
-        clear.open("rb") as source,
-        sealed_writer(path, sealer) as sink,
-    ):
-        while piece := source.read(_PIECE):
-            sink.write(piece)
-
-
 @contextmanager
 def input_in_clear(path: Path, sealer: Sealer) -> Iterator[Path]:
     """Give a path under which an input is read, which may be sealed or not.

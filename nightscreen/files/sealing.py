@@ -2,7 +2,7 @@
 
 AES-256-GCM under a data key; each sealed text carries the id of its key and is bound to what it is
 (its `context`), so that a sealed answer cannot be moved to another person. Pseudonyms have their
-own key, which never rotates. `keys` provides the keys.
+own key, which never rotates. `journal.keyset` keeps the data keys, `keys` the lender's key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _NONCE_BYTES = 12
 _HASH_BLOCK = 64
@@ -38,83 +38,37 @@ def key_id(key: bytes) -> bytes:
 
 
 def fingerprint(key: bytes) -> str:
-    """Return the text by which a journal recognises its data key."""
+    """Return the text by which a journal recognises the lender's key."""
     return hmac.digest(key, b"nightscreen key fingerprint", "sha256").hex()
 
 
 class Sealer:
-    """Seals and opens bytes under a data key; opens also what other accepted keys sealed.
+    """Seals bytes under the newest data key; opens what any of them sealed.
 
     Args:
-        key: 32 bytes, used for sealing.
-        older: keys that are accepted for opening too.
-        seek: gives further keys where those at hand do not suffice, as while the key is rotated.
+        keys: data keys of 32 bytes each, the newest last.
+        reread: gives the keys there are by now, in the same order: it is called where something was
+            sealed under a key that is not at hand, as after a rotation by another process.
     """
 
-    def __init__(
-        self,
-        key: bytes,
-        older: tuple[bytes, ...] = (),
-        *,
-        seek: Callable[[Sealer], Iterable[bytes]] | None = None,
-    ) -> None:
-        self._seek = seek
+    def __init__(self, *keys: bytes, reread: Callable[[], Sequence[bytes]] | None = None) -> None:
+        self._reread = reread
         self._ciphers: dict[bytes, AESGCM] = {}
-        self._keys: dict[str, bytes] = {}
-        for known in (*older, key):
-            self._accept(known)
-        self._current = (fingerprint(key), key_id(key), self._ciphers[key_id(key)])
+        self._take(keys)
 
     def __repr__(self) -> str:
-        return "Sealer(key=***)"
+        return "Sealer(***)"
 
-    @property
-    def fingerprint(self) -> str:
-        """Return the fingerprint of the key that is sealed under now."""
-        return self._current[0]
-
-    @property
-    def key(self) -> bytes:
-        """Return the key that is sealed under now."""
-        return self._keys[self._current[0]]
-
-    def _accept(self, key: bytes) -> None:
-        self._ciphers[key_id(key)] = AESGCM(key)
-        self._keys[fingerprint(key)] = key
-
-    def _find_more(self) -> None:
-        for found in self._seek(self) if self._seek is not None else ():
-            self._accept(found)
-
-    def key_of(self, wanted: str) -> bytes:
-        """Return the key of a fingerprint.
-
-        Raises:
-            JournalKeyError: it is not at hand.
-        """
-        if wanted not in self._keys:
-            self._find_more()
-        if wanted not in self._keys:
-            raise JournalKeyError(
-                "the journal's data key was rotated and the new one is not at hand: set "
-                "NIGHTSCREEN_DATA_KEY to it, then run again"
-            )
-        return self._keys[wanted]
-
-    def switch(self, wanted: str) -> None:
-        """Seal under the key of this fingerprint from now on; all keys at hand still open.
-
-        Raises:
-            JournalKeyError: the key is not at hand.
-        """
-        key = self.key_of(wanted)
-        self._current = (wanted, key_id(key), self._ciphers[key_id(key)])
+    def _take(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            self._ciphers.setdefault(key_id(key), AESGCM(key))
+        self._newest = key_id(keys[-1])
 
     def seal(self, plain: bytes | memoryview, context: bytes) -> bytes:
         """Return key id, nonce and ciphertext in one."""
-        _, current, cipher = self._current
+        newest = self._newest
         nonce = os.urandom(_NONCE_BYTES)
-        return current + nonce + cipher.encrypt(nonce, plain, context)
+        return newest + nonce + self._ciphers[newest].encrypt(nonce, plain, context)
 
     def open(self, sealed: bytes, context: bytes) -> bytes:
         """Return the plain bytes.
@@ -123,13 +77,14 @@ class Sealer:
             JournalKeyError: sealed under a key that is not at hand.
             JournalDamagedError: the sealed bytes were changed, or belong to something else.
         """
-        if sealed[:KEY_ID_BYTES] not in self._ciphers:
-            self._find_more()
-        cipher = self._ciphers.get(sealed[:KEY_ID_BYTES])
+        named = sealed[:KEY_ID_BYTES]
+        if named not in self._ciphers and self._reread is not None:
+            self._take(self._reread())
+        cipher = self._ciphers.get(named)
         if cipher is None:
             raise JournalKeyError(
-                "a stored answer was sealed under a data key that is not at hand: "
-                "set NIGHTSCREEN_DATA_KEY to the key this journal was written with"
+                "a stored answer was sealed under a data key that the journal does not have: "
+                "restore the journal from a backup"
             )
         nonce = sealed[KEY_ID_BYTES : KEY_ID_BYTES + _NONCE_BYTES]
         try:

@@ -64,7 +64,6 @@ from nightscreen.journal.tables import (
     UNSETTLED,
     answers,
     calls,
-    meta,
     prices,
     spend,
     tallies,
@@ -100,8 +99,6 @@ CRASHED = "crashed"
 """Trouble of a call whose process died between intent and outcome."""
 OUTAGE = "outage"
 """Trouble of a call that could not be read in an outage of its check: it has no age."""
-SEAL_KEY = "seal_key"
-"""Name in `meta` of the fingerprint of the key that answers are to be sealed under."""
 ASKED_ENDS = b"\x00"
 """Stands between whom an unread body was asked about and the body, both sealed together."""
 NO_ANSWER = CallState.IN_DOUBT.value
@@ -664,7 +661,6 @@ class Calls:
         """
         if not outcomes and not changes:
             return None
-        sealed_under = self._sealer.fingerprint
         bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
         with recording(self._engine) as connection:
             found = _read_open(connection, [each.call_id for each in outcomes]) if outcomes else {}
@@ -672,9 +668,6 @@ class Calls:
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
             if not pairs:
                 return None
-            if pairs[0][1].seal_key != sealed_under:
-                self._sealer.switch(pairs[0][1].seal_key)
-                bodies = {each.call_id: self._seal(each) for each, _ in pairs if each.keeps_body}
             fresh = [each for each, _ in pairs]
             _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
             for each, row in pairs:
@@ -901,7 +894,6 @@ def _taken_query(dialect: str) -> CompoundSelect[Any]:
 @cache
 def _open_query(dialect: str) -> Select[Any]:
     """Return those of some calls that have no outcome yet."""
-    key = select(meta.c.value).where(meta.c.name == SEAL_KEY).scalar_subquery()
     return (
         select(
             calls.c.call_id,
@@ -910,7 +902,6 @@ def _open_query(dialect: str) -> Select[Any]:
             calls.c.subject,
             calls.c.intent_at,
             calls.c.reserved_micro,
-            key.label("seal_key"),
             exists().where(IS_OPEN).label("disputed"),
         )
         .where(

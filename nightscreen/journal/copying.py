@@ -43,7 +43,7 @@ from nightscreen.journal.engine import (
     told,
     writing,
 )
-from nightscreen.journal.keyring import read_meta
+from nightscreen.journal.keyset import require_in_force
 from nightscreen.journal.lookups import PASSING_TABLES
 from nightscreen.journal.opening import (
     JOURNAL_FILE,
@@ -53,7 +53,7 @@ from nightscreen.journal.opening import (
     make_private_file,
 )
 from nightscreen.journal.schema import require_declared
-from nightscreen.journal.tables import meta, metadata
+from nightscreen.journal.tables import meta, metadata, read_meta
 from nightscreen.schemas.errors import (
     JournalDamagedError,
     JournalError,
@@ -84,8 +84,10 @@ def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
     Raises:
         UsageError: the passphrase is too short.
         OutputError: the folder holds something already, or cannot be written.
-        JournalError: the journal cannot be read.
+        JournalError: the journal cannot be read, or its key was rotated since it was opened.
     """
+    if passphrase:
+        require_in_force(journal)
     with _appearing_folder(folder) as partial:
         file = partial / JOURNAL_FILE
         make_private_file(file)
@@ -97,7 +99,7 @@ def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
         (partial / f"{JOURNAL_FILE}-shm").unlink(missing_ok=True)
         copy_desk(journal.home, partial)
         if passphrase:
-            write_private(partial / SEALED_KEY_FILE, seal_key(journal.sealer.key, passphrase))
+            write_private(partial / SEALED_KEY_FILE, seal_key(journal.lender_key, passphrase))
         write_private(partial / MARKER, f'{{"journal_id": "{journal.journal_id}"}}'.encode())
 
 

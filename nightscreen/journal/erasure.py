@@ -27,11 +27,19 @@ from nightscreen.journal.grant_tables import (
     transactions_of,
 )
 from nightscreen.journal.identifier_history import sightings
-from nightscreen.journal.keyring import put_meta, read_meta
 from nightscreen.journal.lookups import runs_about
 from nightscreen.journal.records import records_before, records_of_person
 from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.tables import TOMBSTONE, answers, calls, meta, metadata, runs
+from nightscreen.journal.tables import (
+    TOMBSTONE,
+    answers,
+    calls,
+    meta,
+    metadata,
+    put_meta,
+    read_meta,
+    runs,
+)
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
 

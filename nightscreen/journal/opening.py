@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import URL, insert, inspect
+from sqlalchemy import URL, inspect
 
-from nightscreen.files.keys import configured_key, make_key, new_key
+from nightscreen.files.keys import configured_key, make_key
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.sealing import Pseudonyms, Sealer, fingerprint
-from nightscreen.journal import (
-    tables,
-)
+from nightscreen.files.sealing import Pseudonyms, Sealer
+from nightscreen.journal import tables
 from nightscreen.journal.answers import Answers
 from nightscreen.journal.askers import Askers
-from nightscreen.journal.calls import SEAL_KEY, Calls
+from nightscreen.journal.calls import Calls
 from nightscreen.journal.engine import (
     BUSY_TIMEOUT_S,
     be_patient,
@@ -35,20 +33,19 @@ from nightscreen.journal.engine import (
     writing,
 )
 from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders
-from nightscreen.journal.keyring import (
-    LINK_KEYS,
+from nightscreen.journal.keyset import (
     PSEUDONYM_KEY,
+    first_keys,
+    lender_key_of,
     make_sealer,
-    new_link_keys,
     open_text,
-    put_meta,
-    read_meta,
-    sealed_text,
+    retire_old_key,
 )
 from nightscreen.journal.lookups import Lookups
 from nightscreen.journal.money import Money
 from nightscreen.journal.runs import Runs
 from nightscreen.journal.schema import VERSION, declared_version, require_declared
+from nightscreen.journal.tables import put_meta, read_meta
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError
 
@@ -72,6 +69,7 @@ class Journal:
     engine: Engine = field(repr=False)
     home: Path
     journal_id: str
+    lender_key: bytes = field(repr=False)
     sealer: Sealer = field(repr=False)
     pseudonyms: Pseudonyms = field(repr=False)
     holders: Holders = field(repr=False)
@@ -150,15 +148,18 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     with reading(engine) as connection:
         facts = read_meta(connection)
     require_declared(facts)
-    sealer = make_sealer(engine, configured_key(home, data_key), home)
+    lender_key = lender_key_of(engine, configured_key(home, data_key), home)
+    sealer = make_sealer(engine, lender_key, home)
     _recognise(home, remembered, facts[_ID])
     pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
     holders = make_holders(engine)
+    retire_old_key(engine, holders, lender_key)
     calls = Calls(engine, sealer, holders, clock)
     return Journal(
         engine=engine,
         home=home,
         journal_id=facts[_ID],
+        lender_key=lender_key,
         sealer=sealer,
         pseudonyms=pseudonyms,
         holders=holders,
@@ -284,11 +285,4 @@ def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
         key = key if key is not None else make_key(home)
         put_meta(connection, VERSION, declared_version())
         put_meta(connection, _ID, secrets.token_hex(8))
-        put_meta(connection, SEAL_KEY, fingerprint(key))
-        pseudonym_key = sealed_text(Sealer(key), new_key(), PSEUDONYM_KEY)
-        put_meta(connection, PSEUDONYM_KEY, pseudonym_key)
-        links = sealed_text(Sealer(key), new_link_keys(new_key(), None, 0), LINK_KEYS)
-        put_meta(connection, LINK_KEYS, links)
-        connection.execute(
-            insert(tables.seal_keys), {"fingerprint": fingerprint(key), "created_at": clock()}
-        )
+        first_keys(connection, key, clock())

@@ -13,7 +13,6 @@ from sqlalchemy import BigInteger, func, select
 
 from nightscreen.files.keys import configured_key
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.calls import SEAL_KEY
 from nightscreen.journal.engine import (
     holders_folder,
     look_first,
@@ -22,12 +21,12 @@ from nightscreen.journal.engine import (
     sqlite_file,
 )
 from nightscreen.journal.holders import holds, is_locked
-from nightscreen.journal.keyring import make_sealer, read_meta
+from nightscreen.journal.keyset import LENDER_KEY, lender_key_of
 from nightscreen.journal.money import Money
 from nightscreen.journal.opening import MARKER, has_tables, journal_url
 from nightscreen.journal.runs import RUNNING, Runs
 from nightscreen.journal.schema import require_declared
-from nightscreen.journal.tables import calls, runs
+from nightscreen.journal.tables import calls, read_meta, runs
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError, NightscreenError
@@ -116,7 +115,7 @@ class Look:
 
     Attributes:
         key_trouble: why its answers cannot be read, None where the key fits.
-        fingerprint: of the key it is sealed under.
+        fingerprint: of the lender's key that opens it.
     """
 
     engine: Engine = field(repr=False)
@@ -213,11 +212,11 @@ def look_into(
         require_declared(facts)
         trouble: NightscreenError | None = None
         try:
-            make_sealer(engine, configured_key(home, data_key), home)
+            lender_key_of(engine, configured_key(home, data_key), home)
         except NightscreenError as error:
             trouble = error
         known = Runs(engine, ReadOnlyJournal(engine), clock)
-        return Look(engine, known, Money(engine, clock), trouble, facts.get(SEAL_KEY, ""))
+        return Look(engine, known, Money(engine, clock), trouble, facts.get(LENDER_KEY, ""))
     except BaseException:
         engine.dispose()
         raise

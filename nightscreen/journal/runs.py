@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import BigInteger, Integer, bindparam, delete, exists, func, insert, select, update
 
 from nightscreen.journal.engine import outlasting, reading, writing
-from nightscreen.journal.keyring import put_meta, read_meta
 from nightscreen.journal.statements import fetched
-from nightscreen.journal.tables import UNSETTLED, calls, runs, tallies
+from nightscreen.journal.tables import UNSETTLED, calls, put_meta, read_meta, runs, tallies
 from nightscreen.schemas.calls import CallState
 
 if TYPE_CHECKING:

@@ -1,20 +1,17 @@
-"""Every sealed column of the journal but answers: sealed anew under another key, and verified.
+"""Every sealed column of the journal but answers, and whether it opens.
 
-What binds each is said where it is sealed. Answers are the business of `rotation` and `verify`
-themselves.
+What binds each is said where it is sealed. Answers are the business of `verify` itself.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from nightscreen.files.sealing import KEY_ID_BYTES, key_id
 from nightscreen.journal.approvals import approvals, note_context
 from nightscreen.journal.customer_tables import customer_history, customer_states
 from nightscreen.journal.customers import state_context
-from nightscreen.journal.engine import writing
 from nightscreen.journal.grant_tables import (
     cash_flows,
     consent_grants,
@@ -84,7 +81,7 @@ _KEPT_OF_CUSTOMERS = (
         _records.record_id, _records.sealed, (_records.kind, _records.key), record_context, 0
     ),
 )
-BROUGHT_BY_CONSENT = (
+_BROUGHT_BY_CONSENT = (
     SealedColumn(_grants.grant_id, _grants.sealed, (_grants.grant_id,), grant_context, ""),
     SealedColumn(_grants.grant_id, _grants.tokens, (_grants.grant_id,), token_context, ""),
     SealedColumn(_links.state_hash, _links.sealed, (_links.state_hash,), link_context, b""),
@@ -99,35 +96,9 @@ BROUGHT_BY_CONSENT = (
 )
 _SEALED = {
     "states, reviews, requests, offers, records or notes": _KEPT_OF_CUSTOMERS,
-    "grants, transactions or cash flows": BROUGHT_BY_CONSENT,
+    "grants, transactions or cash flows": _BROUGHT_BY_CONSENT,
 }
 """The columns under what verification calls them."""
-
-
-def reseal(
-    journal: Journal, columns: Sequence[SealedColumn] = (*_KEPT_OF_CUSTOMERS, *BROUGHT_BY_CONSENT)
-) -> int:
-    """Seal columns under the journal's present key, in blocks; return how many values."""
-    current = key_id(journal.sealer.key)
-    done = 0
-    for sealed in columns:
-        last = sealed.first
-        while True:
-            with writing(journal.engine) as connection:
-                rows = sealed.after(connection, last)
-                for row in rows:
-                    if bytes(row[1][:KEY_ID_BYTES]) == current:
-                        continue
-                    context = sealed.binding(row)
-                    plain = journal.sealer.open(bytes(row[1]), context)
-                    change = update(sealed.column.table).where(sealed.key == row[0])
-                    fresh = {sealed.column.name: journal.sealer.seal(plain, context)}
-                    connection.execute(change.values(fresh))
-                    done += 1
-            if not rows:
-                break
-            last = rows[-1][0]
-    return done
 
 
 def broken_seals(journal: Journal, connection: Connection) -> list[str]:

@@ -6,6 +6,8 @@ pseudonyms of sixteen bytes, answers are sealed. Nothing here reads or writes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -16,10 +18,16 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    delete,
+    insert,
+    select,
     text,
 )
 
 from nightscreen.files.sealing import SUBJECT_BYTES
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 metadata = MetaData()
 
@@ -35,13 +43,30 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
-seal_keys = Table(
-    "seal_keys",
+data_keys = Table(
+    "data_keys",
     metadata,
-    Column("fingerprint", Text, primary_key=True),
-    Column("created_at", BigInteger, nullable=False),
-    Column("retired_at", BigInteger),
+    Column("number", Integer, primary_key=True),
+    Column("wrapped_by", Text, primary_key=True),
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
 )
+"""Each data key, sealed under the lender's key whose fingerprint `wrapped_by` is. After a rotation
+both keys of the lender open it, until no run is left that began under the old one."""
+
+
+def read_meta(connection: Connection) -> dict[str, str]:
+    """Return the journal's own facts by name."""
+    rows = connection.execute(select(meta.c.name, meta.c.value)).all()
+    return {row.name: row.value for row in rows}
+
+
+def put_meta(connection: Connection, name: str, value: str | None) -> None:
+    """Write one of the journal's own facts; None removes it."""
+    connection.execute(delete(meta).where(meta.c.name == name))
+    if value is not None:
+        connection.execute(insert(meta), {"name": name, "value": value})
+
 
 runs = Table(
     "runs",

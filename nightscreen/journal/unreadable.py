@@ -17,13 +17,11 @@ from sqlalchemy import Integer, and_, delete, func, or_, select, update
 from nightscreen.journal.calls import (
     NO_ANSWER,
     OUTAGE,
-    SEAL_KEY,
     UNREAD,
     answer_context,
     open_answer,
 )
 from nightscreen.journal.engine import outlast, reading, writing
-from nightscreen.journal.keyring import read_meta
 from nightscreen.journal.money import Delta, apply_deltas, scopes_of
 from nightscreen.journal.statements import adding_up
 from nightscreen.journal.tables import UNSETTLED, answers, calls, tallies
@@ -135,7 +133,6 @@ def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome, in
     if not read:
         return 0
     with writing(journal.engine) as connection:
-        journal.sealer.switch(read_meta(connection)[SEAL_KEY])
         return sum(_settle_one(connection, journal, *each) for each in read)
 
 

@@ -11,14 +11,15 @@ import pytest
 from nightscreen.cli import erase
 from nightscreen.cli import journal as journal_command
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk, write_by_command
+from nightscreen.desk.audit import Audit, forget_at_desk, write_by_command
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit_chain import broken_audit, forget_audit
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.desk_file import DESK_FILE
-from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.errors import JournalKeyError
 from tests.desk.office import Office
 
 if TYPE_CHECKING:
@@ -151,9 +152,12 @@ def test_chain_goes_on_after_purge_rotation_and_restore(office: Office, tmp_path
     office.seat.audit.write("Ada", "customer seen", customer_id="C7")
     assert forget_audit(office.journal, office.clock() - DAY_MICROS) == 6
     assert broken_audit(office.journal) == []
-    assert rotate_key(office.journal, beside=reseal_desk).finished
+    rotate_key(office.journal)
     office.seat.audit.write("Ada", "signed out")
-    back_up(office.journal, tmp_path / "copy", passphrase="a walk by the lagoon")
+    with pytest.raises(JournalKeyError, match="was rotated"):
+        back_up(office.journal, tmp_path / "copy", passphrase="a walk by the lagoon")
+    with open_journal(office.folder / "home") as journal:
+        back_up(journal, tmp_path / "copy", passphrase="a walk by the lagoon")
     restore(tmp_path / "copy", tmp_path / "new", passphrase="a walk by the lagoon")
     with open_journal(tmp_path / "new") as journal:
         audit = Audit(Accounts(tmp_path / "new", journal.clock), journal)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.cli import erase
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import Audit, forget_at_desk, reseal_desk
-from nightscreen.desk.uploads import Uploads
+from nightscreen.desk.audit import Audit, forget_at_desk
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal import open_journal
 from nightscreen.journal.copying import back_up, restore
-from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.schemas.errors import InputError
 from tests.desk.office import PASSWORD, Office
 from tests.desk.test_new_file import bring
@@ -22,8 +20,6 @@ from tests.desk.test_new_file import bring
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from nightscreen.files.sealed_file import SealedWriter
 
 
 @pytest.fixture
@@ -53,7 +49,7 @@ def test_audit_and_uploads_open_under_a_new_data_key(office: Office) -> None:
     office.seat.audit.write("Ada", "customer seen", customer_id="C7")
     data = b"customer_id,bvn\nK-1,22000000001\n"
     bring(office.browser("analyst"), data, "a.csv")
-    assert rotate_key(office.journal, beside=reseal_desk).finished
+    rotate_key(office.journal)
     (file,) = (office.folder / "home" / "desk").glob("*.sealed")
     with open_journal(office.folder / "home") as journal:
         audit = Audit(Accounts(office.folder / "home", journal.clock), journal)
@@ -62,36 +58,22 @@ def test_audit_and_uploads_open_under_a_new_data_key(office: Office) -> None:
             assert clear.read_bytes() == data
 
 
-@pytest.mark.parametrize("while_it_comes", [False, True])
-def test_desk_that_stays_open_seals_under_a_rotated_key(
-    office: Office, monkeypatch: pytest.MonkeyPatch, *, while_it_comes: bool
-) -> None:
-    """Another process rotates the key: what the desk seals from then on opens under the new one."""
-
-    def rotate() -> None:
-        with open_journal(office.folder / "home") as other:
-            assert rotate_key(other, beside=reseal_desk).finished
-
-    @contextmanager
-    def rotated(uploads: Uploads, *given: Any) -> Iterator[tuple[str, SealedWriter]]:  # noqa: ANN401 - as given
-        with receiving(uploads, *given) as (upload_id, writer):
-            rotate()
-            yield upload_id, writer
-
-    receiving = Uploads.receiving
+def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
+    """Another process rotates the key: the desk reads what is sealed since, and all can read it."""
     ada = office.browser("analyst", name="Ada")
     ada.get("/new")
-    if while_it_comes:
-        monkeypatch.setattr(Uploads, "receiving", rotated)
-    else:
-        rotate()
+    with open_journal(office.folder / "home") as other:
+        rotate_key(other)
+    with open_journal(office.folder / "home") as other:
+        Audit(office.seat.accounts, other).write("Bola", "customer seen", customer_id="C7")
+    assert [each["user"] for each in office.seat.audit.entries(customer_id="C7")] == ["Bola"]
     data = b"customer_id,bvn\nK-1,22000000001\n"
     bring(ada, data, "a.csv")
-    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    office.seat.audit.write("Ada", "customer seen", customer_id="C8")
     (file,) = (office.folder / "home" / "desk").glob("*.sealed")
     with open_journal(office.folder / "home") as journal:
         audit = Audit(Accounts(office.folder / "home", journal.clock), journal)
-        assert [each["customer_id"] for each in audit.entries(customer_id="C7")] == ["C7"]
+        assert [each["customer_id"] for each in audit.entries(customer_id="C8")] == ["C8"]
         with unsealed(file, journal.sealer) as clear:
             assert clear.read_bytes() == data
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.config.settings import read_settings
-from nightscreen.desk.audit import reseal_desk
 from nightscreen.desk.second_factor import code_at
-from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError
 from tests.desk.office import PASSWORD, Browser, Office
@@ -184,7 +183,7 @@ def test_factor_is_removed_by_its_user_with_a_code_or_by_an_administrator(office
 def test_secret_lies_sealed_also_under_a_new_key(office: Office) -> None:
     """Nowhere in the desk's file in clear, in bytes or letters."""
     secret = set_up(office, office.browser("analyst", name="Ada"))
-    assert rotate_key(office.journal, beside=reseal_desk).finished
+    rotate_key(office.journal)
     held = b"".join(each.read_bytes() for each in (office.folder / "home").glob("desk.sqlite3*"))
     assert secret not in held
     browser = office.browser()

@@ -80,7 +80,6 @@ ENDS_OTHERWISE = {
     "nightscreen notices confirm": (2, "for origination"),
     "nightscreen contest answer": (2, "there is no contest"),
     "nightscreen contest ask-again": (2, "there is no contest"),
-    "nightscreen journal rotate-key --new-key": (3, "call this again to retire the old one"),
     "nightscreen erase --customer-id CUST-0000004 --batch": (2, "nothing is held of this person"),
     "nightscreen erase --bvn": (2, "nothing is held of this person"),
 }

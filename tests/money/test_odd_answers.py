@@ -14,7 +14,7 @@ from nightscreen.calling.rereading import reread
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS, load_response_rules
 from nightscreen.journal import journal_of
-from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.clock import DAY_MICROS

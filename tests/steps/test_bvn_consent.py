@@ -13,7 +13,7 @@ from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.rotation import rotate_key
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.bvn import requesting as bvn_requesting
 from nightscreen.operations.bvn.consent import Transitions

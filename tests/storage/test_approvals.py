@@ -11,8 +11,8 @@ import pytest
 
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.engine import writing
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.read_only import look_into
-from nightscreen.journal.rotation import rotate_key
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import MICROS, span_micros

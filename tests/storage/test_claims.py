@@ -165,7 +165,7 @@ def test_a_backup_leaves_them_out(place: Place, tmp_path: Path) -> None:
     journal.askers.join("run-1", {"karma": 2})
     back_up(journal, tmp_path / "backup")
     copy = place.open(
-        home=tmp_path / "backup", url="", data_key=encode_key(journal.sealer.key).decode()
+        home=tmp_path / "backup", url="", data_key=encode_key(journal.lender_key).decode()
     )
     with copy.engine.connect() as connection:
         for table in (*PASSING_TABLES, askers):

@@ -17,7 +17,7 @@ from nightscreen.journal.customers import (
     StateWrite,
 )
 from nightscreen.journal.reviews import Reviews
-from nightscreen.journal.seals import broken_seals, reseal
+from nightscreen.journal.seals import broken_seals
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import CheckState, State
 from nightscreen.schemas.errors import JournalDamagedError
@@ -158,23 +158,6 @@ def test_a_policy_is_kept_once_under_its_digest(journal: Journal) -> None:
     reviews.keep_policy("default@1", "two")
     assert reviews.policy_text("default@1") == "one"
     assert reviews.policy_text("default@2") is None
-
-
-def test_states_and_reviews_are_sealed_anew(journal: Journal) -> None:
-    """After a rotation everything opens under the new key alone, and doing it again is idle."""
-    customers, reviews = Customers.of(journal), Reviews.of(journal)
-    keep(customers, "run-1", "clear", A, B)
-    keep(customers, "run-2", "listed", A)
-    reviews.add(BATCH, [review(A, "approve", 1)])
-    fresh = b"n" * 32
-    rotating = Sealer(fresh, (journal.sealer.key,))
-    turned = replace(journal, sealer=rotating)
-    assert reseal(turned) == 4
-    assert reseal(turned) == 0
-    alone = replace(journal, sealer=Sealer(fresh))
-    assert words(Customers.of(alone)) == {A: "listed", B: "clear"}
-    assert len(Customers.of(alone).history(A)) == 1
-    assert Reviews.of(alone).of_customer(A)[0].reviewer == "Ngozi"
 
 
 def test_seals_that_do_not_open_are_counted(journal: Journal) -> None:

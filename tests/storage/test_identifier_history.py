@@ -141,7 +141,7 @@ def test_a_copy_holds_them(journal: Journal, tmp_path: Path) -> None:
     """A backup is a journal of its own that knows the same, from either database."""
     Sightings.of(journal).keep("nuban", "book", seen((1, 1), bvn=5), at=10)
     back_up(journal, tmp_path / "copy")
-    key = encode_key(journal.sealer.key).decode()
+    key = encode_key(journal.lender_key).decode()
     with open_journal(tmp_path / "copy", data_key=key) as copy:
         assert accounts(copy, 1) == [(subject(1), subject(1), "book", subject(5))]
         assert verify_journal(copy) == []

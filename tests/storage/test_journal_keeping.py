@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import base64
 import stat
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import select
 
-from nightscreen.files.keys import encode_key, replace_key
-from nightscreen.files.sealing import key_id
-from nightscreen.journal import open_journal, rotation
+from nightscreen.files.keys import KEY_FILE, encode_key
+from nightscreen.files.private_files import make_private_folder, write_private
+from nightscreen.journal import keyset, open_journal
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import reading
-from nightscreen.journal.rotation import rotate_key
-from nightscreen.journal.tables import answers, meta, seal_keys
+from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.tables import answers, data_keys
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
 from tests.storage.conftest import Place, ended, reserve, subject
@@ -43,54 +44,72 @@ def bodies(journal: Journal, count: int) -> list[int]:
     return [int.from_bytes(each, "big") - 1 for each in opened]
 
 
-def seal_ids(journal: Journal) -> set[bytes]:
-    """Return under which keys answers are sealed."""
+def seal_ids(journal: Journal) -> list[bytes]:
+    """Return under which data keys answers are sealed, in their order."""
+    query = select(answers.c.body).order_by(answers.c.answer_id)
     with reading(journal.engine) as connection:
-        return {bytes(body[:4]) for body in connection.execute(select(answers.c.body)).scalars()}
+        return [bytes(body[:4]) for body in connection.execute(query).scalars()]
 
 
-def test_rotation_reseals_everything_and_retires_the_old_key(place: Place) -> None:
-    """Only the new key opens the journal; pseudonyms stay; nothing leads from old to new."""
+def wrapping(journal: Journal) -> Counter[str]:
+    """Return how many data keys each key of the lender wraps."""
+    with reading(journal.engine) as connection:
+        return Counter(connection.execute(select(data_keys.c.wrapped_by)).scalars())
+
+
+def test_rotation_adds_a_data_key_and_leaves_what_was_sealed(place: Place) -> None:
+    """Only the new key opens the journal, with all answers; pseudonyms stay; it takes no time."""
     journal = place.open()
     fill(journal, 0, 20)
     old = (place.home / "data.key").read_text()
-    name = journal.pseudonyms.subject("bvn", "1")
-    done = rotate_key(journal)
-    assert (done.resealed, done.finished) == (20, True)
+    name, before = journal.pseudonyms.subject("bvn", "1"), seal_ids(journal)
+    assert rotate_key(journal).waiting_for == ()
+    assert seal_ids(journal) == before
     journal.close()
     again = place.open()
-    assert bodies(again, 20) == list(range(20))
+    fill(again, 20, 1)
+    assert bodies(again, 21) == list(range(21))
     assert again.pseudonyms.subject("bvn", "1") == name
     assert verify_journal(again) == []
+    assert seal_ids(again)[-1] not in before
+    assert list(wrapping(again).values()) == [2]
     with pytest.raises(JournalKeyError, match="is not this journal's"):
         place.open(data_key=old)
-    with reading(again.engine) as connection:
-        assert set(connection.execute(select(meta.c.name)).scalars()) == {
-            "journal_id",
-            "link_keys",
-            "pseudonym_key",
-            "schema",
-            "seal_key",
-        }
-        assert len(connection.execute(select(seal_keys)).all()) == 2
+    assert not list(place.home.glob("data.key.*"))
 
 
 def test_runs_go_on_while_the_key_is_rotated(place: Place) -> None:
-    """A run that opened before seals under the new key at once, reads both, and is waited for."""
+    """A run that began before opens what others seal since; its key opens until it has ended."""
     run, other = place.open(), place.open()
+    old = (place.home / "data.key").read_text()
     begin(run)
     fill(run, 0, 5)
     pending = reserve(run, 6)
-    done = rotate_key(other)
-    assert (done.finished, done.waiting_for) == (False, ("run-1",))
+    assert rotate_key(other).waiting_for == ("run-1",)
     run.calls.settle("run-1", [ended(pending[0], body=subject(6))])
-    assert bodies(run, 6) == list(range(6))
-    assert len(seal_ids(run)) == 1
+    worker = place.open()
+    fill(worker, 6, 2)
+    assert bodies(run, 8) == bodies(worker, 8) == list(range(8))
+    assert len(set(seal_ids(run))) == 2
+    assert bodies(place.open(data_key=old), 8) == list(range(8))
+    with pytest.raises(JournalError, match="still in use by run-1"):
+        rotate_key(worker)
     finish(run)
-    last = rotate_key(other)
-    assert (last.resealed, last.finished) == (0, True)
-    assert bodies(place.open(), 6) == list(range(6))
+    assert bodies(place.open(), 8) == list(range(8))
+    with pytest.raises(JournalKeyError):
+        place.open(data_key=old)
     assert verify_journal(other) == []
+
+
+def test_two_rotations_at_once_leave_one(place: Place) -> None:
+    """Wrapping is compare-and-swap: who comes second is refused, and nothing is lost."""
+    one, two = place.open(), place.open()
+    fill(one, 0, 3)
+    rotate_key(one)
+    with pytest.raises(JournalError, match="another process rotated"):
+        rotate_key(two)
+    assert bodies(place.open(), 3) == list(range(3))
+    assert not list(place.home.glob("data.key.*"))
 
 
 def begin(journal: Journal) -> None:
@@ -112,11 +131,11 @@ def finish(journal: Journal) -> None:
     journal.runs.finish("run-1", state="completed", stop_reason=None, report={})
 
 
-@pytest.mark.parametrize("crash_at", ["_reseal", "replace_key", "_running", "end_rotation"])
-def test_a_rotation_that_crashed_is_finished_by_the_next(
+@pytest.mark.parametrize("crash_at", ["prepare_key", "_wrap", "put_in_force"])
+def test_a_rotation_that_crashed_loses_no_key(
     place: Place, monkeypatch: pytest.MonkeyPatch, crash_at: str
 ) -> None:
-    """Wherever it stops, the key under HOME opens the journal and all its answers."""
+    """Wherever it stops, HOME opens the journal and all its answers, and it can be rotated."""
     journal = place.open()
     fill(journal, 0, 12)
 
@@ -124,59 +143,46 @@ def test_a_rotation_that_crashed_is_finished_by_the_next(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(rotation, crash_at, crash)
+        patch.setattr(keyset, crash_at, crash)
         with pytest.raises(MemoryError):
             rotate_key(journal)
     journal.close()
     again = place.open()
     assert bodies(again, 12) == list(range(12))
     fill(again, 12, 3)
-    assert rotate_key(again).finished
+    rotate_key(again)
     again.close()
     last = place.open()
     assert bodies(last, 15) == list(range(15))
-    assert len(seal_ids(last)) == 1
     assert verify_journal(last) == []
 
 
-def test_a_crash_between_blocks_leaves_both_keys_accepted(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half resealed, the journal opens with the old key and with the new one."""
-    journal = place.open()
-    fill(journal, 0, 12)
-    old = (place.home / "data.key").read_text()
-    monkeypatch.setattr(rotation, "_BLOCK", 5)
-    write = rotation._RESEAL.run
-    blocks: list[int] = []
-
-    def fail_later(connection: object, rows: list[tuple[bytes, int]]) -> None:
-        blocks.append(len(rows))
-        if len(blocks) == 2:
-            raise MemoryError
-        write(connection, rows)  # type: ignore[arg-type]  # a Connection
-
-    monkeypatch.setattr(rotation, "_RESEAL", type("Failing", (), {"run": staticmethod(fail_later)}))
-    with pytest.raises(MemoryError):
-        rotate_key(journal, new=NEW)
-    assert len(seal_ids(journal)) == 2
-    new = base64.b64encode(NEW).decode()
-    for key in (old, new):
-        assert bodies(place.open(data_key=key), 12) == list(range(12))
-
-
-def test_a_key_of_the_settings_is_retired_once_the_settings_hold_the_new_one(place: Place) -> None:
+def test_a_key_of_the_settings_opens_until_the_new_one_is_used(place: Place) -> None:
     """Until then both are accepted; HOME gets no key file."""
     old, new = (base64.b64encode(each * 32).decode() for each in (b"o", b"n"))
     journal = place.open(data_key=old)
     fill(journal, 0, 4)
-    assert not rotate_key(journal, configured=old, new=NEW).finished
+    rotate_key(journal, configured=old, new=NEW)
     assert bodies(place.open(data_key=old), 4) == list(range(4))
-    assert rotate_key(place.open(data_key=new), configured=new).finished
+    assert bodies(place.open(data_key=new), 4) == list(range(4))
     with pytest.raises(JournalKeyError):
         place.open(data_key=old)
-    assert seal_ids(place.open(data_key=new)) == {key_id(NEW)}
+    with pytest.raises(UsageError, match="is the one in force"):
+        rotate_key(place.open(data_key=new), configured=new, new=NEW)
     assert not (place.home / "data.key").exists()
+
+
+def test_a_backup_opens_with_the_key_of_its_day(place: Place, tmp_path: Path) -> None:
+    """A rotation since changes nothing of it; the newer key does not open it."""
+    journal = place.open()
+    fill(journal, 0, 4)
+    old = (place.home / "data.key").read_text()
+    back_up(journal, tmp_path / "copy")
+    rotate_key(journal)
+    with open_journal(tmp_path / "copy", data_key=old, clock=place.clock) as copy:
+        assert bodies(copy, 4) == list(range(4))
+    with pytest.raises(JournalKeyError):
+        open_journal(tmp_path / "copy", data_key=(place.home / "data.key").read_text())
 
 
 def test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own(
@@ -197,7 +203,7 @@ def test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own(
     assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700)
     with pytest.raises(JournalKeyError, match="data key is missing"):
         open_journal(folder, clock=place.clock)
-    key = encode_key(journal.sealer.key).decode()
+    key = encode_key(journal.lender_key).decode()
     assert key.strip().encode() not in (folder / "journal.sqlite").read_bytes()
     with open_journal(folder, data_key=key, clock=place.clock) as copy:
         assert copy.journal_id == journal.journal_id
@@ -238,7 +244,8 @@ def test_a_backup_is_restored_into_either_database(
         target = Place(tmp_path / f"new-{number}", url)
         with pytest.raises(JournalKeyError, match="holds no data key: put yours back as"):
             restore(tmp_path / "copy", target.home, url=target.url)
-        replace_key(target.home, journal.sealer.key)
+        make_private_folder(target.home)
+        write_private(target.home / KEY_FILE, encode_key(journal.lender_key))
         restore(tmp_path / "copy", target.home, url=target.url)
         found = target.open()
         assert bodies(found, 20) == list(range(10))
@@ -260,8 +267,8 @@ def test_a_backup_with_a_passphrase_brings_its_key_along(place: Place, tmp_path:
         back_up(journal, folder, passphrase="too short")
     back_up(journal, folder, passphrase="a walk by the lagoon")
     everything = b"".join(each.read_bytes() for each in folder.iterdir())
-    assert encode_key(journal.sealer.key).strip() not in everything
-    assert journal.sealer.key not in everything
+    assert encode_key(journal.lender_key).strip() not in everything
+    assert journal.lender_key not in everything
     target = Place(tmp_path / "new", "")
     for given, words in (("", "--passphrase-file"), ("a walk by the sea", "does not open")):
         with pytest.raises(JournalKeyError, match=words):

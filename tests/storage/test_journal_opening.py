@@ -13,10 +13,10 @@ from sqlalchemy import Column, LargeBinary, MetaData, Text, create_engine, text
 from nightscreen.journal import open_journal, schema, tables
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import make_engine, writing
-from nightscreen.journal.keyring import put_meta
 from nightscreen.journal.opening import journal_url
 from nightscreen.journal.read_only import look_into
 from nightscreen.journal.schema import VERSION, declared_version
+from nightscreen.journal.tables import put_meta
 from nightscreen.schemas.errors import (
     JournalError,
     JournalKeyError,

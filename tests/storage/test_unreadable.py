@@ -9,8 +9,8 @@ import pytest
 
 from nightscreen.journal.disputes import enter_invoice
 from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
-from nightscreen.journal.rotation import rotate_key
 from nightscreen.journal.subject_data import Held
 from nightscreen.journal.unreadable import (
     Doubts,

@@ -21,7 +21,7 @@ from itsdangerous import BadSignature, Signer
 from nightscreen.calling.caller import open_caller
 from nightscreen.journal import journal_of
 from nightscreen.journal.bvn_consents import BvnConsents
-from nightscreen.journal.keyring import link_keys
+from nightscreen.journal.keyset import link_keys
 from nightscreen.operations.bvn.confirming import refusal, supply
 from nightscreen.operations.bvn.consent import bring_up_to_date
 from nightscreen.operations.bvn.otps import tidy_otp

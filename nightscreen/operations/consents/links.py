@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from itsdangerous import BadSignature, Signer
 
-from nightscreen.journal.keyring import LINKS_LAST, follow_rotation, link_keys
+from nightscreen.journal.keyset import LINKS_LAST, link_keys
 from nightscreen.journal.vault import Vault
 from nightscreen.schemas.clock import span_micros
 from nightscreen.schemas.errors import ConsentStateError, JournalError, UsageError
@@ -171,7 +171,6 @@ class ConsentLinks:
         )
         if disguised is not None:
             raise UsageError(disguised.hint)
-        follow_rotation(self._journal)
         opened = self._vault.open_state(customer_id, scopes, valid_for)
         return opened, self._journal.clock() + span_micros(valid_for)
 
@@ -188,7 +187,6 @@ class ConsentLinks:
 
     def depart(self, asked: Asked, browser: str) -> str:
         """Return the state of a redirect that begins now in a browser."""
-        follow_rotation(self._journal)
         state_id = self._vault.open_state(asked.customer_id, asked.scopes, DEPARTURE)
         return self._sealed({"state": state_id, "link": asked.link, "browser": _digest(browser)})
 

@@ -23,8 +23,6 @@ from nightscreen.client.network import Network
 from nightscreen.client.response_parser import parse_answer, parse_json
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.client.retry import next_attempt
-from nightscreen.journal.keyring import follow_rotation
-from nightscreen.journal.seals import BROUGHT_BY_CONSENT, reseal
 from nightscreen.journal.vault import Vault
 from nightscreen.runs.run import caps_of, known_prices, require_service
 from nightscreen.schemas.api_runs import ApiRunParameters
@@ -211,15 +209,12 @@ class CodeExchange:
         token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
         if token is None or _grants_nothing(token, reading.body, consent.scopes):
             return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=consent.scopes)
-        follow_rotation(self._journal)
         grant = self._vault.keep(
             consent.customer_id,
             token,
             asked_scopes=consent.scopes,
             evidence={**consent.evidence, "redeemed_at": instant_text(self._journal.clock())},
         )
-        if follow_rotation(self._journal):  # in this very moment: the rotation may have passed it
-            reseal(self._journal, BROUGHT_BY_CONSENT)
         missing = tuple(scope for scope in consent.scopes if scope not in grant.scopes)
         return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
 

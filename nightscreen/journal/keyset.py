@@ -1,0 +1,296 @@
+"""The keyset: data keys that seal, wrapped by the lender's key; and the journal's other keys.
+
+Rotating adds a data key and wraps them all by a new key of the lender, which takes no longer for a
+large journal. What was sealed before stays under the data key of its day. Whoever has the old key
+of the lender and a copy of the journal from before can read what that copy holds; of what is
+sealed from then on they can read nothing. The key of pseudonyms is sealed like data and never
+changes. The key that signs links is of its own: whoever learns it learns no pseudonym.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, insert, select, update
+
+from nightscreen.files.keys import (
+    KEY_FILE,
+    decode_key,
+    new_key,
+    prepare_key,
+    prepared_file,
+    put_in_force,
+    read_key,
+)
+from nightscreen.files.sealing import Sealer, fingerprint
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.runs import RUNNING
+from nightscreen.journal.tables import data_keys, meta, put_meta, read_meta, runs
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import JournalError, JournalKeyError, SettingsError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+
+    from nightscreen.journal.holders import Holders
+    from nightscreen.journal.opening import Journal
+
+LENDER_KEY = "lender_key"
+"""Name in `meta` of the fingerprint of the lender's key that is in force."""
+PSEUDONYM_KEY = "pseudonym_key"
+LINK_KEYS = "link_keys"
+LINKS_LAST = timedelta(days=90)
+"""How long a link may be valid, and so how long the key before the present one is accepted."""
+_WRAPPED = b"data key"
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What a rotation left to wait for.
+
+    Attributes:
+        waiting_for: runs under way until whose end the old key opens the journal too.
+    """
+
+    waiting_for: tuple[str, ...]
+
+
+def sealed_text(sealer: Sealer, value: bytes, name: str) -> str:
+    """Return bytes sealed for `meta`, bound to their name there."""
+    return b64encode(sealer.seal(value, f"meta\x1f{name}".encode())).decode()
+
+
+def open_text(sealer: Sealer, value: str, name: str) -> bytes:
+    """Return bytes that `sealed_text` sealed."""
+    return sealer.open(b64decode(value), f"meta\x1f{name}".encode())
+
+
+# --- data keys ---
+
+
+def first_keys(connection: Connection, lender: bytes, now: int) -> None:
+    """Write the keys of a new journal: a data key, that of pseudonyms, that of links."""
+    put_meta(connection, LENDER_KEY, fingerprint(lender))
+    data_key = new_key()
+    _wrap(connection, lender, {1: data_key}, now)
+    sealer = Sealer(data_key)
+    links = _new_link_keys(new_key(), None, 0)
+    for name, key in ((PSEUDONYM_KEY, new_key()), (LINK_KEYS, links)):
+        put_meta(connection, name, sealed_text(sealer, key, name))
+
+
+def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes], now: int) -> None:
+    """Write data keys, by their numbers, wrapped by a key of the lender."""
+    wrapping = Sealer(lender)
+    rows = [
+        {
+            "number": number,
+            "wrapped_by": fingerprint(lender),
+            "wrapped": wrapping.seal(key, _WRAPPED),
+            "made_at": now,
+        }
+        for number, key in keys.items()
+    ]
+    connection.execute(insert(data_keys), rows)
+
+
+def _unwrapped(connection: Connection, lender: bytes) -> dict[int, bytes]:
+    """Return the data keys that a key of the lender wraps, by their numbers, the newest last."""
+    query = select(data_keys.c.number, data_keys.c.wrapped).order_by(data_keys.c.number)
+    rows = connection.execute(query.where(data_keys.c.wrapped_by == fingerprint(lender))).all()
+    wrapping = Sealer(lender)
+    return {row.number: wrapping.open(bytes(row.wrapped), _WRAPPED) for row in rows}
+
+
+def lender_key_of(engine: Engine, key: bytes | None, home: Path) -> bytes:
+    """Return the lender's key once it is known to open the journal.
+
+    A rotation that was cut off after its commit is finished: its key lies ready under HOME.
+
+    Raises:
+        JournalKeyError: the key is missing, or another journal's.
+    """
+    if key is None:
+        raise JournalKeyError(
+            f"the journal's data key is missing: put it back as {home / KEY_FILE} or set "
+            "NIGHTSCREEN_DATA_KEY; without it no stored answer can be read"
+        )
+    with reading(engine) as connection:
+        in_force = read_meta(connection).get(LENDER_KEY, "")
+        wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
+    prepared = read_key(prepared_file(home, in_force))
+    if prepared is not None and key != prepared:
+        put_in_force(home, prepared)
+        return prepared
+    if fingerprint(key) not in wrapping:
+        raise JournalKeyError(
+            "the data key is not this journal's: set NIGHTSCREEN_DATA_KEY (or "
+            f"{home / KEY_FILE}) to the key it was written with, or to the newer one if it was "
+            "rotated"
+        )
+    return key
+
+
+def make_sealer(engine: Engine, lender: bytes, home: Path) -> Sealer:
+    """Return what seals and opens in a journal, given a lender's key that opens it."""
+
+    def read(key: bytes) -> list[bytes]:
+        with reading(engine) as connection:
+            return list(_unwrapped(connection, key).values())
+
+    def reread() -> list[bytes]:
+        if found := read(lender):
+            return found
+        with suppress(JournalKeyError, SettingsError):
+            kept = read_key(home / KEY_FILE)
+            if kept is not None and (found := read(kept)):
+                return found
+        raise JournalKeyError(
+            "the journal's data key was rotated: set NIGHTSCREEN_DATA_KEY to the new one, then "
+            "start again"
+        )
+
+    return Sealer(*read(lender), reread=reread)
+
+
+def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = None) -> Rotation:
+    """Add a data key, and wrap all of them by a new key of the lender.
+
+    The old key of the lender opens the journal until the runs that are under way have ended; one
+    of the settings until the journal is first opened with the new one.
+
+    Args:
+        journal: the open journal.
+        configured: the lender's key of the settings; empty where it is kept under HOME, and then
+            replaced there.
+        new: the new key; a random one by default.
+
+    Raises:
+        UsageError: the new key is the old one.
+        JournalError: another process rotated the key meanwhile, or a run still holds the key that
+            the last rotation replaced; nothing was changed.
+    """
+    old = decode_key(configured, "the data key") if configured else journal.lender_key
+    fresh = new if new is not None else new_key()
+    if fresh == old:
+        raise UsageError("the new key is the one in force; make another")
+    if not configured:
+        prepare_key(journal.home, fresh)
+    with writing(journal.engine) as connection:
+        waiting = _retire(connection, journal.holders)
+        wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
+        if read_meta(connection)[LENDER_KEY] == fingerprint(old) and len(wrapping) > 1:
+            raise JournalError(
+                f"the key before this one is still in use by {', '.join(waiting)}: nothing was "
+                "changed; rotate again once that has ended"
+            )
+        # another process may commit first: then nothing is left to replace
+        replaced = (
+            update(meta)
+            .where(meta.c.name == LENDER_KEY, meta.c.value == fingerprint(old))
+            .values(value=fingerprint(fresh))
+        )
+        if not connection.execute(replaced).rowcount:
+            prepared_file(journal.home, fingerprint(fresh)).unlink(missing_ok=True)
+            raise JournalError(
+                "another process rotated the key meanwhile; nothing was changed: rotate again with "
+                "the newer key"
+            )
+        keys, now = _unwrapped(connection, old), journal.clock()
+        added = {max(keys) + 1: new_key()}
+        _wrap(connection, fresh, keys | added, now)
+        _wrap(connection, old, added, now)
+        waiting = () if configured else _retire(connection, journal.holders)
+    if not configured:
+        put_in_force(journal.home, fresh)
+    return Rotation(waiting)
+
+
+def require_in_force(journal: Journal) -> None:
+    """Refuse to hand on a key of the lender that was rotated since the journal was opened.
+
+    Raises:
+        JournalKeyError: another is in force.
+    """
+    with reading(journal.engine) as connection:
+        in_force = read_meta(connection)[LENDER_KEY]
+    if in_force != fingerprint(journal.lender_key):
+        raise JournalKeyError("the journal's data key was rotated meanwhile; run this again")
+
+
+def retire_old_key(engine: Engine, holders: Holders, lender: bytes) -> None:
+    """Forget what an old key of the lender wraps, once no run is left that may hold it.
+
+    Args:
+        engine: the journal's.
+        holders: who lives.
+        lender: the key it was opened with; the old one retires nothing.
+    """
+    with reading(engine) as connection:
+        wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
+        in_force = read_meta(connection)[LENDER_KEY]
+    if len(wrapping) > 1 and fingerprint(lender) == in_force:
+        with writing(engine) as connection:
+            _retire(connection, holders)
+
+
+def _retire(connection: Connection, holders: Holders) -> tuple[str, ...]:
+    """Forget what keys of the lender wrap that are not in force; return the runs that hold them."""
+    query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
+    living = tuple(
+        run_id
+        for run_id, holder in connection.execute(query).all()
+        if holder and holder != holders.name and holders.alive(holder, connection)
+    )
+    if not living:
+        in_force = select(meta.c.value).where(meta.c.name == LENDER_KEY).scalar_subquery()
+        connection.execute(delete(data_keys).where(data_keys.c.wrapped_by != in_force))
+    return living
+
+
+# --- the keys of links ---
+
+
+def _new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
+    """Return what `meta` keeps of the keys of links, not sealed yet.
+
+    Args:
+        key: signs links from now on.
+        before: is accepted too, until the instant `until`.
+        until: microseconds.
+    """
+    kept = {"key": b64encode(key).decode(), "until": until}
+    return json.dumps(kept | ({"before": b64encode(before).decode()} if before else {})).encode()
+
+
+def link_keys(journal: Journal) -> list[bytes]:
+    """Return the keys whose signatures on links are accepted; the first signs."""
+    with reading(journal.engine) as connection:
+        sealed = read_meta(connection)[LINK_KEYS]
+    kept = json.loads(open_text(journal.sealer, sealed, LINK_KEYS))
+    found = [b64decode(kept["key"])]
+    if "before" in kept and journal.clock() < kept["until"]:
+        found.append(b64decode(kept["before"]))
+    return found
+
+
+def rotate_link_key(journal: Journal, *, at_once: bool = False) -> None:
+    """Sign links with a new key from now on.
+
+    Args:
+        journal: whose links.
+        at_once: links that are out end now; else the key before is accepted until they have ended.
+    """
+    with writing(journal.engine) as connection:
+        sealed = read_meta(connection)[LINK_KEYS]
+        before = b64decode(json.loads(open_text(journal.sealer, sealed, LINK_KEYS))["key"])
+        until = journal.clock() + int(LINKS_LAST.total_seconds()) * MICROS
+        kept = _new_link_keys(new_key(), None if at_once else before, until)
+        put_meta(connection, LINK_KEYS, sealed_text(journal.sealer, kept, LINK_KEYS))
