@@ -1,7 +1,6 @@
 """Every mistake of a policy, each with its line: the output of `policy check`.
 
-A policy that passes here can be applied to any batch. `policy/sql.py` reads conditions;
-`policy/logic.py` compares rules.
+A policy that passes here can be applied to any batch. `policy/sql.py` reads conditions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from nightscreen.policy.columns import known_columns, outputs_of_a_decision, sug
 from nightscreen.policy.conditions import CheckedCondition, check_condition, empty_rows
 from nightscreen.policy.engine import locked_engine
 from nightscreen.policy.file import PolicyText, parse
-from nightscreen.policy.logic import rule_problems
+from nightscreen.schemas.enriched import RING_COLUMNS
 from nightscreen.schemas.policy import (
     CarriedColumn,
     CarriedKind,
@@ -118,7 +117,7 @@ def check_rules(policy: Policy) -> tuple[CheckedCondition, ...] | str:
     for number, rule in rules.items():
         for finding in found[number].findings:
             return f"the rule {rule.code} {finding.message}"
-    for number, message in rule_problems(rules, found):
+    for number, message in _rule_problems(rules, found):
         return f"the rule {rules[number].code} {message}"
     return tuple(found[number] for number in rules)
 
@@ -371,9 +370,33 @@ def _logic_mistakes(
         for number, rule in rules.items()
         if source.document["rules"][number].get("effect", rule.effect) == rule.effect
     }
-    for number, message in rule_problems(meant, conditions):
+    for number, message in _rule_problems(meant, conditions):
         entries = source.document["rules"][number]
         yield Mistake(source.rule(number).line("when"), _rule_name(entries, number), message)
+
+
+def _rule_problems(
+    rules: Mapping[int, PolicyRule], conditions: Mapping[int, CheckedCondition]
+) -> Iterator[tuple[int, str]]:
+    """Yield number and message of each rule that cannot do what a rule is for."""
+    seen: set[tuple[str, Effect]] = set()
+    for number, rule in sorted(rules.items()):
+        if (rule.code, rule.effect) in seen:
+            yield number, f"the code {rule.code} is repeated for the effect {rule.effect.value}"
+        seen.add((rule.code, rule.effect))
+        if not conditions[number].findings:
+            yield from ((number, message) for message in _alone(rule, conditions[number]))
+
+
+def _alone(rule: PolicyRule, condition: CheckedCondition) -> Iterator[str]:
+    """Yield what is wrong with a rule whatever the others are."""
+    if not condition.columns:
+        yield "its condition names no column"
+    tied = any(name in RING_COLUMNS for name in condition.columns)
+    if tied and rule.effect not in (Effect.REVIEW, Effect.NOTE):
+        yield "rests on a ring: being tied to others is never more than a reason to review"
+    if rule.effect is Effect.APPROVE and not condition.checks():
+        yield "approves without evidence: name a check's column, such as karma_status"
 
 
 __all__ = ["Checked", "Mistake", "check_policy", "check_rules"]

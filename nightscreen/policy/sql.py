@@ -460,15 +460,3 @@ def expressions(node: Node) -> Iterator[Node]:
     yield node
     for child in children(node):
         yield from expressions(child)
-
-
-def shape(node: Node) -> str:
-    """Return a text that is equal for expressions that differ in place and layout only."""
-
-    def bare(value: object) -> object:
-        if isinstance(value, dict):
-            dropped = {"query_location", "query_location_length", "alias"}
-            return {key: bare(child) for key, child in value.items() if key not in dropped}
-        return [bare(child) for child in value] if isinstance(value, list) else value
-
-    return json.dumps(bare(node), sort_keys=True)
