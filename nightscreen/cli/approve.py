@@ -1,4 +1,4 @@
-"""`nightscreen approve` and `refuse`: a decision on a run's spending, and what follows from it.
+"""`nightscreen approve`: a decision on a run's spending, and what follows from it.
 
 The decision is a record of the journal (`journal.approvals`). An approved run is resumed by
 the deployment that started it, by the watch of the inbox its file waits in, or by this process.
@@ -28,15 +28,11 @@ NoteOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
+    """Add the command to the application."""
     app.command(
         "approve",
         epilog="Example: nightscreen approve 20260301-220000-a1b2c3 --max-spend 50000",
     )(approve)
-    app.command(
-        "refuse",
-        epilog="Example: nightscreen refuse 20260301-220000-a1b2c3 --note 'the wrong extract'",
-    )(refuse)
 
 
 def approve(
@@ -48,39 +44,35 @@ def approve(
             help="The run's cap; by default its own, or the most of its quote where that is less.",
         ),
     ] = "",
+    refuse: Annotated[
+        bool, typer.Option("--refuse", help="Refuse instead: the run stays ended, asks nothing.")
+    ] = False,
     note: NoteOption = "",
     json_output: JsonOption = False,
 ) -> None:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.schemas.approvals import ApprovalDecision
+    from nightscreen.schemas.errors import UsageError
     from nightscreen.schemas.money import to_micro
 
+    if refuse and max_spend:
+        raise UsageError("--refuse spends nothing: leave --max-spend out")
     cap = read_options(ScreenBatch, {"max_spend": max_spend}).cap
     settings, run, approval, parameters = _decide(
         run_id,
-        ApprovalDecision.APPROVED,
+        ApprovalDecision.REFUSED if refuse else ApprovalDecision.APPROVED,
         note=note,
         max_spend_micro=None if cap is None else to_micro(cap),
     )
-    raise typer.Exit(_resume(settings, run, approval, parameters, json_output=json_output))
-
-
-def refuse(
-    run_id: RunArgument,
-    note: NoteOption = "",
-    json_output: JsonOption = False,
-) -> None:
-    """Refuse the spending of a run that waits for it: the run stays ended and asks nothing."""
-    from nightscreen.schemas.approvals import ApprovalDecision
-
-    _, _, approval, _ = _decide(run_id, ApprovalDecision.REFUSED, note=note)
+    if not refuse:
+        raise typer.Exit(_resume(settings, run, approval, parameters, json_output=json_output))
     if json_output:
         print_json({"approval": approval_document(approval)})
     else:
         typer.echo(
             f"Run {run_id} is refused: it asks nothing and costs nothing. It stays in the list of "
-            "runs; nightscreen approve lets it go on all the same."
+            "runs; nightscreen approve resumes it all the same."
         )
 
 

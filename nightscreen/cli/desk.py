@@ -15,7 +15,7 @@ import typer
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import made_journal
-from nightscreen.cli.output import lagos_time, print_json
+from nightscreen.cli.output import print_json
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.schemas.errors import UsageError
 
@@ -225,44 +225,6 @@ def user_add(name: NameArgument, role: RoleOption, json_output: JsonOption = Fal
     _say_link(name, token, json_output=json_output)
 
 
-@user_app.command("role", epilog="Example: nightscreen desk user role ada --role approver")
-def user_role(
-    name: NameArgument,
-    role: Annotated[
-        list[str] | None, typer.Option("--role", help="All roles the user is to have.")
-    ] = None,
-    give: Annotated[
-        list[str] | None, typer.Option(help="money, policy, override or export: given.")
-    ] = None,
-    take: Annotated[list[str] | None, typer.Option(help="The same: taken.")] = None,
-    branch: Annotated[
-        list[str] | None,
-        typer.Option(help="Customers of this branch alone are seen; repeat it, or write all."),
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Give a user other roles, rights beside them, and limits to branches."""
-    from nightscreen.desk.accounts import RIGHTS
-
-    rights = dict.fromkeys(give or (), True) | dict.fromkeys(take or (), False)
-    if unknown := set(rights) - set(RIGHTS):
-        raise UsageError(f"{min(unknown)} is no right; there are {', '.join(RIGHTS)}")
-    accounts = _accounts()
-    branches = [] if branch == ["all"] else branch or None
-    user = accounts.change(name, _roles(role or []), rights, branches)
-    document = {
-        "name": user.name,
-        "roles": list(user.roles),
-        "rights": user.rights,
-        "branches": list(user.branches),
-    }
-    _note(accounts, "user changed", **document)
-    if json_output:
-        print_json(document)
-    else:
-        typer.echo(f"{user.name}: {', '.join(user.roles)}")
-
-
 @user_app.command("reset", epilog="Example: nightscreen desk user reset ada")
 def user_reset(
     name: NameArgument,
@@ -300,32 +262,3 @@ def _say_link(name: str, token: str, *, json_output: bool) -> None:
         print_json({"name": name, "link": link, "token": token})
     else:
         typer.echo(f"Hand this link to {name}; it sets a password, once, within a day:\n{link}")
-
-
-@desk_app.command("audit", epilog="Example: nightscreen desk audit --user ada --json")
-def audit_command(
-    user: Annotated[str, typer.Option(help="Of one user.")] = "",
-    run: Annotated[str, typer.Option(help="About one run.")] = "",
-    customer: Annotated[str, typer.Option(help="About one customer id.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest.")] = 500,
-    json_output: JsonOption = False,
-) -> None:
-    """Show who did or saw what at the desk, newest first."""
-    from nightscreen.desk.audit import Audit
-
-    with made_journal(settings_of_command()) as journal:
-        entries = Audit(_accounts(), journal).entries(
-            user=user, run_id=run, customer_id=customer, limit=limit
-        )
-    if json_output:
-        print_json({"entries": entries})
-        return
-    for entry in entries:
-        more = ", ".join(f"{name} {value}" for name, value in entry["detail"].items())
-        about = " ".join(filter(None, (entry["run_id"], entry["customer_id"], more)))
-        typer.echo(
-            f"{lagos_time(entry['at'], seconds=True)}  {entry['user'] or '-':<16} "
-            f"{entry['action']:<20} {about}".rstrip()
-        )
-    if not entries:
-        typer.echo("Nothing is recorded for that.")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nightscreen.cli.contest import contest_line
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import lagos_time, print_json
 from nightscreen.cli.summary import naira
@@ -105,7 +104,7 @@ def explanation_lines(document: Mapping[str, Any]) -> list[str]:
         lines += [_review_line(review) for review in document["reviews"]]
     if document["contests"]:
         lines += ["", "Contests"]
-        lines += [f"  {contest_line(contest)}" for contest in document["contests"]]
+        lines += [f"  {_contest_line(contest)}" for contest in document["contests"]]
     if document["notices_told"]:
         lines += ["", "The customer was told"]
         lines += [
@@ -239,3 +238,19 @@ def _print_written(
     for file in files:
         typer.echo(str(file))
     typer.echo("These files hold personal data: hand them over safely, then remove them.")
+
+
+def _contest_line(contest: Mapping[str, Any]) -> str:
+    """Return a contest in one line, with its clock."""
+    about = contest["about"].replace("_", " ")
+    if contest["state"] == "open":
+        clock = f"due {lagos_time(contest['due_at'])}{', OVERDUE' * contest['overdue']}"
+    else:
+        clock = (
+            f"answered {lagos_time(contest['answered_at'])} by {contest['answered_by']}: "
+            f"{contest['outcome']}{', late' * contest['overdue']}"
+        )
+    return (
+        f"{contest['contest_id']}  {contest['customer_id']} in {contest['batch']}  {about}, "
+        f"opened {lagos_time(contest['opened_at'])}, {clock}"
+    )

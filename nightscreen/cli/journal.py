@@ -88,31 +88,6 @@ def settle(call_id: int, cost: str, *, json_output: bool) -> None:
     )
 
 
-def spend(*, json_output: bool) -> None:
-    """Print spending by day and check."""
-    with opened_journal() as journal:
-        days = [
-            {
-                "day": day,
-                "check": check,
-                "calls": spent.calls,
-                "spent": naira_text(spent.spent_micro),
-                "in_doubt": naira_text(spent.reserved_micro),
-            }
-            for day, check, spent in journal.money.by_day()
-        ]
-    if json_output:
-        print_json({"days": days})
-        return
-    for day_total in days:
-        typer.echo(
-            f"{day_total['day']}  {day_total['check']:<13} {day_total['calls']:>9,} calls  "
-            f"{naira(str(day_total['spent'])):>16}  in doubt {naira(str(day_total['in_doubt']))}"
-        )
-    if not days:
-        typer.echo("Nothing was spent yet.")
-
-
 def verify(*, json_output: bool) -> int:
     """Check database, seals, money and the desk's audit; return 0 where all is well, else 1."""
     from nightscreen.journal.verify import verify_journal

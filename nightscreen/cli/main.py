@@ -9,8 +9,9 @@ import asyncio
 import logging
 import os
 import sys
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +20,6 @@ from nightscreen.cli.approve import register as register_approval
 from nightscreen.cli.bvn import bvn_app
 from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
 from nightscreen.cli.consent import register as register_consent
-from nightscreen.cli.contest import contest_app
 from nightscreen.cli.decisions import register as register_decisions
 from nightscreen.cli.desk import register as register_desk
 from nightscreen.cli.erase import register as register_erasing
@@ -34,10 +34,13 @@ from nightscreen.cli.outcomes import outcomes_app
 from nightscreen.cli.policy import policy_app
 from nightscreen.cli.portal import register as register_portal
 from nightscreen.cli.privacy import privacy_app
-from nightscreen.cli.transactions import accounts_app, transactions_app
+from nightscreen.cli.transactions import transactions_app
 from nightscreen.cli.up import register as register_up
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.errors import NightscreenError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 app = typer.Typer(
     name="nightscreen",
@@ -73,12 +76,10 @@ journal_app = typer.Typer(help="The journal of paid calls.", no_args_is_help=Tru
 app.add_typer(runs_app, name="runs")
 app.add_typer(journal_app, name="journal")
 app.add_typer(policy_app, name="policy")
-app.add_typer(contest_app, name="contest")
 app.add_typer(notices_app, name="notices")
 app.add_typer(loans_app, name="loans")
 app.add_typer(outcomes_app, name="outcomes")
 app.add_typer(transactions_app, name="transactions")
-app.add_typer(accounts_app, name="accounts")
 app.add_typer(bvn_app, name="bvn")
 app.add_typer(privacy_app, name="privacy")
 register_approval(app)
@@ -94,9 +95,6 @@ register_up(app)
 
 _INTERRUPTED = 130
 """Typer turns Ctrl-C into this; a run that is open ends by itself instead, with a report."""
-LogFormatOption = Annotated[
-    Literal["text", "json"] | None, typer.Option(help="json writes one object a line on stderr.")
-]
 MappingOption = Annotated[
     Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
 ]
@@ -104,13 +102,11 @@ MappingOption = Annotated[
 
 @app.command(epilog="Example: nightscreen screen customers.csv --max-spend 250000 --deadline 06:00")
 @options_of(ScreenBatch, leave_out=("date_order",))
-def screen(
-    options: Options, log_format: LogFormatOption = None, json_output: JsonOption = False
-) -> None:
+def screen(options: Options, json_output: JsonOption = False) -> None:
     """Screen a batch: the main job."""
     from nightscreen.cli.screen import screen_file
 
-    raise typer.Exit(screen_file(options, json_output=json_output, log_format=log_format))
+    raise typer.Exit(screen_file(options, json_output=json_output))
 
 
 @app.command(epilog="Example: nightscreen quote customers.csv --json")
@@ -240,14 +236,6 @@ def journal_settle(
     settle(call, cost, json_output=json_output)
 
 
-@journal_app.command("spend", epilog="Example: nightscreen journal spend --json")
-def journal_spend(json_output: JsonOption = False) -> None:
-    """Show spending by day and check."""
-    from nightscreen.cli.journal import spend
-
-    spend(json_output=json_output)
-
-
 @journal_app.command("verify", epilog="Example: nightscreen journal verify")
 def journal_verify(json_output: JsonOption = False) -> None:
     """Check the journal: the database, the seals, that the money adds up, and the desk's audit."""
@@ -301,36 +289,65 @@ def journal_restore(
     restore(folder, passphrase_file, json_output=json_output)
 
 
-@journal_app.command("rotate-links", epilog="Example: nightscreen journal rotate-links --at-once")
-def journal_rotate_links(
-    at_once: Annotated[
-        bool, typer.Option("--at-once", help="End every link that is out, as after a leak.")
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Sign links to customers with a new key; pseudonyms and answers stay as they are."""
-    from nightscreen.cli.journal import rotate_links
-
-    rotate_links(at_once=at_once, json_output=json_output)
-
-
 @journal_app.command("rotate-key", epilog="Example: nightscreen journal rotate-key")
 def journal_rotate_key(
     new_key: Annotated[
         Path | None, typer.Option(help="File with the new key, where it is set, not kept.")
     ] = None,
+    links: Annotated[
+        bool,
+        typer.Option("--links", help="Replace the key that signs links to customers instead."),
+    ] = False,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="With --links: end every link that is out.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Seal under a new key from now on; what was sealed before opens with it too."""
-    from nightscreen.cli.journal import rotate_key
+    from nightscreen.cli.journal import rotate_key, rotate_links
 
-    rotate_key(new_key, json_output=json_output)
+    if at_once and not links:
+        raise UsageError("--at-once ends links: give it with --links")
+    if links:
+        rotate_links(at_once=at_once, json_output=json_output)
+    else:
+        rotate_key(new_key, json_output=json_output)
+
+
+_DESK = "it is done at the desk, on its page {}: nightscreen desk"
+_GONE = {
+    "accounts": "type nightscreen transactions pull --accounts",
+    "automations": "see docs/operate.md for: prefect automation create --from-file",
+    "contest": _DESK.format("Contests"),
+    "refuse": "type nightscreen approve RUN_ID --refuse",
+    "journal spend": f"{_DESK.format('Money')}; report.json has each run's cost",
+    "journal rotate-links": "type nightscreen journal rotate-key --links",
+    "notices write": "notices confirm writes notices.csv anew",
+    "policy list": _DESK.format("Policy"),
+    "desk audit": _DESK.format("Audit"),
+    "desk user role": _DESK.format("Users"),
+}
+"""Commands there were, and what takes their place."""
+
+
+def _refuse_gone(typed: Sequence[str]) -> None:
+    """Refuse a command that there was, and name what takes its place.
+
+    Raises:
+        UsageError: there was such a command.
+    """
+    words = list(takewhile(lambda word: not word.startswith("-"), typed))
+    for number in (1, 2, 3):
+        old = " ".join(words[:number])
+        if len(words) >= number and old in _GONE:
+            raise UsageError(f"nightscreen {old} is no command any more: {_GONE[old]}")
 
 
 def run() -> None:
     """Entry point: every error is one line on stderr and an exit status, never a traceback."""
     logging.captureWarnings(capture=True)
     try:
+        _refuse_gone(sys.argv[1:])
         status = app(prog_name="nightscreen", standalone_mode=False)
     except NightscreenError as error:
         fail(str(error), error.exit_status)

@@ -1,4 +1,4 @@
-"""`nightscreen notices`: notices of decisions to customers: write, confirm, record as given.
+"""`nightscreen notices`: notices of decisions to customers: confirm, record as given.
 
 `results.notices` decides who gets which notice.
 """
@@ -21,25 +21,6 @@ from nightscreen.files.person import named_by_account
 notices_app = typer.Typer(help="Notices of decisions to customers.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run.")]
 MOST_SHOWN = 50
-
-
-@notices_app.command("write", epilog="Example: nightscreen notices write 20260301-220000-a1b2c3")
-def write(
-    run_id: RunArgument,
-    output: Annotated[
-        Path | None, typer.Option(help="Another folder for notices.csv than the run's own.")
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Write a run's notices.csv again, with what was decided, contested and told since."""
-    from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.policy.declarations import read_declarations
-    from nightscreen.results.notices import rewrite_notices
-
-    declared = read_declarations(settings_of_command())
-    with opened_journal() as journal:
-        counts = rewrite_notices(journal, run_id, declared, output=output)
-    _show({"run_id": run_id, **counts.report()}, json_output=json_output)
 
 
 @notices_app.command(

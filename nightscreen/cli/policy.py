@@ -242,30 +242,6 @@ def version_document(version: "PolicyVersion") -> dict[str, Any]:
     return found | {name: instant_text(at) for name, at in times.items()}
 
 
-@policy_app.command("list", epilog="Example: nightscreen policy list --json")
-def list_(
-    json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
-) -> None:
-    """List the versions that were proposed, newest first, and say which policy is in force."""
-    from nightscreen.cli.journal_context import opened_journal
-    from nightscreen.policy.versions import label_in_force, versions
-
-    with opened_journal() as journal:
-        found = [version_document(version) for version in reversed(versions(journal))]
-        label, version = label_in_force(journal)
-    if json_output:
-        document = {"in_force": label, "version": version, "versions": found}
-        print_json(document)
-        return
-    typer.echo(f"{label}, version {version}: in force where no file is named")
-    for shown in found:
-        decided = f", {shown['state']} by {shown['decided_by']} {shown['decided_at']}"
-        typer.echo(
-            f"  {shown['policy']}, version {shown['version']}: proposed by {shown['proposed_by']} "
-            f"{shown['proposed_at']}{decided if shown['decided_at'] else ', waits for approval'}"
-        )
-
-
 @policy_app.command(epilog="Example: nightscreen policy show")
 def show(
     policy: Annotated[
@@ -282,7 +258,7 @@ def show(
         else:
             text = next((e.text for e in versions(journal) if e.policy == policy), None)
     if text is None:
-        raise InputError(f"there is no version {policy}; see: nightscreen policy list")
+        raise InputError(f"there is no version {policy}")
     sys.stdout.write(text)
 
 

@@ -44,9 +44,7 @@ _STARTING = (
 )
 
 
-def screen_file(
-    options: Mapping[str, Any], *, json_output: bool, log_format: str | None = None
-) -> int:
+def screen_file(options: Mapping[str, Any], *, json_output: bool) -> int:
     """Screen a file and return the exit status."""
     parameters = read_options(ScreenBatch, options)
     from nightscreen.cli.env_settings import settings_of_command
@@ -59,7 +57,7 @@ def screen_file(
     from nightscreen.cli.preflight import check_before_engine
     from nightscreen.tasks.logs import set_up_logs
 
-    set_up_logs(log_format or settings.log_format)
+    set_up_logs(settings.log_format)
     check_before_engine(parameters, settings)
     parameters = with_date_order(parameters, settings)
     if parameters.quote_only:

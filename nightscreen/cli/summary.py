@@ -61,7 +61,7 @@ def print_summary(report: Mapping[str, Any], output: Path | str, *, address: str
         show("to fix", f"{folder}/quarantine.csv")
     if report["stop_reason"] == "approval":
         show("to approve", f"nightscreen approve {report['run_id']}")
-        show("to refuse", f"nightscreen refuse {report['run_id']} --note 'why'")
+        show("to refuse", f"nightscreen approve {report['run_id']} --refuse --note 'why'")
     elif report["state"] == "stopped":
         advice = _ADVICE.get(report["stop_reason"] or "", "").format(address=address or "unset")
         if advice:

@@ -1,4 +1,4 @@
-"""`nightscreen transactions` and `accounts`: what customers who consented let us see, by hand.
+"""`nightscreen transactions`: what customers who consented let us see, by hand.
 
 The flows themselves are in `flows.pull_transactions`. Customers are turned into grants here, since
 the engine stores in clear what it is given.
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 transactions_app = typer.Typer(
     help="Transactions of customers who consented.", no_args_is_help=True
 )
-accounts_app = typer.Typer(
-    help="Linked accounts and balances of customers who consented.", no_args_is_help=True
-)
 CustomerOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -40,11 +37,6 @@ def _transactions() -> None:
     """Transactions of customers who consented."""
 
 
-@accounts_app.callback()
-def _accounts() -> None:
-    """Linked accounts and balances of customers who consented."""
-
-
 @transactions_app.command(
     "pull", epilog="Example: nightscreen transactions pull --customer CUST-0000004 --output out"
 )
@@ -52,24 +44,18 @@ def _accounts() -> None:
 def transactions_pull(
     options: Options,
     customer: CustomerOption = None,
+    accounts: Annotated[
+        bool,
+        typer.Option(
+            "--accounts",
+            help="Pull linked accounts and balances instead, and the profile where it was granted.",
+        ),
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Pull transactions; report what was added, modified and removed since the last pull."""
-    parameters = partial(_parameters, PullTransactions, options, customer or [])
-    raise typer.Exit(pull(parameters, json_output=json_output))
-
-
-@accounts_app.command(
-    "pull", epilog="Example: nightscreen accounts pull --customer CUST-0000004 --output out"
-)
-@options_of(PullAccounts, leave_out=("grants",))
-def accounts_pull(
-    options: Options,
-    customer: CustomerOption = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Pull linked accounts and balances, and the profile where it was granted."""
-    parameters = partial(_parameters, PullAccounts, options, customer or [])
+    model = PullAccounts if accounts else PullTransactions
+    parameters = partial(_parameters, model, options, customer or [])
     raise typer.Exit(pull(parameters, json_output=json_output))
 
 
@@ -166,5 +152,6 @@ def print_pull(report: Mapping[str, Any], output: Path) -> None:
             show("written to", str(output / report[kind.folder]["file"]))
     show("results", str(output / report["run_id"]))
     if report["state"] == "stopped":
-        command = f"nightscreen {written[0].folder} pull"
+        accounts = " --accounts" if written[0] is not PulledKind.TRANSACTION else ""
+        command = f"nightscreen transactions pull{accounts}"
         show("next", f"{command} --run {report['run_id']} --output {output}")

@@ -107,7 +107,7 @@ def waiting_text(report: Mapping[str, Any], ticket: Ticket) -> str:
         f"{naira(quoted['high'])}, and a person must approve that. No call was made and nothing "
         "was charged; other files go on meanwhile.",
         "An approver types one of these, or decides on the page Approvals of the desk:",
-        f"  nightscreen approve {run_id}\n  nightscreen refuse {run_id} --note 'why'",
+        f"  nightscreen approve {run_id}\n  nightscreen approve {run_id} --refuse --note 'why'",
         "The file is screened within a minute of the approval, where the inbox is watched.",
         _about_name(ticket),
     )

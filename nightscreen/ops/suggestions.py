@@ -20,7 +20,7 @@ NAIRA = 1_000_000
 COMMANDS: Mapping[str, str] = {
     "screen_batch": "nightscreen screen",
     "pull_transactions": "nightscreen transactions pull",
-    "pull_accounts": "nightscreen accounts pull",
+    "pull_accounts": "nightscreen transactions pull --accounts",
     "request_bvns": "nightscreen bvn request",
     "confirm_bvns": "nightscreen bvn confirm",
     "offer_loans": "nightscreen loans offer",

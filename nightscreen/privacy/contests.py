@@ -132,7 +132,7 @@ def find_contest(journal: Journal, contest_id: str) -> Contest:
     """
     found = Records.of(journal, Contest).find(contest_id)
     if found is None:
-        raise InputError(f"there is no contest {contest_id}; see: nightscreen contest list --all")
+        raise InputError(f"there is no contest {contest_id}")
     return found
 
 

@@ -298,7 +298,7 @@ def _rights(settings: Settings) -> list[dict[str, str]]:
         {"right": "erasure", "how": "`nightscreen erase --customer-id CUSTOMER_ID`"},
         {
             "right": "objection, a person's decision",
-            "how": f"`nightscreen contest open CUSTOMER_ID`; about data within {hours:g} hours",
+            "how": f"the desk's page Contests; about data within {hours:g} hours",
         },
         {
             "right": "withdrawal of consent",

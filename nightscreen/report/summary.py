@@ -61,7 +61,7 @@ def next_steps(report: Mapping[str, Any]) -> list[str]:
     if report["stop_reason"] == "approval":
         steps.append(
             f"An approver types nightscreen approve {run_id}, or "
-            f"nightscreen refuse {run_id} --note 'why'. Until then nothing is asked."
+            f"nightscreen approve {run_id} --refuse --note 'why'. Until then nothing is asked."
         )
     elif state != "completed":
         steps.append(

@@ -26,10 +26,8 @@ COMMANDS = (
     "runs show",
     "journal in-doubt",
     "journal settle",
-    "journal spend",
     "journal verify",
     "doctor",
-    "automations install",
     "bvn request",
     "bvn confirm",
 )

@@ -42,10 +42,11 @@ def bureau(tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Burea
     return made
 
 
-def spent(here: Here) -> Decimal:
-    """Return what the journal counts as spent."""
-    days = here("journal", "spend", "--json").document["days"]
-    return sum((Decimal(day["spent"]) for day in days), Decimal(0))
+def spent(bureau: Bureau) -> Decimal:
+    """Return what the journal counts as spent, in naira."""
+    with open_journal(bureau.below / "home") as journal:
+        days = journal.money.by_day()
+    return sum((Decimal(each.spent_micro) for _, _, each in days), Decimal(0)) / 1_000_000
 
 
 def make_user(bureau: Bureau) -> User:
@@ -62,16 +63,16 @@ def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here:
     assert (named["state"], named["counted"]) == ("open", f"{NAMED}.00")
     beyond = NAMED - BELIEVED
     known = bureau.service.charged - 10  # the lost one was charged too
-    assert spent(here) == Decimal(report["cost"]["total"]) == known + beyond
+    assert spent(bureau) == Decimal(report["cost"]["total"]) == known + beyond
     call = str(named["call_id"])
     done = here("journal", "settle", call, "--cost", str(BELIEVED), "--json").document
     assert (done["named"], done["before"]) == (f"{NAMED}.00", f"{NAMED}.00")
     assert (done["invoice"], done["counted"], done["state"]) == ("25.00", "25.00", "settled")
-    assert spent(here) == known
+    assert spent(bureau) == known
     (doubt,) = here("journal", "in-doubt", "--json").document["calls"]
     lost = here("journal", "settle", str(doubt["call_id"]), "--cost", "10", "--json").document
     assert (lost["named"], lost["before"], lost["counted"]) == (None, None, "10.00")
-    assert spent(here) == bureau.service.charged
+    assert spent(bureau) == bureau.service.charged
     assert here("journal", "in-doubt", "--json").document["count"] == 0
     assert here("journal", "verify").status == 0
     with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
@@ -89,24 +90,24 @@ def test_less_than_was_reserved_is_no_command_where_the_desk_has_users(
     """It names the page; what is not less is entered, and without users all is."""
     report = bureau.night().report
     call = str(report["cost"]["disputed"][0]["call_id"])
-    before = spent(here)
+    before = spent(bureau)
     make_user(bureau)
     refused = here("journal", "settle", call, "--cost", "24.99")
     assert refused.status == 2
     assert "/money" in refused.err
-    assert spent(here) == before
+    assert spent(bureau) == before
     assert here("journal", "settle", call, "--cost", "25").status == 0
-    assert spent(here) == before - NAMED + BELIEVED
+    assert spent(bureau) == before - NAMED + BELIEVED
     assert here("journal", "verify").status == 0
 
 
 def test_what_is_no_amount_or_no_such_call_changes_nothing(bureau: Bureau, here: Here) -> None:
     """Nor is anything to settle about a call whose cost is known and believed."""
     report = bureau.night().report
-    call, before = str(report["cost"]["disputed"][0]["call_id"]), spent(here)
+    call, before = str(report["cost"]["disputed"][0]["call_id"]), spent(bureau)
     for cost in ("x", "-1", "1e999", "NaN", "20000000", "1.0000001", ""):
         assert here("journal", "settle", call, "--cost", cost).status == 2, cost
     known = str(int(call) - 1)
     for other in ("999999", "99999999999999999999", known):
         assert here("journal", "settle", other, "--cost", "5").status == 2, other
-    assert spent(here) == before
+    assert spent(bureau) == before

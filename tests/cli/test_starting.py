@@ -66,7 +66,7 @@ def _loaded(folder: Path, *arguments: str, **settings: str) -> set[str]:
             pytest.param(arguments, marks=pytest.mark.long)
             for arguments in (
                 *(("quote",), ("inspect",), ("demo",), ("sandbox",), ("runs",)),
-                *(("runs", "show"), ("journal",), ("journal", "spend")),
+                *(("runs", "show"), ("journal",), ("journal", "verify")),
             )
         ),
     ],
@@ -143,7 +143,7 @@ def test_a_server_that_only_prefects_profile_names_is_used(tmp_path: Path) -> No
     "arguments",
     [
         ("runs", "list"),
-        pytest.param(("journal", "spend"), marks=pytest.mark.long),
+        pytest.param(("journal", "verify"), marks=pytest.mark.long),
         pytest.param(("journal", "in-doubt"), marks=pytest.mark.long),
     ],
     ids=" ".join,
@@ -160,7 +160,6 @@ def test_the_journal_is_looked_into_without_engine_or_network(
 @pytest.mark.parametrize(
     ("arguments", "unused"),
     [
-        (("desk", "audit"), {*HEAVY} - {"sqlalchemy", "numpy"}),
         pytest.param(
             ("outcomes", "report"), {*NOT_TO_START, *AT_THE_END, "httpx"}, marks=pytest.mark.long
         ),

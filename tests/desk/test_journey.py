@@ -13,6 +13,9 @@ import openpyxl
 import pytest
 from playwright.sync_api import ViewportSize, expect
 
+from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.audit import Audit
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.process import SandboxProcess
 from tests.browser.chromium import chromium
 from tests.cli.command import COMMAND, nightscreen, surroundings
@@ -163,8 +166,9 @@ def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
         _work_on_the_list(desk, analyst, run)
         chief.goto(f"{desk.origin}/audit")
         expect(chief.get_by_role("region", name="Entries")).to_contain_text("review saved")
-        audit = nightscreen("desk", "audit", "--json", cwd=tmp_path, env=desk.env)
-        done = [(each["user"], each["action"]) for each in reversed(audit.document["entries"])]
+        with open_journal(Path(desk.env["NIGHTSCREEN_HOME"])) as journal:
+            audit = Audit(Accounts(journal.home), journal).entries()
+        done = [(each["user"], each["action"]) for each in reversed(audit)]
         told = list(dict.fromkeys(done))
         steps = [
             *(("Ada", step) for step in ("file brought", "file quoted", "run started", "refused")),

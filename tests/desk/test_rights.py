@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from typer.testing import CliRunner
-
-from nightscreen.cli.main import app
-from nightscreen.desk.accounts import RIGHTS, Role
 from nightscreen.privacy.contests import list_contests, open_contest
 from tests.desk.conftest import borrowers
 from tests.desk.test_pages import facet, listed, newest
@@ -173,26 +169,6 @@ def test_limits_and_rights_are_set_on_the_page_and_shown_there(bank: Office) -> 
     (first, *_) = bank.seat.audit.entries(action="user changed")[::-1]
     assert first["detail"]["branches"] == ["Kano", "Lagos Island"]
     assert first["detail"]["rights"] == {"export": False}
-
-
-def test_command_gives_rights_and_limits(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each right one by one; a branch is named, `all` takes the limit away; the audit has it."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
-    bank.seat.accounts.add("Kemi", [Role.AUDITOR])
-    run = CliRunner().invoke
-    role = ["desk", "user", "role", "Kemi"]
-    given = [word for right in RIGHTS for word in ("--give", right)]
-    assert run(app, [*role, *given, "--branch", "Kano", "--branch", "Jos"]).exit_code == 0
-    kemi = bank.seat.accounts.find("Kemi")
-    assert kemi is not None
-    assert all(kemi.may(right) for right in RIGHTS)
-    assert kemi.branches == ("Kano", "Jos")
-    assert run(app, [*role, "--take", "policy", "--branch", "all"]).exit_code == 0
-    kemi = bank.seat.accounts.find("Kemi")
-    assert kemi is not None
-    assert (kemi.may("policy"), kemi.may("money"), kemi.branches) == (False, True, ())
-    changed = bank.seat.audit.entries(action="user changed")
-    assert [each["detail"]["branches"] for each in changed] == [[], ["Kano", "Jos"]]
 
 
 def test_privacy_answers_contests_and_spends_nothing(bank: Office) -> None:

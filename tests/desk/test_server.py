@@ -14,6 +14,8 @@ import pytest
 import uvicorn
 
 from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.audit import Audit
+from nightscreen.journal import open_journal
 from nightscreen.portal.middleware import BODY_S
 from nightscreen.portal.server import UploadProtocol
 from tests.cli.command import COMMAND, nightscreen, surroundings
@@ -117,8 +119,9 @@ def test_desk_prints_the_first_link_and_users_are_added_by_command(tmp_path: Pat
         )
         assert added.status == 0, added.err
         assert "/first?token=" in added.document["link"]
-        audit = nightscreen("desk", "audit", "--json", cwd=tmp_path, env=env)
-        assert [each["action"] for each in audit.document["entries"]] == ["user added"]
+        with open_journal(tmp_path / "home") as journal:
+            entries = Audit(Accounts(journal.home), journal).entries()
+        assert [each["action"] for each in entries] == ["user added"]
 
 
 async def test_slow_upload_is_taken_and_a_drip_without_end_is_cut_off() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.services import EngineServer
 
 COMMANDS = dict(walk())
-GROUPS = {words.rpartition(" ")[0] for words in COMMANDS} - {""}
+GROUPS = {" ".join(words.split()[:n]) for words in COMMANDS for n in range(1, len(words.split()))}
 CALLBACK = "http://127.0.0.1:8080/consent/callback"
 SCOPES = ("transaction:list", "bank_account:list")
 STANDS_FOR = {
@@ -47,15 +47,13 @@ NOT_TYPED = {
     "nightscreen screen customers.csv --checks bank_account,karma,phone_owner": (
         "it needs a package: tests/added"
     ),
-    "nightscreen automations install": "it needs a server and a block: tests/ops",
 }
 ONLY_QUOTED = re.compile(r"^nightscreen screen (?!customers\.csv --max-spend 250000$)(?!--run)")
 """Screenings beyond the first: their options, file and plan are tried, the asking is not."""
 LAST = (
     *("nightscreen consent revoke", "nightscreen journal backup", "nightscreen journal restore"),
-    *("nightscreen journal rotate-links", "nightscreen journal rotate-key"),
+    "nightscreen journal rotate-key",
     *("nightscreen purge", "nightscreen erase"),
-    "nightscreen screen customers.csv --log-format",
 )
 """Lines that take something away, or change the log, as they are typed at the end."""
 SURROUNDED = {
@@ -74,12 +72,9 @@ WITHOUT_TERMINAL = {"nightscreen erase": "--yes"}
 """What stands for the answer that a person would type."""
 ENDS_OTHERWISE = {
     "nightscreen approve": (2, "does not wait for approval"),
-    "nightscreen refuse": (2, "does not wait for approval"),
     "nightscreen consent redeem --customer CUST-0000004 --code": (2, "ask the customer to consent"),
     "nightscreen runs release": (2, "is not held"),
     "nightscreen notices confirm": (2, "for origination"),
-    "nightscreen contest answer": (2, "there is no contest"),
-    "nightscreen contest ask-again": (2, "there is no contest"),
     "nightscreen erase --customer-id CUST-0000004 --batch": (2, "nothing is held of this person"),
     "nightscreen erase --bvn": (2, "nothing is held of this person"),
 }

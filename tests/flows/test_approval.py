@@ -97,7 +97,7 @@ def test_a_run_of_this_process_is_resumed_by_the_approver(
     assert report["cost"]["cap"] == "9000.00"
     (record,) = json.loads(command(engine, "runs", "show", run_id, "--json").stdout)["approvals"]
     assert (record["decision"], record["note"]) == ("approved", "ok")
-    assert command(engine, "refuse", run_id).returncode == 2
+    assert command(engine, "approve", run_id, "--refuse").returncode == 2
 
 
 def test_a_refused_run_stays_ended(
@@ -106,7 +106,7 @@ def test_a_refused_run_stays_ended(
     """A resume is a mistake of usage that says who refused; not one call is made."""
     monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
     run_id = screen(at_home)["run_id"]
-    assert command(engine, "refuse", run_id, "--note", "wrong extract").returncode == 0
+    assert command(engine, "approve", run_id, "--refuse", "--note", "wrong extract").returncode == 0
     again = command(engine, "screen", "--run", run_id)
     assert again.returncode == 2
     assert f"nightscreen approve {run_id}" in again.stderr

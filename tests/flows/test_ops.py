@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,14 +26,11 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.morning_summary import morning_summary
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.errors import UsageError
-from nightscreen.tasks.automations import DEAD, LATE, PAGES, SUMMARY, install
 from tests.flows.engine_in_a_test import until
 from tests.flows.test_stopping import command, wait_until_under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from uuid import UUID
 
     from nightscreen.sandbox.process import SandboxProcess
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.alone, pytest.mark.long]
 
-BLOCK = "custom-webhook/on-call"
+AUTOMATIONS = Path("deploy/automations.yaml").read_text("utf-8")
 HELD_MS = 15_000
 """Holds a run where it is for longer than anybody takes to look at it, within every timeout."""
 SOON_S = 10.0
@@ -91,30 +92,45 @@ def telephone(at_home: Path, engine: Engine) -> Iterator[list[dict[str, str]]]:
     server.server_close()
 
 
-async def _names() -> list[str]:
+async def create(engine: Engine, below: Path, within: float | None = None) -> list[str]:
+    """Create the automations as docs/operate.md says; return their names.
+
+    Args:
+        engine: the server.
+        below: where the filled-in file goes.
+        within: replaces how long is waited, so that nobody waits for minutes.
+    """
+    async with get_client() as client:
+        block = await client.read_block_document_by_name("on-call", "custom-webhook")
+    text = re.sub("PAGE_BLOCK|SUMMARY_BLOCK", str(block.id), AUTOMATIONS)
+    if within is not None:
+        text = re.sub(r"within: \d+", f"within: {within}", text)
+    file = below / "automations.yaml"
+    file.write_text(text, "utf-8")
+    typed = [sys.executable, "-m", "prefect", "automation", "create", "--from-file", str(file)]
+    made = await asyncio.to_thread(
+        subprocess.run, typed, env=engine.env, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
     async with get_client() as client:
         return [each.name for each in await client.read_automations()]
 
 
-async def test_installing_twice_is_installing_once(telephone: list[Any], engine: Engine) -> None:
-    """Four automations, brought up to date, not doubled; a missing block is reported."""
-    typed = command(engine, "automations", "install", "--block", BLOCK, "--json")
-    out, _ = await asyncio.to_thread(typed.communicate, timeout=180)
-    first = json.loads(out)["automations"]
-    again = await install(page_block=BLOCK, summary_block=BLOCK)
-    assert [each["name"] for each in first] == [DEAD, PAGES, LATE, SUMMARY]
-    assert all(each["made"] for each in first)
-    assert not any(each.made for each in again)
-    assert sorted(await _names()) == sorted([DEAD, PAGES, LATE, SUMMARY])
-    with pytest.raises(UsageError, match="no notification block custom-webhook/nobody"):
-        await install(page_block="custom-webhook/nobody")
+async def test_automations_are_created_by_the_engines_own_command(
+    telephone: list[Any],
+    engine: Engine,
+    at_home: Path,
+) -> None:
+    """All four, of the file that ships with the deployment."""
+    names = {"dead runs", "pages", "not started", "morning summary"}
+    assert set(await create(engine, at_home)) == {f"nightscreen: {name}" for name in names}
 
 
 async def test_test_mode_wakes_a_person_and_a_stop_waits_for_the_morning(
-    telephone: list[dict[str, str]], sandbox: SandboxProcess, at_home: Path
+    telephone: list[dict[str, str]], engine: Engine, sandbox: SandboxProcess, at_home: Path
 ) -> None:
     """One page at once, with what to type; the empty wallet is in the summary."""
-    await install(page_block=BLOCK, summary_block=BLOCK)
+    await create(engine, at_home)
     make_batch(at_home / "callers.csv", rows=30, seed=78)
     given = {"input": str(at_home / "callers.csv"), "output": str(at_home / "out")}
     sandbox.post("/_sandbox/wallet", {"balance": "200"})
@@ -144,10 +160,10 @@ async def _flow_run(state: Any, **more: Any) -> UUID:  # noqa: ANN401 - a state 
 
 
 async def test_dead_and_late_runs_are_found(
-    telephone: list[dict[str, str]], engine: Engine
+    telephone: list[dict[str, str]], engine: Engine, at_home: Path
 ) -> None:
     """Heartbeats that stop mean a crash; a run nobody takes up wakes a person."""
-    await install(page_block=BLOCK, silence_s=SOON_S, late_s=SOON_S)
+    await create(engine, at_home, within=SOON_S)
     parameters = {"parameters": ScreenBatch().model_dump()}
     dead = await _flow_run(Running(), parameters=parameters)
     past = datetime.now(UTC) - timedelta(minutes=5)
@@ -187,12 +203,12 @@ def test_a_run_is_looked_at_from_outside_killed_and_resumed(
 ) -> None:
     """Live caps and the pid while it runs; the command that ends it once it was killed."""
     monkeypatch.setitem(engine.extra, "NIGHTSCREEN_HOME", os.environ["NIGHTSCREEN_HOME"])
+    monkeypatch.setitem(engine.extra, "NIGHTSCREEN_LOG_FORMAT", "json")
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 600})
     make_batch(at_home / "people.csv", rows=100, seed=79)
     run = command(
         engine,
         *("screen", str(at_home / "people.csv"), "--output", str(at_home / "out"), "--json"),
-        *("--log-format", "json"),
     )
     wait_until_under_way(sandbox)
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": HELD_MS})

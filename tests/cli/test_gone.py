@@ -1,0 +1,42 @@
+"""Commands there were: each answers in one line that names what takes its place."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Here
+
+GONE = {
+    ("accounts", "pull"): "transactions pull --accounts",
+    ("automations", "install"): "prefect automation create --from-file",
+    ("contest", "list"): "Contests",
+    ("refuse", "20260301-220000-a1b2c3"): "approve RUN_ID --refuse",
+    ("journal", "spend"): "Money",
+    ("journal", "rotate-links", "--at-once"): "journal rotate-key --links",
+    ("notices", "write", "20260301-220000-a1b2c3"): "notices confirm",
+    ("policy", "list"): "Policy",
+    ("desk", "audit"): "Audit",
+    ("desk", "user", "role", "ada"): "Users",
+}
+
+
+@pytest.mark.parametrize("words", GONE, ids=" ".join)
+def test_a_command_that_is_gone_names_what_takes_its_place(
+    words: tuple[str, ...], here: Here
+) -> None:
+    """One line on stderr, nothing on stdout, and the status of a wrong command line."""
+    ended = here(*words)
+    assert (ended.status, ended.out) == (2, "")
+    assert GONE[words] in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+
+
+def test_as_json_it_is_a_document(here: Here) -> None:
+    """As every error is."""
+    ended = here("journal", "spend", "--json")
+    assert ended.status == 2
+    assert "Money" in json.dumps(ended.document)
