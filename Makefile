@@ -46,7 +46,7 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 SAMPLE := command_line_killed or every_fault or messy_file or resumed_by_the_approver
 
 DATED := $(patsubst %,tests/steps/test_%.py,reviews consent instants inbox freshness_over_nights contests \
-  notices purging declined_purged changes)
+  notices purging applicants_purged changes)
 
 test-sample: $(STAMP) ## run a short part of what test-all adds: a killed command, browsers, the day's clock
 	$(PYTEST) -m long -k '$(SAMPLE)'

@@ -246,12 +246,6 @@ def _journal_lines(document: Mapping[str, Any]) -> list[str]:
         counts = (journal["answers"], journal["states"], journal["calls"], naira(journal["cost"]))
         goes = "Journal: {:,} answers, {:,} states and reviews; {:,} calls keep time and cost, {}."
         lines = [goes.format(*counts)]
-        declined = document["declined"]
-        if declined["people"]:
-            lines.append(
-                f"Declined and never lent to: {declined['people']:,} people, "
-                f"{declined['rows']:,} rows in clear, {declined['answers']:,} answers."
-            )
     if document["desk_audit"]:
         lines.append(f"Audit of the desk: {document['desk_audit']:,} entries.")
     lines += [f"Kept, under legal hold: {run_id}" for run_id in document["held_runs"]]

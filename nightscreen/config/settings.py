@@ -202,7 +202,7 @@ class Cutoffs(NamedTuple):
     consents: int
     approvals: int
     audit: int
-    declined: int
+    applicants: int
 
     @classmethod
     def all_at(cls, instant: int) -> Self:
@@ -221,7 +221,7 @@ class Retention(_Group):
     consents_days: int = Field(2192, ge=1)
     approvals_days: int = Field(2192, ge=1)
     audit_days: int = Field(2192, ge=1)
-    declined_days: int = Field(183, ge=1)
+    applicants_days: int = Field(183, ge=1)
 
     def cutoffs(self, now: int, *, older_than: int | None = None) -> Cutoffs:
         """Return the instant before which things of each ground go.

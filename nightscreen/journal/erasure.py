@@ -24,7 +24,6 @@ from nightscreen.journal.engine import reading, sqlite_file, told, writing
 from nightscreen.journal.grant_tables import (
     grants_before,
     grants_of_person,
-    transactions_of,
 )
 from nightscreen.journal.identifier_history import sightings
 from nightscreen.journal.lookups import runs_about
@@ -44,7 +43,7 @@ from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import ColumnElement, Connection, Engine
@@ -60,7 +59,6 @@ _PAGES, _FRESH, _OLDER = "removed_pages", "1", "older"
 """Name in `meta` of the note that the database's files may hold what was removed; and whether an
 earlier removal, whose traces are not known any more, was not done with."""
 _SEARCH_BLOCK = 1 << 22
-_SUBJECTS = 500
 _SEALED_START = 16  # key id and nonce: unlike in any two sealed texts
 
 
@@ -129,7 +127,8 @@ class ErasedPseudonyms:
 class _Which:
     """Which rows of the journal go: a condition for each table.
 
-    `accounts` are other people's sightings of accounts that lose a BVN which goes.
+    `accounts` are other people's sightings of accounts that lose a BVN which goes, `nameless` calls
+    that lose their pseudonym alone.
     """
 
     answers: ColumnElement[bool]
@@ -137,6 +136,7 @@ class _Which:
     states: tuple[tuple[Any, ColumnElement[bool]], ...]
     sightings: ColumnElement[bool]
     accounts: ColumnElement[bool]
+    nameless: ColumnElement[bool] = field(default_factory=false)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,10 @@ class Erasures:
         with reading(self._engine) as connection:
             return _count(connection, _of_person(person))
 
-    def held_before(self, cutoffs: Cutoffs) -> Removed:
+    def held_before(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> Removed:
         """Return what the journal holds that is too old, as `purge` would remove it."""
         with reading(self._engine) as connection:
-            return _count(connection, _before(cutoffs))
+            return _count(connection, _before(cutoffs, applicants))
 
     def traces_of(self, person: ErasedPseudonyms) -> list[bytes]:
         """Return bytes that would betray that something of a person is left in a file.
@@ -189,46 +189,16 @@ class Erasures:
             self._refuse_asked(connection, person.subjects)
             return self._remove(connection, ERASURE, _of_person(person))
 
-    def purge(self, cutoffs: Cutoffs) -> int:
-        """Remove what is too old by its ground; return the number of the audit's line."""
-        with writing(self._engine) as connection:
-            return self._remove(connection, RETENTION, _before(cutoffs))
-
-    def answers_about(self, subjects: Sequence[bytes]) -> int:
-        """Return how many answers are kept about some identifiers."""
-        with reading(self._engine) as connection:
-            return sum(
-                int(connection.execute(select(func.count()).where(which)).scalar() or 0)
-                for which in _in_blocks(answers.c.subject, subjects)
-            )
-
-    def forget_answers(
-        self, line: int, subjects: Sequence[bytes], customers: Sequence[bytes]
-    ) -> None:
-        """Remove what the service said about some identifiers, and some customers' transactions.
-
-        Decisions stay, and each call with its consent; it is not found by the identifier any more.
+    def purge(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> int:
+        """Remove what is too old by its ground; return the number of the audit's line.
 
         Args:
-            line: number of the audit's line that counts them.
-            subjects: pseudonyms of the identifiers.
-            customers: pseudonyms of the customers, one for all batch names.
+            cutoffs: the instant of each ground.
+            applicants: runs of applicants that are past their period: what was answered in them
+                goes; each call stays with its cost and consent, and is found by nobody's pseudonym.
         """
-        number = 0
         with writing(self._engine) as connection:
-            for which in _in_blocks(answers.c.subject, subjects):
-                number += connection.execute(delete(answers).where(which)).rowcount
-            for which in _in_blocks(calls.c.subject, subjects):
-                settled = calls.c.state != CallState.INTENT.value
-                values = {"subject": TOMBSTONE}
-                connection.execute(update(calls).where(which, settled).values(values))
-            for start in range(0, len(customers), _SUBJECTS):
-                for table, which in transactions_of(customers[start : start + _SUBJECTS]):
-                    connection.execute(delete(table).where(which))
-            counted = {"answers": erasures.c.answers + number}
-            mine = erasures.c.erasure_id == line
-            connection.execute(update(erasures).where(mine).values(counted))
-            put_meta(connection, _PAGES, _OLDER)
+            return self._remove(connection, RETENTION, _before(cutoffs, applicants))
 
     def _refuse_asked(self, connection: Connection, subjects: Collection[bytes]) -> None:
         query = select(calls.c.holder).where(
@@ -246,6 +216,7 @@ class Erasures:
         connection.execute(
             update(calls).where(which.calls).values(subject=TOMBSTONE, consent_reference=None)
         )
+        connection.execute(update(calls).where(which.nameless).values(subject=TOMBSTONE))
         for table, condition in which.states:
             connection.execute(delete(table).where(condition))
         connection.execute(delete(sightings).where(which.sightings))
@@ -321,18 +292,15 @@ def _of_person(person: ErasedPseudonyms) -> _Which:
     )
 
 
-def _in_blocks(
-    column: ColumnElement[bytes], values: Sequence[bytes]
-) -> Iterator[ColumnElement[bool]]:
-    for start in range(0, len(values), _SUBJECTS):
-        yield column.in_(values[start : start + _SUBJECTS])
-
-
-def _before(cutoffs: Cutoffs) -> _Which:
+def _before(cutoffs: Cutoffs, applicants: Sequence[str]) -> _Which:
     answered, decided = cutoffs.journal_answers, cutoffs.decisions
+    applied = calls.c.run_id.in_(applicants) & (calls.c.state != CallState.INTENT.value)
     ended = func.coalesce(calls.c.settled_at, calls.c.intent_at)
     return _Which(
-        answers.c.answered_at < answered,
+        or_(
+            answers.c.answered_at < answered,
+            answers.c.call_id.in_(select(calls.c.call_id).where(applied)),
+        ),
         (ended < answered)
         & (calls.c.state != CallState.INTENT.value)
         & or_(calls.c.subject != TOMBSTONE, calls.c.consent_reference.is_not(None)),
@@ -345,6 +313,7 @@ def _before(cutoffs: Cutoffs) -> _Which:
         ),
         sightings.c.last_at < decided,
         false(),
+        applied,
     )
 
 

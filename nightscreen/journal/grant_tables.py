@@ -19,13 +19,12 @@ from sqlalchemy import (
     select,
 )
 
-from nightscreen.journal.engine import reading
 from nightscreen.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from sqlalchemy import ColumnElement, Engine
+    from sqlalchemy import ColumnElement
 
     from nightscreen.config.settings import Cutoffs
 
@@ -122,20 +121,6 @@ GRANT_TABLES = (
     transaction_pulls,
     cash_flows,
 )
-
-
-def customers_who_consent(engine: Engine) -> set[bytes]:
-    """Return the customers with a grant that stands."""
-    grants = consent_grants.c
-    with reading(engine) as connection:
-        query = select(grants.customer).where(grants.ended_at.is_(None))
-        return {bytes(each) for each in connection.execute(query).scalars()}
-
-
-def transactions_of(customers: Collection[bytes]) -> tuple[tuple[Table, ColumnElement[bool]], ...]:
-    """Return what transactions are kept of some customers."""
-    tables = (transaction_records, cash_flows)
-    return tuple((table, table.c.customer.in_(customers)) for table in tables)
 
 
 BATCH = "transactions"

@@ -83,10 +83,10 @@ _KEPT: tuple[tuple[str, str, str, str], ...] = (
         "enriched",
     ),
     (
-        "rows and answers of applicants who were declined and never lent to",
+        "rows and answers of applicants",
         "the same",
-        "the application, until the decline is settled",
-        "declined",
+        "the application, until it is settled",
+        "applicants",
     ),
     (
         "decisions, changes, states, reviews, offers",

@@ -19,17 +19,19 @@ from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal.audit_chain import audit_before, forget_audit
 from nightscreen.journal.desk_file import UPLOADS
 from nightscreen.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.planning.rings import RINGS_FILE
 from nightscreen.privacy.contests import AGAIN
-from nightscreen.privacy.declined import Declined, drop_declined, find_declined
 from nightscreen.privacy.erasure_files import CALLS_FILE
 from nightscreen.results.changes import CHANGES_FILE
 from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.run_files import RunFiles, typed_parts
 from nightscreen.results.shadow import SHADOW_FILE
 from nightscreen.schemas.cashflow import CASHFLOW_FILE
+from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
+from nightscreen.schemas.contests import Contest, ContestState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
@@ -89,7 +91,7 @@ class Purgeable:
         unfinished: folders that an earlier rewriting was cut short in.
         journal: what goes from the journal.
         journal_waits: why nothing goes from the journal; empty where it does.
-        declined: whose rows and answers go, since they were never lent to.
+        applicants: runs of applicants that are past their period: what was answered in them goes.
         audit: entries of the desk's audit that go.
     """
 
@@ -100,14 +102,13 @@ class Purgeable:
     unfinished: list[RunFiles] = field(default_factory=list)
     journal: Removed = field(default_factory=Removed)
     journal_waits: str = ""
-    declined: Declined = field(default_factory=Declined)
+    applicants: list[str] = field(default_factory=list)
     audit: int = 0
 
     @property
     def anything(self) -> bool:
         """Return whether anything would go."""
-        more = (self.declined.ids, self.audit, any(self.journal))
-        return bool(self.outdated or self.unfinished or any(more))
+        return bool(self.outdated or self.unfinished or self.audit or any(self.journal))
 
     def document(self) -> dict[str, Any]:
         """Return what would go as JSON has it; nothing in it is personal."""
@@ -122,11 +123,6 @@ class Purgeable:
                 "answered_before": instant_text(self.cutoffs.journal_answers),
                 "decided_before": instant_text(self.cutoffs.decisions),
                 "waits_for": self.journal_waits or None,
-            },
-            "declined": {
-                "people": len(self.declined.ids),
-                "rows": self.declined.rows,
-                "answers": self.declined.answers,
             },
             "desk_audit": self.audit,
             "held_runs": self.held_runs,
@@ -147,18 +143,19 @@ def due(journal: Journal, retention: Retention, *, older_than: int | None = None
     found = Purgeable(retention.cutoffs(now, older_than=older_than))
     found.audit = audit_before(journal.home, found.cutoffs.audit)
     held = erasures.holds()
-    runs = journal.runs.newest(limit=None)[::-1]
-    for run in runs:
+    waiting = Records.of(journal, Contest).all(state=ContestState.OPEN)
+    contested = {each.batch for each in waiting}
+    for run in journal.runs.newest(limit=None)[::-1]:
         if run.run_id in held:
             found.held_runs.append(run.run_id)
         elif run.state == RUNNING:
             found.live_runs.append(run.run_id)
         else:
-            _look_into(run, now, found)
+            applied = run.purpose == Purpose.ORIGINATION and run.batch not in contested
+            _look_into(run, now, found, applied=applied)
     found.journal_waits = _waits(found)
     if not found.journal_waits:
-        found.journal = erasures.held_before(found.cutoffs)
-        found.declined = find_declined(journal, runs, found.cutoffs.declined)
+        found.journal = erasures.held_before(found.cutoffs, found.applicants)
     return found
 
 
@@ -170,19 +167,33 @@ def _waits(found: Purgeable) -> str:
     return ""
 
 
-def _look_into(run: RunRecord, now: int, found: Purgeable) -> None:
+def _look_into(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> None:
+    """Find what of a run is older than its period.
+
+    Args:
+        run: the run; nobody holds it.
+        now: the present instant.
+        found: takes what is found.
+        applied: its customers applied, and none of its batch has a contest that waits: rows in
+            clear and answers go after the applicants' period.
+    """
     folder = Path(run.folder)
     left = RunFiles.of(folder, RETENTION)
     if left.touched:
         found.unfinished.append(left)
     ended = run.finished_at or run.started_at
     age = (now - ended) // DAY_MICROS
+    cutoffs = found.cutoffs
+    if applied:
+        cutoffs = cutoffs._replace(enriched=max(cutoffs.enriched, cutoffs.applicants))
+        if ended <= cutoffs.applicants:
+            found.applicants.append(run.run_id)
     for kind, patterns in KINDS.items():
         files = tuple(path for each in patterns for path in sorted(folder.glob(each)))
-        if files and ended <= getattr(found.cutoffs, kind):
+        if files and ended <= getattr(cutoffs, kind):
             found.outdated.append(Outdated(run.run_id, kind, folder, files, age))
     for part in typed_parts(run):
-        if ended <= found.cutoffs.enriched:
+        if ended <= cutoffs.enriched:
             found.outdated.append(Outdated(run.run_id, TYPED, part.parent, (part,), age))
 
 
@@ -197,12 +208,12 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
-    declined = found.declined
     forget_audit(journal, found.cutoffs.audit)
     erasures = Erasures.of(journal)
-    number = erasures.purge(Cutoffs.all_at(0) if found.journal_waits else found.cutoffs)
-    if declined.ids:
-        erasures.forget_answers(number, declined.subjects, declined.customers)
+    if found.journal_waits:
+        number = erasures.purge(Cutoffs.all_at(0), ())
+    else:
+        number = erasures.purge(found.cutoffs, found.applicants)
     emptied = leave_no_trace(journal)
     folders = _Folders((each.path, each) for each in found.unfinished)
     for each in found.outdated:
@@ -210,10 +221,9 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
             continue
         folders[each.folder].sweep()
         folders[each.folder].remove(each.files)
-    rows = drop_declined(journal, folders, declined)
     at = instant_text(journal.clock()) or ""
     files = sum(folder.finish(at) for folder in folders.values())
-    erasures.finish(number, file_rows=rows, files=files)
+    erasures.finish(number, file_rows=0, files=files)
     return {**found.document(), "removed_files": files, "log_emptied": emptied}
 
 

@@ -30,7 +30,7 @@ def settings(tmp_path: Path) -> Settings:
         proxy="http://user:pw-secret@proxy.lender.example:3128",
         portal_name="Oak | Lending",
         portal_contact="help@oak.example",
-        retention={"declined_days": 90, "audit_days": 4000},
+        retention={"applicants_days": 90, "audit_days": 4000},
     )
 
 
@@ -39,7 +39,7 @@ def test_every_period_of_the_settings_is_in_the_record(settings: Settings) -> No
     kept = {each["setting"]: each["days"] for each in processing_record(settings)["kept"]}
     names = {f"NIGHTSCREEN_RETENTION__{ground.upper()}_DAYS" for ground in Cutoffs._fields}
     assert kept.keys() == names
-    assert kept["NIGHTSCREEN_RETENTION__DECLINED_DAYS"] == 90
+    assert kept["NIGHTSCREEN_RETENTION__APPLICANTS_DAYS"] == 90
     assert kept["NIGHTSCREEN_RETENTION__AUDIT_DAYS"] == 4000
 
 

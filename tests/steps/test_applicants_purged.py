@@ -1,8 +1,7 @@
-"""People who were declined and never lent to: rows and answers go early, decisions stay."""
+"""Applicants: rows and answers of their runs go early, decisions stay."""
 
 from __future__ import annotations
 
-import csv
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -74,52 +73,52 @@ def answered(journal: Journal, kind: str, value: str) -> int:
     return len(Held.of(journal).answers([journal.pseudonyms.subject(kind, value)]))
 
 
-def test_who_was_never_lent_to_is_forgotten_six_months_after_the_decline(world: World) -> None:
-    """Not who has a loan, applied again, or contests; what was decided stays."""
+def test_runs_of_applicants_go_at_their_own_age(world: World) -> None:
+    """Rows and answers go, of whomever; calls keep cost and consent; what was decided stays."""
     world.screen([customer(21, customer_id="L21", **CONSENT)], batch="loans")
-    world.clock = lambda: system_clock() + 150 * DAY_MICROS
-    world.screen([applicant(33)], purpose="origination", batch="second")
+    with at(world, 0) as journal:
+        before = {number: answered(journal, "bvn", f"22{number:09d}") for number in (1, 13)}
+        assert all(before.values())
+    assert in_clear(world) >= {"C1", "C13", "L21"}
+    purged(world, 182)
+    assert in_clear(world) >= {"C1", "C13", "L21"}
+    purged(world, 184)
+    assert in_clear(world) == {"L21"}
+    with at(world, 184) as journal:
+        assert not answered(journal, "bvn", "22000000013")
+        assert not answered(journal, "phone", PHONE)
+        applied = [run for run in journal.runs.newest(limit=9) if run.batch == "applications"]
+        calls = [
+            call for run in applied for block in journal.runs.calls(run.run_id) for call in block
+        ]
+        assert {bytes(call.subject) for call in calls} == {TOMBSTONE}
+        assert any(call.consent_reference for call in calls)
+        assert sum(call.cost_micro or 0 for call in calls) > 0
+    lists = [path.read_text("utf-8") for path in (world.folder / "out").glob("*/decisions.csv")]
+    assert any("C13" in each for each in lists)
+    assert purged(world, 185)["journal"]["answers"] == 0
+
+
+def test_a_contest_keeps_the_runs_of_its_batch(world: World) -> None:
+    """What a decision rests on stays until the contest is answered, at most as long as any row."""
     with at(world, 0) as journal:
         open_contest(
             journal, ContestClocks(), "C16", by="Ada", said="It was paid.", batch="applications"
         )
-        bvns = {number: f"22{number:09d}" for number in (*DECLINED, 1)}
-        before = {number: answered(journal, "bvn", bvn) for number, bvn in bvns.items()}
-        assert all(before.values())
-
-    assert purged(world, 182)["declined"]["people"] == 0
-    done = purged(world, 184)
-    assert (done["declined"]["people"], done["declined"]["rows"]) == (2, 2)
-    assert in_clear(world) == {"C1", "C16", "C21", "C33", "L21"}
-
-    with at(world, 184) as journal:
-        after = {number: answered(journal, "bvn", bvn) for number, bvn in bvns.items()}
-        assert after == {**before, 13: 0, 36: 0}
+    purged(world, 300)
+    assert {"C13", "C16"} <= in_clear(world)
+    with at(world, 300) as journal:
         assert answered(journal, "phone", PHONE)
-        calls = [
-            call
-            for run in journal.runs.newest(limit=9)
-            for block in journal.runs.calls(run.run_id)
-            for call in block
-            if bytes(call.subject) == TOMBSTONE
-        ]
-        assert any(call.consent_reference for call in calls)
-    (listed,) = [
-        path
-        for path in (world.folder / "out").glob("*/decisions.csv")
-        if "C13" in path.read_text("utf-8")
-    ]
-    with listed.open(encoding="utf-8-sig", newline="") as file:
-        assert {"C13", "C36"} <= {row["customer_id"] for row in csv.DictReader(file)}
-    assert purged(world, 184)["declined"]["people"] == 0
+    purged(world, 400)
+    assert in_clear(world) == set()
 
 
-def test_a_hold_keeps_the_declined_too(world: World) -> None:
+def test_a_hold_keeps_applicants_too(world: World) -> None:
     """Whatever the period, nothing of the journal or the held run goes."""
     with at(world, 0) as journal:
         (run,) = journal.runs.newest(limit=1)
         hold(journal, run.run_id, "claim 7")
-    assert purged(world, 300)["declined"]["people"] == 0
+    purged(world, 300)
     assert {"C13", "C36"} <= in_clear(world)
 
 
