@@ -1151,7 +1151,7 @@ _PEOPLE = (
         (
             Edit(
                 _PURGING,
-                "if files and ended <= getattr(found.cutoffs, kind):",
+                "if files and ended <= getattr(cutoffs, kind):",
                 "if files and ended <= found.cutoffs.audit:",
             ),
         ),
