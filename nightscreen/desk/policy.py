@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.desk.pages import NOTHING, onward
+from nightscreen.desk.pages import NOTHING
 from nightscreen.desk.runs import SCREENING
 from nightscreen.desk.uploads import TYPED
 from nightscreen.desk.visit import DeskError, plain_naira
@@ -44,6 +44,7 @@ from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import PolicyError, UsageError
 from nightscreen.schemas.policy import thresholds_named
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
