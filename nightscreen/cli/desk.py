@@ -70,8 +70,8 @@ def desk(
     from nightscreen.desk.app import application
     from nightscreen.desk.seat import Seat
     from nightscreen.desk.users import password_link
-    from nightscreen.portal.config import origin_of
-    from nightscreen.portal.server import UploadProtocol, is_open_to_others, serve_app
+    from nightscreen.web.guard import origin_of
+    from nightscreen.web.serve import UploadProtocol, is_open_to_others, serve_app
 
     settings = settings_of_command()
     if is_open_to_others(host):

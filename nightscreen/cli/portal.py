@@ -34,7 +34,8 @@ def portal(
     ] = None,
 ) -> None:
     """Serve the web pages customers meet: consent, callback, one-time password."""
-    from nightscreen.portal.server import is_open_to_others, serve
+    from nightscreen.portal.app import serve
+    from nightscreen.web.serve import is_open_to_others
 
     settings = settings_of_command()
     if is_open_to_others(host):

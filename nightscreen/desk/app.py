@@ -34,9 +34,8 @@ from nightscreen.desk import (
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
 from nightscreen.desk.visit import DeskError, handled, page, recognise, refusal
-from nightscreen.portal.log import Log, note
-from nightscreen.portal.middleware import Guard, TooLargeError, TooSlowError, headers_of
 from nightscreen.schemas.errors import JournalError
+from nightscreen.web.guard import Guard, Log, fault_pages, headers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -70,7 +69,10 @@ _TROUBLE = {
         "Open the desk by the address it printed at its start.",
     ),
     "too_large": ("That is too large", "The desk takes no more than that at once."),
-    "too_slow": ("That took too long to arrive", "Try again on a better connection."),
+    "other_site": (
+        "This form is not from a page of the desk",
+        "Open the page here, and send its form again.",
+    ),
     "broken": ("Something is wrong on our side", "It has been noted. Go back and try again."),
 }
 
@@ -91,16 +93,12 @@ def application(seat: Seat) -> ASGIApp:
         routes=_routes(seat),
         exception_handlers={
             DeskError: handled(seat),
-            HTTPException: partial(_no_page, seat),
-            TooLargeError: partial(_shown, refusals, "too_large", 413),
-            TooSlowError: partial(_shown, refusals, "too_slow", 408),
-            Exception: partial(_shown, refusals, "broken", 500),
+            **fault_pages(refusals, partial(_no_page, seat)),
         },
         lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
     headers = headers_of(POLICY, is_secure=seat.is_secure)
-    headers["referrer-policy"] = "same-origin"  # without, browsers name no origin of our own forms
     log = Log("desk", in_json=seat.settings.log_format == "json")
     return Guard(inner, seat.origins, headers, refusals, log, _longest)
 
@@ -167,8 +165,8 @@ def _routes(seat: Seat) -> list[Route]:
         route("/money.csv", money.take_out, _GET, "money"),
         route("/audit", audit_page.audit, _GET, "audit"),
         route("/audit.csv", audit_page.take_out, _GET, "audit"),
-        Route("/static/{name}", _static, methods=_GET),
-        Route("/health", _health, methods=_GET),
+        Route("/static/{name}", static, methods=_GET),
+        Route("/health", health, methods=_GET),
     ]
 
 
@@ -190,27 +188,20 @@ def _longest(path: str) -> int:
     return LARGEST_TABLE if path.endswith("/fix") else LARGEST_FORM
 
 
-async def _static(request: Request) -> Response:
-    note(request.scope, page="static")
+async def static(request: Request) -> Response:
+    """Give a file that pages need: style, script, picture."""
     name = request.path_params["name"]
     if name not in STATIC:
         raise HTTPException(404)
     return Response((TEMPLATES / "static" / name).read_bytes(), media_type=STATIC[name])
 
 
-async def _health(request: Request) -> Response:
-    note(request.scope, page="health")
+async def health(_request: Request) -> Response:
+    """Say that the desk answers."""
     return PlainTextResponse("ok\n")
 
 
-def _no_page(seat: Seat, request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    sentence = "Begin with the entries above." if status == 404 else "This page cannot do that."  # noqa: PLR2004 - not found
-    return refusal(recognise(seat, request), DeskError(status, sentence))
-
-
-def _shown(
-    refusals: _Refusals, kind: str, status: int, request: Request, _e: Exception
-) -> Response:
-    note(request.scope, refused=kind)
-    return refusals.trouble(kind, status)
+def _no_page(seat: Seat, request: Request, error: HTTPException) -> Response:
+    sentences = {400: error.detail, 404: "Begin with the entries above."}
+    sentence = sentences.get(error.status_code, "This page cannot do that.")
+    return refusal(recognise(seat, request), DeskError(error.status_code, sentence))

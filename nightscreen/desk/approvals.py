@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.desk.pages import html, onward
+from nightscreen.desk.pages import html
 from nightscreen.desk.runs import resume_approved
 from nightscreen.desk.visit import DeskError, naira_typed, plain_naira
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
@@ -17,6 +17,7 @@ from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, naira_text, to_micro
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from nightscreen.desk.customer import SAID, require_seen, sees
-from nightscreen.desk.pages import onward
 from nightscreen.desk.visit import DeskError
 from nightscreen.privacy.contests import (
     answer_contest,
@@ -20,6 +19,7 @@ from nightscreen.privacy.contests import (
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response

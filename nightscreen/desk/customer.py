@@ -20,14 +20,13 @@ from nightscreen.desk.cases import WAITS_FOR
 from nightscreen.desk.decisions import in_words
 from nightscreen.desk.my_work import USUAL_WAIT_DAYS
 from nightscreen.desk.new_file import begin, keep_rows
-from nightscreen.desk.pages import TITLES, naira, onward, words
+from nightscreen.desk.pages import TITLES, naira, words
 from nightscreen.desk.run_rows import branch_of, columns_of_care
 from nightscreen.desk.visit import DeskError, naira_typed
 from nightscreen.files.person import same_person
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
 from nightscreen.planning.consent import consent_valid, twelve_months_after
 from nightscreen.policy.declarations import read_declarations
-from nightscreen.portal.config import origin_of
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
@@ -46,6 +45,8 @@ from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.web.forms import onward
+from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.desk.new_file import begin, preview, quote_upload
-from nightscreen.desk.pages import onward
 from nightscreen.desk.runs import SCREENING, find_run
 from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_of
 from nightscreen.desk.visit import DeskError, plain_naira
@@ -31,6 +30,7 @@ from nightscreen.results.second_person import needs_second
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.policy import Decision
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
-from nightscreen.desk.pages import TITLES, onward
+from nightscreen.desk.pages import TITLES
 from nightscreen.desk.visit import DeskError
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.disputes import (
@@ -25,6 +25,7 @@ from nightscreen.journal.money import Spent
 from nightscreen.schemas.clock import instant_text, spending_day
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, typed_micro
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

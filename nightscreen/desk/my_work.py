@@ -12,12 +12,12 @@ from urllib.parse import parse_qsl, quote, urlencode
 from nightscreen.desk import fix
 from nightscreen.desk.cases import IN_TURN, SHARED_BY, WAITS_FOR, CaseTakenError
 from nightscreen.desk.decisions import asked_filter, in_words, kinds
-from nightscreen.desk.pages import onward
 from nightscreen.desk.run_rows import PAGE_ROWS, Filter
 from nightscreen.desk.visit import DeskError
 from nightscreen.desk.work_list import FACETS
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
 from nightscreen.schemas.decisions import LISTED_PART
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -8,31 +8,24 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime, time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import ValidationError
-from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
-from nightscreen.desk.pages import onward
 from nightscreen.desk.runs import start
 from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED
 from nightscreen.desk.visit import (
+    MOST_FIELDS,
     DeskError,
     plain_naira,
     recognise,
-    refusal,
-    require_own,
-    require_typed,
     to_sign_in,
 )
 from nightscreen.files.sealed_file import unsealed
-from nightscreen.portal.log import note
 from nightscreen.reading.date_orders import ORDERS, DateOrders
 from nightscreen.reading.headings import meanings
 from nightscreen.reading.mapping import DATE_ORDERS, read_mapping
@@ -48,11 +41,13 @@ from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
 from nightscreen.values.customer_ids import CustomerNumbers
+from nightscreen.web.forms import FILE_FORM_TYPE, media_type, onward, read_file_form
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from starlette.datastructures import UploadFile
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -62,7 +57,7 @@ if TYPE_CHECKING:
     from nightscreen.reading.tables import TableSource
 
 SHOWN_ROWS: Final = 50
-LONGEST_FIELDS: Final = 64 * 1024
+_PIECE: Final = 1 << 20
 PURPOSES: Final = get_args(PurposeName)
 _USUAL: Final = {
     "purpose": "portfolio",
@@ -122,132 +117,38 @@ def policies(visit: Visit) -> list[str]:
 
 
 def receive(seat: Seat) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that takes a file as it comes, sealed piece by piece."""
+    """Return the endpoint that takes a file and seals it."""
 
-    async def endpoint(request: Request) -> Response:
-        note(request.scope, page="receive")
+    async def receive_file(request: Request) -> Response:
         visit = await asyncio.to_thread(recognise, seat, request)
         if visit.user is None:
             return to_sign_in(request)
-        try:
-            await asyncio.to_thread(visit.require, "screen")
-            with ExitStack() as stack:
-                upload_id = await _receive(visit, stack)
-                await asyncio.to_thread(stack.close)
-        except DeskError as error:
-            if error.status == 400:  # noqa: PLR2004 - what can be mended on the form
-                return await asyncio.to_thread(
-                    partial(_form, visit, 400, error=error.sentence, **_choices(visit))
-                )
-            return await asyncio.to_thread(refusal, visit, error)
-        upload = seat.uploads.find(upload_id)
-        assert upload is not None  # noqa: S101 - kept in the lines above
-        await asyncio.to_thread(seat.uploads.choose, upload, _choices(visit))
-        return onward(f"/new/{upload_id}")
+        await asyncio.to_thread(visit.require, "screen")
+        if media_type(request) != FILE_FORM_TYPE:
+            raise DeskError(415, "This page takes a file by its own form.")
+        visit.form, brought = await read_file_form(request, MOST_FIELDS)
+        return await asyncio.to_thread(_keep, visit, brought)
 
-    return endpoint
+    return receive_file
 
 
-async def _receive(visit: Visit, stack: ExitStack) -> str:
-    """Read a form with a file; return the id under which the file is sealed, empty where none is.
-
-    Raises:
-        DeskError: it is no form of ours, or cannot be read.
-    """
-    kind, options = parse_options_header(visit.request.headers.get("content-type", ""))
-    if kind != b"multipart/form-data" or not options.get(b"boundary"):
-        raise DeskError(415, "This page takes a file by its own form.")
-    parts = _Parts()
-    parser = MultipartParser(options[b"boundary"], parts.callbacks())
-    upload_id, writer = "", None
-    form: dict[str, list[str]] = {}
-    visit.form = form
-    try:
-        async for piece in visit.request.stream():
-            parser.write(piece)
-            for name, filename, data in parts.take():
-                require_typed(name, filename or data.decode("utf-8", "replace"))
-                if filename is None:
-                    form.setdefault(name, []).append(data.decode("utf-8", "replace"))
-                elif filename and writer is None:
-                    require_own(visit, visit.text("token"))
-                    upload_id, writer = stack.enter_context(
-                        visit.seat.uploads.receiving(filename, visit.name, {})
-                    )
-                if filename and writer is not None:
-                    writer.write(data)
-        parser.finalize()
-    except FormParserError:
-        raise DeskError(400, "The file did not arrive whole. Send it again.") from None
-    require_own(visit, visit.text("token"))
-    if writer is None:
-        raise DeskError(400, "Choose a file first: CSV, XLSX or Parquet.")
-    if writer.size == 0:
-        raise DeskError(400, "The file is empty. Export it again.")
-    return upload_id
-
-
-class _Parts:
-    """Gathers the parts of a form as the parser comes upon them."""
-
-    def __init__(self) -> None:
-        self._ready: list[tuple[str, str | None, bytes]] = []
-        self._headers: dict[bytes, bytes] = {}
-        self._header = self._value = b""
-        self._name = ""
-        self._filename: str | None = None
-        self._data = bytearray()
-        self._fields = 0
-
-    def callbacks(self) -> Any:  # noqa: ANN401 - the parser's own table
-        return {
-            "on_part_begin": self._begin,
-            "on_header_field": self._field,
-            "on_header_value": self._of_field,
-            "on_header_end": self._header_end,
-            "on_headers_finished": self._headers_end,
-            "on_part_data": self._more,
-            "on_part_end": self._end,
-        }
-
-    def take(self) -> list[tuple[str, str | None, bytes]]:
-        """Return name, file name and data of what has come; a file comes in pieces."""
-        if self._filename is not None and self._data:
-            self._ready.append((self._name, self._filename, bytes(self._data)))
-            self._data.clear()
-        ready, self._ready = self._ready, []
-        return ready
-
-    def _begin(self) -> None:
-        self._headers, self._filename, self._name = {}, None, ""
-        self._data.clear()
-
-    def _field(self, data: bytes, start: int, end: int) -> None:
-        self._header += data[start:end]
-
-    def _of_field(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
-
-    def _header_end(self) -> None:
-        self._headers[self._header.lower()] = self._value
-        self._header = self._value = b""
-
-    def _headers_end(self) -> None:
-        _, options = parse_options_header(self._headers.get(b"content-disposition", b""))
-        self._name = options.get(b"name", b"").decode("utf-8", "replace")
-        if b"filename" in options:
-            self._filename = options[b"filename"].decode("utf-8", "replace")
-
-    def _more(self, data: bytes, start: int, end: int) -> None:
-        self._data += data[start:end]
-        self._fields += 0 if self._filename is not None else end - start
-        if self._fields > LONGEST_FIELDS:
-            raise DeskError(413, "The form holds more than it has room for.")
-
-    def _end(self) -> None:
-        self._ready.append((self._name, self._filename, bytes(self._data)))
-        self._data.clear()
-        self._filename = None
+def _keep(visit: Visit, brought: UploadFile | None) -> Response:
+    """Seal a file that was uploaded, or say on the form why there is nothing to keep."""
+    if brought is None or not brought.size:
+        error = (
+            "Choose a file first: CSV, XLSX or Parquet."
+            if brought is None
+            else "The file is empty. Export it again."
+        )
+        return _form(visit, 400, error=error, **_choices(visit))
+    uploads = visit.seat.uploads
+    with uploads.receiving(brought.filename or "", visit.name, {}) as (upload_id, writer):
+        while piece := brought.file.read(_PIECE):
+            writer.write(piece)
+    upload = uploads.find(upload_id)
+    assert upload is not None  # noqa: S101 - kept in the lines above
+    uploads.choose(upload, _choices(visit))
+    return onward(f"/new/{upload_id}")
 
 
 def _choices(visit: Visit) -> dict[str, Any]:

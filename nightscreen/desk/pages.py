@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.templates import html_templates
@@ -47,7 +47,6 @@ TITLES: Final = {
 }
 """What people call each check."""
 NOTHING: Final = "\N{EN DASH}"
-_SEE_OTHER = 303
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -81,11 +80,6 @@ def html(template: str, status: int = 200, **values: object) -> Response:
     """Return a page."""
     text = environment().get_template(f"{template}.html.j2").render(**values)
     return HTMLResponse(text, status)
-
-
-def onward(address: str) -> Response:
-    """Return a redirect after which the browser asks with GET."""
-    return RedirectResponse(address, _SEE_OTHER)
 
 
 def naira(amount: object) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.desk.pages import NOTHING, onward
+from nightscreen.desk.pages import NOTHING
 from nightscreen.desk.runs import SCREENING
 from nightscreen.desk.uploads import TYPED
 from nightscreen.desk.visit import DeskError, plain_naira
@@ -37,14 +37,14 @@ from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.report.outcomes_section import rate
 from nightscreen.results.backtest import backtest, file_schema
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.decision_list import customer_name
-from nightscreen.results.list_columns import NAMES
+from nightscreen.results.decision_list import NAMES, customer_name
 from nightscreen.results.outcomes import PaidAfterwards, verdict_in_words
 from nightscreen.results.replay import past_run
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import PolicyError, UsageError
 from nightscreen.schemas.policy import thresholds_named
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

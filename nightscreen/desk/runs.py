@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import FileResponse, Response
 
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.desk.pages import REPORT_POLICY, onward
+from nightscreen.desk.pages import REPORT_POLICY
 from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.files.person import same_person
@@ -19,6 +19,7 @@ from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import UsageError
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,6 @@ Made once when the desk is served; nothing here belongs to one request.
 
 from __future__ import annotations
 
-import hmac
-import secrets
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -91,7 +89,6 @@ class Seat:
     clock: Clock = field(init=False)
     _engine: DuckDBPyConnection | None = None
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __post_init__(self) -> None:
         self.clock = self.journal.clock
@@ -120,10 +117,6 @@ class Seat:
     def cookie(self, name: str) -> str:
         """Return a cookie's name; by https it is bound to this host."""
         return f"__Host-{name}" if self.is_secure else name
-
-    def form_token(self, session: str) -> str:
-        """Return what the forms of a session must bring back."""
-        return hmac.digest(self._key, session.encode(), "sha256").hex()
 
     def prepare(self) -> None:
         """Make what pages need and takes a second to make: templates, the list, the newest rows."""

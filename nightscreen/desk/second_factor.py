@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from nightscreen.desk.accounts import DEVICE_S
-from nightscreen.desk.pages import onward
 from nightscreen.desk.visit import COOKIE, DEVICE_COOKIE, DeskError, local_address, set_cookie
 from nightscreen.schemas.clock import MICROS
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.desk.pages import onward
 from nightscreen.desk.second_factor import ask_for_code, let_in
 from nightscreen.desk.visit import COOKIE, local_address
 from nightscreen.schemas.errors import UsageError
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response

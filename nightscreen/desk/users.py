@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.desk.accounts import RIGHTS, Role
-from nightscreen.desk.pages import onward
 from nightscreen.desk.visit import DeskError
-from nightscreen.portal.config import origin_of
 from nightscreen.schemas.errors import UsageError
+from nightscreen.web.forms import onward
+from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -1,26 +1,27 @@
 """One request of somebody's browser: who it is, what was sent, and whether it is let in.
 
-Every page goes through `page`: it knows the session, asks for the right, holds a form against its
-token, and writes refusals into the audit. What a page then does is its own view.
+Every page goes through `page`: it knows the session, asks for the right, reads the form, and writes
+refusals into the audit. What a page then does is its own view; that a form comes from a page of
+ours is judged before (`web.guard`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
-import secrets
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import wraps
 from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import quote
 
 from starlette.responses import RedirectResponse
 
 from nightscreen.desk.pages import html
-from nightscreen.portal.log import note
 from nightscreen.schemas.errors import NightscreenError
+from nightscreen.web.forms import FORM_TYPE, media_type, read_form
+from nightscreen.web.guard import note, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
 
 COOKIE: Final = "nightscreen-desk"
-FORM_COOKIE: Final = "nightscreen-desk-form"
 DEVICE_COOKIE: Final = "nightscreen-desk-device"
-FORM_TYPE: Final = "application/x-www-form-urlencoded"
 _NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
@@ -73,7 +72,7 @@ class Visit:
         request: as it came.
         user: who is signed in.
         form: the fields of a form, each with every value given.
-        session: the token of the session, or of a browser that is not signed in yet.
+        session: the token of the session; empty where nobody is signed in.
     """
 
     seat: Seat
@@ -110,7 +109,7 @@ class Visit:
         """
         if not self.may(what):
             self.seat.audit.write(
-                self.name, "refused", page=self.request.scope.get("desk.page", ""), needs=what
+                self.name, "refused", page=page_of(self.request.scope), needs=what
             )
             raise DeskError(403, _NEEDS.get(what, "Your roles do not allow this."))
 
@@ -136,7 +135,7 @@ class Visit:
             DeskError: 403.
         """
         if not self.sees_branch(branch):
-            page = self.request.scope.get("desk.page", "")
+            page = page_of(self.request.scope)
             self.seat.audit.write(self.name, "refused", page=page, needs="branch", **about)
             raise DeskError(403, "You see customers of these branches: " + ", ".join(self.branches))
 
@@ -168,10 +167,6 @@ class Visit:
         text = self.asked_first(name)
         return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
 
-    def token(self) -> str:
-        """Return what every form of this browser must bring back."""
-        return self.seat.form_token(self.session)
-
     def page(self, template: str, status: int = 200, **values: object) -> Response:
         """Return a page with the navigation of this user."""
         waiting = self.seat.waiting_approvals() if self.may("approvals") else 0
@@ -190,7 +185,6 @@ class Visit:
             may=self.may,
             navigation=shown,
             here=here,
-            token=self.token(),
             now=self.seat.clock(),
             **values,
         )
@@ -238,24 +232,17 @@ def page(
         need: the right without which the page is refused.
         signed_in: somebody must be signed in.
     """
-    name = view.__name__
 
+    @wraps(view)  # the log and the audit name the page by its view
     async def endpoint(request: Request) -> Response:
-        note(request.scope, page=name)
-        request.scope["desk.page"] = name
         visit = await asyncio.to_thread(recognise, seat, request)
         if signed_in and visit.user is None:
             return to_sign_in(request)
-        if request.method == "POST" and request.headers.get("content-type", "").startswith(
-            FORM_TYPE
-        ):
-            visit.form = await read_form(request)
-            require_own(visit, visit.text("token"))
-        elif request.method == "POST":
-            raise DeskError(415, "This page takes a form and nothing else.")
-        response = await asyncio.to_thread(_answered, visit, view, need)
-        remember(response, visit)
-        return response
+        if request.method == "POST":
+            if media_type(request) != FORM_TYPE:
+                raise DeskError(415, "This page takes a form and nothing else.")
+            visit.form = await read_form(request, MOST_FIELDS)
+        return await asyncio.to_thread(_answered, visit, view, need)
 
     return endpoint
 
@@ -293,14 +280,7 @@ def recognise(seat: Seat, request: Request) -> Visit:
         user.has_second or not user.must_have_second(seat.settings.desk_second_factor)
     ):
         return Visit(seat, request, user, token)
-    word = request.cookies.get(seat.cookie(FORM_COOKIE), "")
-    return Visit(seat, request, None, word or secrets.token_urlsafe(24))
-
-
-def remember(response: Response, visit: Visit) -> None:
-    """Have a browser that is not signed in keep the word its forms are tied to."""
-    if visit.user is None and "set-cookie" not in response.headers:
-        set_cookie(visit.seat, response, FORM_COOKIE, visit.session)
+    return Visit(seat, request, None, "")
 
 
 def set_cookie(
@@ -341,60 +321,11 @@ def local_address(address: str) -> str:
     return address if sound and address.isprintable() else "/"
 
 
-def require_own(visit: Visit, token: str) -> None:
-    """Refuse a form that was not filled in on a page of ours in this browser.
-
-    Raises:
-        DeskError: 403.
-    """
-    headers = visit.request.headers
-    origin = headers.get("origin")
-    foreign = headers.get("sec-fetch-site") == "cross-site" or (
-        origin is not None and origin not in visit.seat.origins
-    )
-    expected = visit.token().encode()
-    if foreign or not hmac.compare_digest(expected, token.encode("utf-8", "replace")):
-        visit.seat.audit.write(visit.name, "refused", page="form", needs="its own token")
-        raise DeskError(
-            403, "This form is not from a page you have open here. Load the page again and retry."
-        )
-
-
-def require_typed(*texts: str) -> None:
-    """Refuse what nobody can type, and no table can hold.
-
-    Raises:
-        DeskError: 400.
-    """
-    if any("\0" in text for text in texts):
-        raise DeskError(400, "The form holds a character without a sign (NUL). Take it out.")
-
-
-async def read_form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form with every value given.
-
-    Raises:
-        DeskError: it cannot be read.
-    """
-    body = await request.body()
-    found: dict[str, list[str]] = {}
-    try:
-        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
-    except ValueError:
-        raise DeskError(400, "The form could not be read. Load the page again.") from None
-    for name, value in pairs:
-        require_typed(name, value)
-        found.setdefault(name, []).append(value)
-    return found
-
-
 def to_sign_in(request: Request) -> Response:
     """Send a browser to sign in, and back to the page it asked for."""
     wanted = request.url.path if request.method == "GET" else "/"
     if request.headers.get("hx-request") == "true":
         return RedirectResponse("/sign-in", 401, {"HX-Redirect": "/sign-in"})
-    from urllib.parse import quote  # noqa: PLC0415 - of use here alone
-
     return RedirectResponse("/sign-in" + (f"?to={quote(wanted)}" if wanted != "/" else ""), 303)
 
 

@@ -1,6 +1,6 @@
 """The portal as one ASGI application: addresses, and what they share.
 
-Pages of consent are in `consent`, the page for passwords in `otp`; `middleware` wraps everything.
+Pages of consent are in `consent`, the page for passwords in `otp`; `web.guard` wraps everything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -20,32 +19,30 @@ from nightscreen.journal.engine import reading
 from nightscreen.operations.bvn.links import accept_otp
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.operations.consents.token_exchange import CodeExchange
-from nightscreen.portal.background import Lasting
 from nightscreen.portal.config import place_of
 from nightscreen.portal.consent import LINK, TOLD, ConsentPages
-from nightscreen.portal.log import Log, note
-from nightscreen.portal.middleware import (
-    HEALTH,
-    Guard,
-    TooLargeError,
-    TooSlowError,
-    headers_of,
-)
 from nightscreen.portal.otp import LINK as OTP_LINK
 from nightscreen.portal.otp import OtpPages
 from nightscreen.portal.pages import Pages, icon, policy
 from nightscreen.portal.session import Browsers
 from nightscreen.schemas.errors import JournalError
+from nightscreen.web.background import Lasting
+from nightscreen.web.guard import HEALTH, Guard, Log, fault_pages, headers_of, note
+from nightscreen.web.serve import serve_app
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
+
+LONGEST_BODY = 8192
+"""Bytes of a body: nothing but short forms is sent."""
 
 
 def application(
@@ -70,7 +67,7 @@ def application(
     links = ConsentLinks(journal)
     consent = ConsentPages(place, pages, browsers, links, redeemer, lasting, journal.clock)
     accept = partial(accept_otp, clock=journal.clock, transport=transport)
-    otp = OtpPages(journal, settings, pages, browsers, lasting, accept)
+    otp = OtpPages(journal, settings, pages, lasting, accept)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -88,18 +85,13 @@ def application(
     ]
     inner = Starlette(
         routes=routes,
-        exception_handlers={
-            HTTPException: _refusing(pages),
-            TooLargeError: partial(_shown, pages, "too_large", 413),
-            TooSlowError: partial(_shown, pages, "too_slow", 408),
-            Exception: partial(_shown, pages, "broken", 500),
-        },
+        exception_handlers=fault_pages(pages, partial(_no_page, pages)),
         lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
     headers = headers_of(policy(), is_secure=place.is_secure)
     log = Log("portal", in_json=settings.log_format == "json")
-    return Guard(inner, [place.origin], headers, pages, log)
+    return Guard(inner, [place.origin], headers, pages, log, lambda _path: LONGEST_BODY)
 
 
 def _consent_routes(consent: ConsentPages, callback_path: str) -> list[Route]:
@@ -113,26 +105,22 @@ def _consent_routes(consent: ConsentPages, callback_path: str) -> list[Route]:
 
 
 def _plain_routes(journal: Journal, pages: Pages) -> list[Route]:
-    async def front(request: Request) -> Response:
-        note(request.scope, page="front")
+    async def front(_request: Request) -> Response:
         return pages.page("front")
 
-    async def health(request: Request) -> Response:
-        note(request.scope, page="health")
+    async def health(_request: Request) -> Response:
         sound = await asyncio.to_thread(_answers, journal)
         return JSONResponse({"ok": sound}, 200 if sound else 503)
 
-    async def robots(request: Request) -> Response:
-        note(request.scope, page="robots")
+    async def robots(_request: Request) -> Response:
         return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
-    async def picture(request: Request) -> Response:
-        note(request.scope, page="icon")
+    async def icon_file(_request: Request) -> Response:
         return Response(icon(), media_type="image/svg+xml")
 
     return [
         Route("/", front),
-        Route("/icon.svg", picture),
+        Route("/icon.svg", icon_file),
         Route(HEALTH, health),
         Route("/robots.txt", robots),
     ]
@@ -146,17 +134,31 @@ def _answers(journal: Journal) -> bool:
         return False
 
 
-def _refusing(pages: Pages) -> Callable[[Request, Exception], Response]:
-    def refuse(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        kind = "method" if status == 405 else "not_found"  # noqa: PLR2004 - method not allowed
-        note(request.scope, refused=kind)
-        return pages.trouble(kind, status)
-
-    return refuse
-
-
-def _shown(pages: Pages, kind: str, status: int, request: Request, _error: Exception) -> Response:
-    """Answer a fault with a page; the guard logs what it was."""
+def _no_page(pages: Pages, request: Request, error: HTTPException) -> Response:
+    kind = {400: "unreadable", 405: "method"}.get(error.status_code, "not_found")
     note(request.scope, refused=kind)
-    return pages.trouble(kind, status)
+    return pages.trouble(kind, error.status_code)
+
+
+def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:
+    """Serve the portal until SIGINT or SIGTERM; answers under way are given first.
+
+    Prints one line on stdout when it listens: `portal listening on http://HOST:PORT for ORIGIN`.
+
+    Args:
+        journal: an open journal.
+        settings: those of the portal.
+        host: address to listen on.
+        port: 0 takes a free one; None that of the portal's own address, or 8080.
+
+    Raises:
+        UsageError: a setting is missing, or the port is taken.
+    """
+    place = place_of(settings)
+    app = application(journal, settings)
+    serve_app(
+        lambda _at: app,
+        host=host,
+        port=place.port if port is None else port,
+        announce=lambda at: f"portal listening on {at} for {place.origin}",
+    )

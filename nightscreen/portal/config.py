@@ -1,6 +1,6 @@
 """The portal's addresses and the lender's name: plain values, read from the settings once.
 
-The pages show them to customers; `server` has the socket.
+The pages show them to customers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
 
 USUAL_PORT = 8080
-_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,3 @@ def place_of(settings: Settings) -> PortalConfig:
         name=settings.portal_name,
         contact=settings.portal_contact.strip(),
     )
-
-
-def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address as browsers compare them; empty for none."""
-    parts = urlsplit(url)
-    try:
-        number = parts.port
-    except ValueError:
-        return ""
-    if not parts.hostname:
-        return ""
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    port = "" if number in (None, _PORTS.get(parts.scheme)) else f":{number}"
-    return f"{parts.scheme}://{host}{port}"

@@ -15,11 +15,11 @@ from urllib.parse import parse_qsl, urlsplit
 from nightscreen.client.aggregator import consent_address, read_scopes
 from nightscreen.operations.consents.links import Asked, Refusal
 from nightscreen.operations.consents.token_exchange import Consent, ExchangeEnd
-from nightscreen.portal.background import RateLimit
-from nightscreen.portal.log import note
-from nightscreen.portal.pages import onward, policy
-from nightscreen.portal.session import read_form
+from nightscreen.portal.pages import policy
 from nightscreen.schemas.clock import instant_text
+from nightscreen.web.background import RateLimit
+from nightscreen.web.forms import onward
+from nightscreen.web.guard import note
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from nightscreen.operations.consents.links import ConsentLinks
     from nightscreen.operations.consents.token_exchange import CodeExchange, Redeemed
-    from nightscreen.portal.background import Lasting
     from nightscreen.portal.config import PortalConfig
     from nightscreen.portal.pages import Pages
     from nightscreen.portal.session import Browsers
     from nightscreen.schemas.clock import Clock
+    from nightscreen.web.background import Lasting
 
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
@@ -99,7 +99,6 @@ class ConsentPages:
 
     async def start(self, request: Request) -> Response:
         """Say who asks for what, as often as the link is opened."""
-        note(request.scope, page="start")
         asked = await self._look(request)
         if isinstance(asked, Refusal):
             return self._link_refused(request, asked)
@@ -107,7 +106,6 @@ class ConsentPages:
         response = self._pages.page(
             "start",
             scopes=asked.scopes,
-            mark=self._browsers.mark(word, request.url.path),
             screen=urlsplit(self._place.consent_origin).netloc,
         )
         response.headers["content-security-policy"] = policy(self._place.consent_origin)
@@ -116,11 +114,6 @@ class ConsentPages:
 
     async def depart(self, request: Request) -> Response:
         """Send the browser to the consent screen."""
-        note(request.scope, page="depart")
-        form = await read_form(request)
-        if not self._browsers.is_own(request, form):
-            note(request.scope, refused="form")
-            return self._pages.trouble("form", 403, again=request.url.path)
         asked = await self._look(request)
         if isinstance(asked, Refusal):
             return self._link_refused(request, asked)
@@ -154,7 +147,6 @@ class ConsentPages:
 
     async def come_back(self, request: Request) -> Response:
         """Accept the redirect of the consent screen, and redirect the browser to the result."""
-        note(request.scope, page="callback")
         if request.method != "GET":  # to ask for headers alone must use nothing up
             return self._pages.trouble("method", 405)
         given = _read(request)
@@ -215,7 +207,6 @@ class ConsentPages:
 
     async def told(self, request: Request) -> Response:
         """Return what came of the way back; the address says nothing of it."""
-        note(request.scope, page="told")
         message = self._browsers.last_message(request)
         if message is None:
             return self._pages.trouble("nothing_told", 404)

@@ -11,10 +11,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.operations.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
-from nightscreen.portal.background import RateLimit
-from nightscreen.portal.log import note
-from nightscreen.portal.pages import onward
-from nightscreen.portal.session import read_form
+from nightscreen.web.background import RateLimit
+from nightscreen.web.forms import onward, read_form
+from nightscreen.web.guard import note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,15 +23,15 @@ if TYPE_CHECKING:
 
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.portal.background import Lasting
     from nightscreen.portal.pages import Pages
-    from nightscreen.portal.session import Browsers
+    from nightscreen.web.background import Lasting
 
     Accept = Callable[[Settings, str, str], Awaitable[LinkView]]
 
 LINK: Final = f"{PATH}{{token}}"
 TRIES_A_MINUTE: Final = 6
 _LONGEST_TOKEN = 300
+_MOST_FIELDS = 20
 _ASKING = (LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED)
 _STATUS = {
     LinkWord.EXPIRED: 410,
@@ -50,7 +49,6 @@ class OtpPages:
         journal: where requests are kept.
         settings: how many digits a password has, how many may be wrong.
         pages: writes pages.
-        browsers: knows browsers.
         lasting: carries calls to their end.
         accept: sends a password on.
     """
@@ -60,39 +58,32 @@ class OtpPages:
         journal: Journal,
         settings: Settings,
         pages: Pages,
-        browsers: Browsers,
         lasting: Lasting,
         accept: Accept = accept_otp,
     ) -> None:
         self._journal = journal
         self._settings = settings
         self._pages = pages
-        self._browsers = browsers
         self._lasting = lasting
         self._accept = accept
         self._pace = RateLimit(TRIES_A_MINUTE, 60, time.monotonic)
 
     async def show(self, request: Request) -> Response:
         """Ask for the password, as often as the link is opened."""
-        note(request.scope, page="otp")
         view = await self._look(request)
         if view.word in _ASKING:
-            return self._ask(request, view)
+            return self._ask(view)
         return self._tell(request, view)
 
     async def take(self, request: Request) -> Response:
         """Send a password on, and show the result."""
-        note(request.scope, page="otp")
-        form = await read_form(request)
-        if not self._browsers.is_own(request, form):
-            note(request.scope, refused="form")
-            return self._pages.trouble("form", 403, again=request.url.path)
+        form = await read_form(request, _MOST_FIELDS)
         view = await self._look(request)
         if view.word not in _ASKING:
             return self._tell(request, view)
-        typed = form.get("otp", "").strip()
+        typed = form.get("otp", [""])[-1].strip()
         if not typed:
-            return self._ask(request, view, "missing")
+            return self._ask(view, "missing")
         return await self._send(request, typed)
 
     async def _send(self, request: Request, typed: str) -> Response:
@@ -105,7 +96,7 @@ class OtpPages:
         if view.word is LinkWord.CONFIRMED:
             return onward(request.url.path)
         if view.word in _ASKING:
-            return self._ask(request, view, view.word.value)
+            return self._ask(view, view.word.value)
         return self._tell(request, view)
 
     async def _look(self, request: Request) -> LinkView:
@@ -114,19 +105,15 @@ class OtpPages:
             return LinkView(LinkWord.CLOSED)
         return await asyncio.to_thread(look_at_link, self._journal, self._settings, token)
 
-    def _ask(self, request: Request, view: LinkView, fault: str = "") -> Response:
-        word = self._browsers.word_or_new(request)
-        response = self._pages.page(
+    def _ask(self, view: LinkView, fault: str = "") -> Response:
+        return self._pages.page(
             "otp",
             422 if fault else 200,
             contact=view.masked_contact,
             attempts_left=view.attempts_left,
             digits=self._settings.bvn_consent.otp_digits,
             fault=fault,
-            mark=self._browsers.mark(word, request.url.path),
         )
-        self._browsers.remember(response, word)
-        return response
 
     def _tell(self, request: Request, view: LinkView) -> Response:
         note(request.scope, told=view.word.value)

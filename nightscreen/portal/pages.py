@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse
 
 from nightscreen.files.templates import html_templates
 from nightscreen.schemas.shipped import DATA
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from nightscreen.portal.config import PortalConfig
 
 TEMPLATES = DATA / "pages" / "portal"
-SEE_OTHER = 303
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _PHONE = re.compile(r"\+?[\d ()-]{7,20}")
 _STYLE = "style.css"
@@ -87,11 +86,6 @@ class Pages:
             again: path to begin again at, where there is one.
         """
         return self.page("trouble", status, kind=kind, again=again)
-
-
-def onward(address: str) -> Response:
-    """Return a redirect after which the browser asks with GET."""
-    return RedirectResponse(address, SEE_OTHER)
 
 
 def policy(forms_lead_to: str = "") -> str:

@@ -1,19 +1,16 @@
 """What the portal knows about a browser: a random word in a cookie, and the last message it showed.
 
-The word ties forms and redirects to the browser that started them; it identifies no person. Both
-are signed, because the message becomes part of a page, and a word that somebody else set must not
-count.
+The word ties a redirect to the browser that started it; it identifies no person. Both are signed,
+because the message becomes part of a page, and a word that somebody else set must not count.
 """
 
 from __future__ import annotations
 
 import base64
-import hmac
 import json
 import re
 import secrets
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 from nightscreen.operations.consents.links import Signing
 from nightscreen.schemas.clock import MICROS
@@ -27,14 +24,12 @@ if TYPE_CHECKING:
 
 WORD_S = 3600
 TOLD_S = 900
-FORM_TYPE = "application/x-www-form-urlencoded"
 _WORD = re.compile(r"[A-Za-z0-9_-]{22}")
 _WORD_BYTES = 16
-_MOST_FIELDS = 20
 
 
 class Browsers:
-    """Reads and sets cookies, and makes the marks of forms."""
+    """Reads and sets cookies."""
 
     def __init__(self, journal: Journal, place: PortalConfig) -> None:
         prefix = "__Host-" if place.is_secure else ""
@@ -42,7 +37,6 @@ class Browsers:
         self._told = f"{prefix}nightscreen-told"
         self._secure = place.is_secure
         self._clock = journal.clock
-        self._forms = Signing(journal, "form")
         self._tellings = Signing(journal, "told")
         self._words = Signing(journal, "browser")
 
@@ -58,18 +52,6 @@ class Browsers:
     def remember(self, response: Response, word: str) -> None:
         """Have a browser keep its word for an hour from now."""
         self._set(response, self._word, self._words.sign(word), WORD_S)
-
-    def mark(self, word: str, path: str) -> str:
-        """Return the token that a form from this browser must send."""
-        return self._forms.mark(f"{word}\x1f{path}")
-
-    def is_own(self, request: Request, form: dict[str, str]) -> bool:
-        """Return whether a form was filled in on the page that this browser was given."""
-        word = self.word(request)
-        if word is None or request.headers.get("sec-fetch-site") == "cross-site":
-            return False
-        expected = self.mark(word, request.url.path).encode()
-        return hmac.compare_digest(expected, form.get("mark", "").encode("utf-8", "replace"))
 
     def set_message(self, response: Response, message: dict[str, Any]) -> None:
         """Have a browser keep what the next page is to say."""
@@ -95,18 +77,3 @@ class Browsers:
             httponly=True,
             samesite="lax",
         )
-
-
-async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form, the last of each name.
-
-    Nothing if it is not a form of the portal.
-    """
-    body = await request.body()
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
-        return {}
-    try:
-        form = dict(parse_qsl(body.decode("ascii"), max_num_fields=_MOST_FIELDS))
-    except ValueError:
-        return {}
-    return {} if any("\0" in text for text in (*form, *form.values())) else form

@@ -6,7 +6,6 @@ returned row means in `results/reviews.py`. No cell is a formula, in either dire
 
 from __future__ import annotations
 
-import itertools
 import warnings
 import zipfile
 from contextlib import closing, contextmanager
@@ -14,23 +13,21 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import islice
-from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import openpyxl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import xlsxwriter  # type: ignore[import-untyped]  # has no types
 from xlsxwriter.exceptions import FileCreateError  # type: ignore[import-untyped]
 
 from nightscreen.files.outputs import DECISIONS_CSV
 from nightscreen.files.private_files import atomic_write
-from nightscreen.files.quarantine import escape_formula, unescape_formula
+from nightscreen.files.quarantine import TRIGGERS, escape_formula, unescape_formula
 from nightscreen.reading.headings import HEADER_SEARCH_ROWS
 from nightscreen.reading.returned_csv import read_start, returned_csv
 from nightscreen.reading.workbook_source import UNREADABLE
-from nightscreen.results.xlsx_cells import LONGEST_TEXT, csv_lines
-from nightscreen.results.xlsx_sheets import fill_sheets
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
@@ -40,17 +37,13 @@ from nightscreen.schemas.decisions import (
     ReviewRow,
 )
 from nightscreen.schemas.errors import InputError, OutputError
-from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    import pyarrow as pa
-    from numpy.typing import NDArray
     from xlsxwriter.format import Format  # type: ignore[import-untyped]  # has no types
     from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]  # has no types
-
-    from nightscreen.files.external_sort import SortedFile
 
 Cell = str | int | Decimal | date | datetime | None
 
@@ -61,7 +54,11 @@ SHEET_ROWS = 1_048_575
 WORKBOOK_ROWS = 20_000
 """Rows of the list that the workbook holds, the first by rank: a program opens more only slowly."""
 
-_BLOCK_ROWS = 8192
+LONGEST_TEXT = 32_767
+"""Characters that a cell of a workbook can hold."""
+
+_DANGEROUS = f"^'*[{TRIGGERS}]"
+_LAGOS_OFFSET = pa.scalar(3600, pa.duration("s"))  # one hour before UTC all year, since 1919
 _TITLES = {
     "customer_id": "Customer ID",
     "bvn_last4": "BVN, last four",
@@ -95,15 +92,6 @@ def column_of(heading: str) -> str:
     return _OF_TITLE.get(text, text)
 
 
-_KINDS: dict[str, Cell] = {
-    "exposure": Decimal(1),
-    "karma_amount": Decimal(1),
-    "past_due_amount": Decimal(1),
-    "running_loans": 1,
-    "karma_default_date": date(2026, 1, 1),
-    "evidence_as_of": datetime(2026, 1, 1, tzinfo=LAGOS),
-}
-"""A cell of each column's type; every other column is text."""
 _ENOUGH_HEADINGS = 3
 """How many of a list's headings make a row the one of headings."""
 
@@ -115,195 +103,175 @@ _WIDEST_SUMMARY = 44
 _WORDS_TO_CHOOSE = ["approve", "decline", "review"]
 
 
-def csv_text(value: Cell) -> str:
-    """Return a cell as CSV has it: ISO dates, instants in Lagos time, text safe to open."""
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.astimezone(LAGOS).isoformat(timespec="seconds")
-    if isinstance(value, date):
-        return value.isoformat()
-    return escape_formula(value) if isinstance(value, str) else str(value)
+@dataclass(frozen=True, slots=True)
+class DecisionList:
+    """The rows of a list, and what stands beside them in its workbook.
+
+    Attributes:
+        columns: their names: `DECISION_COLUMNS`, then those that come from the lender's file.
+        tables: the rows in the order of the list, some at a time; read once.
+        rows: how many there are.
+        summary: names and values of the first sheet.
+        fixes: line, column, code and hint of the rows to be fixed.
+    """
+
+    columns: Sequence[str]
+    tables: Iterable[pa.Table]
+    rows: int
+    summary: Sequence[tuple[str, Cell]]
+    fixes: Sequence[Sequence[Cell]] = ()
 
 
-def csv_cell(text: str) -> str:
-    """Return a heading as a cell of CSV."""
-    guarded = escape_formula(text)
-    return '"' + guarded.replace('"', '""') + '"' if set(guarded) & set(',"\r\n') else guarded
-
-
-class DecisionFiles:
-    """Writes `decisions.csv` and `decisions.xlsx`; both appear whole, or neither does.
+def write_decision_files(
+    csv_path: Path, workbook_path: Path, listed: DecisionList, scratch: Path
+) -> None:
+    """Write `decisions.csv` and `decisions.xlsx`; both appear whole, or neither does.
 
     Args:
         csv_path: where the CSV file is to appear.
         workbook_path: where the workbook is to appear.
+        listed: the list.
+        scratch: a private folder for the sheets while they are written.
+
+    Raises:
+        OutputError: the disk is full, or a folder cannot be written.
     """
-
-    def __init__(self, csv_path: Path, workbook_path: Path) -> None:
-        self._csv_path = csv_path
-        self._workbook_path = workbook_path
-
-    def write(
-        self,
-        summary: Sequence[tuple[str, Cell]],
-        listed: Listed,
-        fixes: Iterable[Sequence[Cell]] = (),
-    ) -> None:
-        """Write both files.
-
-        Args:
-            summary: names and values of the first sheet.
-            listed: the rows, the columns `DECISION_COLUMNS` first.
-            fixes: line, column, code and hint of rows to be fixed.
-        """
-        with (
-            atomic_write(self._csv_path) as csv_part,
-            atomic_write(self._workbook_path) as workbook_part,
-        ):
-            with csv_part.open("wb") as file:
-                names = [csv_cell(name) for name in (*listed.columns, *REVIEW_COLUMNS)]
-                file.write((",".join(names) + "\r\n").encode())
-                for block in listed.blocks():
-                    file.write(csv_lines(block, blanks=len(REVIEW_COLUMNS)))
-            try:
-                _write_workbook(workbook_part, summary, listed, fixes)
-            except FileCreateError as error:
-                raise OutputError(
-                    f"cannot write {self._workbook_path}: {error}; free some disk, then resume the "
-                    "run"
-                ) from None
+    with (
+        atomic_write(csv_path) as csv_part,
+        atomic_write(workbook_path) as workbook_part,
+        csv_part.open("wb") as file,
+    ):
+        file.write(csv_bytes(_with_review_columns(_no_rows(listed.columns)), headings=True))
+        try:
+            with _Workbook(workbook_part, scratch, listed) as workbook:
+                for table in listed.tables:
+                    file.write(csv_bytes(_with_review_columns(table)))
+                    workbook.add(table)
+        except FileCreateError as error:
+            raise OutputError(
+                f"cannot write {workbook_path}: {error}; free some disk, then resume the run"
+            ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A list's rows, in the order they are to have.
-
-    Attributes:
-        rows: the rows in order, columns `DECISION_COLUMNS` and after them the carried ones.
-        places: which of them are meant, ascending.
-        columns: the names of their columns.
-    """
-
-    rows: SortedFile
-    places: NDArray[np.int64]
-    columns: Sequence[str] = DECISION_COLUMNS
-
-    def blocks(self) -> Iterator[pa.Table]:
-        """Yield the rows in order, some at a time."""
-        return self.rows.take(self.places, _BLOCK_ROWS)
-
-    def only(self, decision: Decision) -> Listed:
-        """Return the rows of one decision, in the same order."""
-        rows = self.rows.having("decision", decision.value)
-        indices = np.intersect1d(self.places, rows, assume_unique=True)
-        return Listed(self.rows, indices, self.columns)
-
-    def part(self, start: int, rows: int) -> Listed:
-        """Return some rows on end."""
-        return Listed(self.rows, self.places[start : start + rows], self.columns)
-
-
-def _write_workbook(
-    path: Path,
-    summary: Sequence[tuple[str, Cell]],
-    listed: Listed,
-    fixes: Iterable[Sequence[Cell]],
-) -> None:
-    """Write a workbook: one without its rows first, then the rows into its sheets.
-
-    Rows are many and their sheets all alike, so that they are written past xlsxwriter; each sheet
-    has one row of it, by which the styles of the cells are known, and which goes again.
-    """
-    first = listed.part(0, WORKBOOK_ROWS)
-    sheets = [
-        (decision.value.capitalize(), first.only(decision)) for decision in map(Decision, LISTED)
-    ]
-    if len(first.places) < len(listed.places):
-        held = f"The first {len(first.places):,} of {len(listed.places):,} by rank"
-        summary = [*summary, ("In this workbook", f"{held}; all are in {DECISIONS_CSV}")]
-    with NamedTemporaryFile(dir=path.parent, prefix=".decisions.", suffix=".part") as frame:
-        _write_frame(Path(frame.name), path.parent, summary, sheets, fixes)
-        with zipfile.ZipFile(frame.name) as source:
-            rows = {f"xl/worksheets/sheet{n}.xml": sheet for n, (_, sheet) in enumerate(sheets, 2)}
-            fill_sheets(source, path, rows)
-
-
-def _write_frame(
-    path: Path,
-    folder: Path,
-    summary: Sequence[tuple[str, Cell]],
-    sheets: Sequence[tuple[str, Listed]],
-    fixes: Iterable[Sequence[Cell]],
-) -> None:
-    """Write the workbook with its headings, filters and styles, and one row in each list."""
-    options = {
-        "constant_memory": True,
-        "tmpdir": str(folder),
-        "strings_to_formulas": False,
-        "strings_to_urls": False,
-        "strings_to_numbers": False,
-        "default_date_format": _INSTANT_FORMAT,
-    }
-    frame = _Frame(xlsxwriter.Workbook(str(path), options))
-    frame.write_summary(summary)
-    for name, listed in sheets:
-        frame.add_list(name, len(listed.places), listed.columns)
-    frame.add_fixes(fixes)
-    frame.close()
-
-
-class _Frame:
-    """A workbook with everything but the rows of its lists.
+def csv_bytes(rows: pa.Table, *, headings: bool = False, as_is: Collection[str] = ()) -> bytes:
+    """Return rows as CSV: ISO dates, instants in Lagos time, text safe to open in a spreadsheet.
 
     Args:
-        book: the workbook.
+        rows: the rows.
+        headings: the names of the columns go first.
+        as_is: columns of text that a program reads, which no guard may change.
+    """
+    cells = [
+        column if name in as_is else _csv_column(column)
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    ]
+    safe = pa.table(cells, [escape_formula(name) for name in rows.column_names])
+    sink = pa.BufferOutputStream()
+    pa_csv.write_csv(safe, sink, pa_csv.WriteOptions(include_header=headings, eol="\r\n"))
+    return bytes(sink.getvalue())
+
+
+def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(column.type):
+        local = pc.add(column.cast(pa.timestamp("s"), safe=False), _LAGOS_OFFSET)
+        return pc.strftime(local, format="%Y-%m-%dT%H:%M:%S+01:00")
+    if not pa.types.is_string(column.type):
+        return column
+    dangerous = pc.match_substring_regex(column, _DANGEROUS)
+    return pc.if_else(dangerous, pc.binary_join_element_wise("'", column, ""), column)
+
+
+def _with_review_columns(rows: pa.Table) -> pa.Table:
+    for name in REVIEW_COLUMNS:
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.string()))
+    return rows
+
+
+def _no_rows(columns: Sequence[str]) -> pa.Table:
+    return pa.table([pa.nulls(0, pa.string()) for _ in columns], list(columns))
+
+
+class _Workbook:
+    """Writes the workbook: a summary, a sheet for each decision on the list, the rows to be fixed.
+
+    Args:
+        path: the file to write.
+        scratch: a private folder for the sheets while they are written.
+        listed: the list; its rows are handed to `add`.
     """
 
-    def __init__(self, workbook: xlsxwriter.Workbook) -> None:
-        self._book = workbook
-        self._bold = workbook.add_format({"bold": True, "bottom": 1})
-        self._day = workbook.add_format({"num_format": _DAY_FORMAT})
-        self._instant = workbook.add_format({"num_format": _INSTANT_FORMAT})
-        self._money = workbook.add_format({"num_format": '"₦"#,##0.00'})
-        self._text = workbook.add_format({"num_format": "@"})
+    def __init__(self, path: Path, scratch: Path, listed: DecisionList) -> None:
+        options = {
+            "constant_memory": True,
+            "tmpdir": str(scratch),
+            "strings_to_formulas": False,
+            "strings_to_urls": False,
+            "strings_to_numbers": False,
+            "default_date_format": _INSTANT_FORMAT,
+        }
+        self._book = xlsxwriter.Workbook(str(path), options)
+        self._bold = self._book.add_format({"bold": True, "bottom": 1})
+        self._day = self._book.add_format({"num_format": _DAY_FORMAT})
+        self._instant = self._book.add_format({"num_format": _INSTANT_FORMAT})
+        self._money = self._book.add_format({"num_format": '"₦"#,##0.00'})
+        self._text = self._book.add_format({"num_format": "@"})
+        self._listed = listed
+        self._left = WORKBOOK_ROWS
+        self._headings = (*listed.columns, *REVIEW_COLUMNS)
+        self._add_summary()
+        self._sheets = {
+            decision.value: self._add_sheet(decision.value.capitalize(), self._headings)
+            for decision in LISTED
+        }
+        self._rows = dict.fromkeys(self._sheets, 0)
 
-    def write_summary(self, lines: Sequence[tuple[str, Cell]]) -> None:
-        """Write names and values, one pair a line."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Finish the workbook; of a failed one only what lies in the scratch folder is left."""
+        if kind is None:
+            self._finish()
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows to the sheets of their decisions, until the workbook is full."""
+        table = table.slice(0, self._left)
+        self._left -= table.num_rows
+        words = table["decision"].to_pylist()
+        for word, *cells in zip(words, *(each.to_pylist() for each in table.columns), strict=True):
+            self._rows[word] += 1
+            self._write_row(self._sheets[word], self._rows[word], cells)
+
+    def _finish(self) -> None:
+        choice = {"validate": "list", "source": _WORDS_TO_CHOOSE, "ignore_blank": True}
+        column = self._headings.index("reviewer_decision")
+        for word, sheet in self._sheets.items():
+            last = max(self._rows[word], 1)
+            sheet.autofilter(0, 0, last, len(self._headings) - 1)
+            sheet.data_validation(1, column, last, column, choice)
+        self._add_fixes()
+        self._book.close()
+
+    def _add_summary(self) -> None:
+        lines = list(self._listed.summary)
+        if self._listed.rows > WORKBOOK_ROWS:
+            held = f"The first {WORKBOOK_ROWS:,} of {self._listed.rows:,} by rank"
+            lines.append(("In this workbook", f"{held}; all are in {DECISIONS_CSV}"))
         sheet = self._book.add_worksheet("Summary")
         sheet.set_column(0, 1, _WIDEST_SUMMARY)
         for number, (name, value) in enumerate(lines):
             sheet.write_string(number, 0, name, self._bold)
-            self._write_cell(sheet, number, 1, value)
+            self._write_row(sheet, number, [value], first=1)
 
-    def add_list(self, name: str, rows: int, columns: Sequence[str]) -> None:
-        """Add a list of so many rows, with one row that has the style of each column."""
-        headings = (*columns, *REVIEW_COLUMNS)
-        sheet = self._add_sheet(name, headings)
-        for column, heading in enumerate(columns):
-            self._write_cell(sheet, 1, column, _KINDS.get(heading, "text"))
-        last = max(rows, 1)
-        sheet.autofilter(0, 0, last, len(headings) - 1)
-        column = headings.index("reviewer_decision")
-        choice = {"validate": "list", "source": _WORDS_TO_CHOOSE, "ignore_blank": True}
-        sheet.data_validation(1, column, last, column, choice)
-
-    def add_fixes(self, fixes: Iterable[Sequence[Cell]]) -> None:
-        """Add the rows to be fixed."""
-        rest = iter(fixes)
-        for number in itertools.count(1):
-            sheet = self._add_sheet("Fix" if number == 1 else f"Fix {number}", QUARANTINE_COLUMNS)
-            row = 0
-            for row, cells in enumerate(islice(rest, SHEET_ROWS), start=1):
-                for column, value in enumerate(cells):
-                    self._write_cell(sheet, row, column, value)
-            sheet.autofilter(0, 0, max(row, 1), len(QUARANTINE_COLUMNS) - 1)
-            if row < SHEET_ROWS:
-                return
-
-    def close(self) -> None:
-        """Write the workbook."""
-        self._book.close()
+    def _add_fixes(self) -> None:
+        fixes = self._listed.fixes
+        for number, start in enumerate(range(0, len(fixes) or 1, SHEET_ROWS), start=1):
+            part = fixes[start : start + SHEET_ROWS]
+            name = "Fix" if number == 1 else f"Fix {number}"
+            sheet = self._add_sheet(name, QUARANTINE_COLUMNS)
+            for row, cells in enumerate(part, start=1):
+                self._write_row(sheet, row, cells)
+            sheet.autofilter(0, 0, max(len(part), 1), len(QUARANTINE_COLUMNS) - 1)
 
     def _add_sheet(self, name: str, columns: Sequence[str]) -> Worksheet:
         """Add a sheet with bold headings that stay in view."""
@@ -319,23 +287,26 @@ class _Frame:
             return self._day
         return self._text if column in {"customer_id", "bvn_last4", *REVIEW_COLUMNS} else None
 
-    def _write_cell(self, sheet: Worksheet, row: int, column: int, value: Cell) -> None:
-        """Write one cell by its type; nothing is ever taken for a formula or a link."""
-        match value:
-            case None | "":
-                return
-            case str():
-                text = escape_formula(value)[:LONGEST_TEXT]
-                sheet.write_string(row, column, text, self._text)
-            case datetime():
-                local = value.astimezone(LAGOS).replace(tzinfo=None)
-                sheet.write_datetime(row, column, local, self._instant)
-            case date():
-                sheet.write_datetime(row, column, value, self._day)
-            case Decimal():
-                sheet.write_number(row, column, value, self._money)
-            case _:
-                sheet.write_number(row, column, value)
+    def _write_row(
+        self, sheet: Worksheet, row: int, cells: Sequence[Cell], *, first: int = 0
+    ) -> None:
+        """Write cells by their types; nothing is ever taken for a formula or a link."""
+        for column, value in enumerate(cells, start=first):
+            match value:
+                case None | "":
+                    continue
+                case str():
+                    text = escape_formula(value)[:LONGEST_TEXT]
+                    sheet.write_string(row, column, text, self._text)
+                case datetime():
+                    local = value.astimezone(LAGOS).replace(tzinfo=None)
+                    sheet.write_datetime(row, column, local, self._instant)
+                case date():
+                    sheet.write_datetime(row, column, value, self._day)
+                case Decimal():
+                    sheet.write_number(row, column, value, self._money)
+                case _:
+                    sheet.write_number(row, column, value)
 
 
 def is_returned(path: Path) -> bool:

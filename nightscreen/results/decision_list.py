@@ -10,12 +10,11 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,13 +23,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.external_sort import SortedFile
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.decision_files import WORKBOOK_ROWS, Cell, DecisionFiles, Listed
-from nightscreen.results.list_columns import NAMES, Columns, words_of
-from nightscreen.schemas.checks import NoAnswer
+from nightscreen.results.decision_files import (
+    WORKBOOK_ROWS,
+    Cell,
+    DecisionList,
+    write_decision_files,
+)
+from nightscreen.schemas.checks import IdentityKind, NoAnswer
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
     LISTED,
@@ -44,6 +46,7 @@ from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from enum import StrEnum
 
     from numpy.typing import NDArray
 
@@ -52,6 +55,12 @@ if TYPE_CHECKING:
     from nightscreen.schemas.policy import Policy
 
 BLOCK_ROWS = 8192
+GROUP_ROWS = 8 * BLOCK_ROWS
+"""Rows in memory while they are put into order: some 30 MB."""
+NAMES = ("first_name", "middle_name", "last_name")
+_BVN_DIGITS = 11
+_SHOWN_DIGITS = 4
+_SKIP = pc.JoinOptions(null_handling="skip")
 _UNKNOWN = -1
 _TYPES: dict[str, pa.DataType] = {
     "exposure": NAIRA,
@@ -149,6 +158,7 @@ def write_decisions(
     *,
     run_id: str,
     reasons: Words,
+    scratch: Path,
     carried: Sequence[str] = (),
     compared: ChangeSet | None = None,
     problems: Iterable[Sequence[str]] = (),
@@ -162,6 +172,7 @@ def write_decisions(
         parts: its enriched parts, in order.
         run_id: the run.
         reasons: what rules say to the team (`team_sentences`).
+        scratch: a private folder for rows while they are put into order; nothing is left in it.
         carried: columns of the lender's file that are shown, where it has them.
         compared: what the comparison with earlier nights found, row by row; None where there was
             none.
@@ -173,16 +184,26 @@ def write_decisions(
         OutputError: the disk is full or the folder cannot be written.
     """
     counts = ListCounts()
-    fixes = list(problems)
+    fixes = list(map(_typed_fix, problems))
     counts.fix = len(fixes)
+    builder = _Builder(run_id, reasons, _there(parts, carried), compared, counts, proposes=proposes)
     try:
-        there = _there(parts, carried)
-        builder = _Builder(run_id, reasons, there, compared, counts, proposes=proposes)
-        with _laid_out(folder, parts, builder) as rows:
-            files = DecisionFiles(folder.path / DECISIONS_CSV, folder.path / DECISIONS_WORKBOOK)
-            lines = summary(run_id, counts, compared, about)
-            listed = Listed(rows, np.arange(len(rows)), builder.schema.names)
-            files.write(lines, listed, map(_typed_fix, fixes))
+        with TemporaryDirectory(dir=scratch, prefix="list-") as private:
+            spool = _Spool(Path(private), builder.schema)
+            spool.write(builder.tables(parts))
+            listed = DecisionList(
+                columns=builder.schema.names,
+                tables=spool.worst_first(),
+                rows=counts.rows,
+                summary=summary(run_id, counts, compared, about),
+                fixes=fixes,
+            )
+            write_decision_files(
+                folder.path / DECISIONS_CSV,
+                folder.path / DECISIONS_WORKBOOK,
+                listed,
+                Path(private),
+            )
     except OSError as error:
         raise OutputError(
             f"cannot write the decision list into {folder.path}: {error.strerror or error}; free "
@@ -240,20 +261,63 @@ def summary(
     return lines
 
 
-@contextmanager
-def _laid_out(folder: RunFolder, parts: Sequence[Path], builder: _Builder) -> Iterator[SortedFile]:
-    """Lay the list's rows into private files, and give them in the order they are to have."""
-    exposures: list[NDArray[np.int64]] = []
-    private = partial(NamedTemporaryFile, dir=folder.path, prefix=".decisions.", suffix=".part")
-    with private() as laid, private() as in_order:
-        with pa.OSFile(laid.name, "wb") as sink, pa.ipc.new_file(sink, builder.schema) as writer:
-            for rows in builder.tables(parts):
-                if rows.num_rows:
-                    writer.write_table(rows)
-                    exposures.append(_kobo(rows))
-        kobo = np.concatenate(exposures) if exposures else np.zeros(0, np.int64)
-        rows_as_they_came = SortedFile.of(Path(laid.name))
-        yield rows_as_they_came.sorted_into(Path(in_order.name), worst_first(kobo))
+class _Spool:
+    """The rows of a list in private files, given back worst exposure first.
+
+    Rows are written as they come. Up to `GROUP_ROWS` are put into order in memory; of more, each
+    goes into the file of its group first, so that memory holds one group and a number a row.
+
+    Args:
+        folder: a private folder for the files.
+        schema: of the rows.
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._kobo = [np.zeros(0, np.int64)]
+
+    def write(self, tables: Iterable[pa.Table]) -> None:
+        """Write the rows."""
+        with (
+            pa.OSFile(str(self._folder / "rows"), "wb") as sink,
+            pa.ipc.new_stream(sink, self._schema) as writer,
+        ):
+            for table in tables:
+                writer.write_table(table)
+                self._kobo.append(_kobo(table))
+
+    def worst_first(self) -> Iterator[pa.Table]:
+        """Yield the rows in their order, some at a time."""
+        order = worst_first(np.concatenate(self._kobo))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        groups = [self._folder / f"group-{n}" for n in range(0, len(order), GROUP_ROWS)]
+        if len(groups) == 1:
+            groups = [self._folder / "rows"]
+        else:
+            self._distribute(place // GROUP_ROWS, groups)
+        for number, path in enumerate(groups):
+            rows = np.sort(order[number * GROUP_ROWS : (number + 1) * GROUP_ROWS])
+            with pa.OSFile(str(path)) as file:
+                table = pa.ipc.open_stream(file).read_all()
+            ranked = table.take(pa.array(np.argsort(place[rows])))
+            for start in range(0, ranked.num_rows, BLOCK_ROWS):
+                yield ranked.slice(start, BLOCK_ROWS).combine_chunks()
+
+    def _distribute(self, group: NDArray[np.int64], paths: Sequence[Path]) -> None:
+        """Write each row into the file of its group."""
+        with ExitStack() as closing, pa.OSFile(str(self._folder / "rows")) as file:
+            sinks = [closing.enter_context(pa.OSFile(str(path), "wb")) for path in paths]
+            writers = [
+                closing.enter_context(pa.ipc.new_stream(sink, self._schema)) for sink in sinks
+            ]
+            start = 0
+            for batch in pa.ipc.open_stream(file):
+                mine = group[start : start + batch.num_rows]
+                for number in np.unique(mine).tolist():
+                    writers[number].write_batch(batch.filter(pa.array(mine == number)))
+                start += batch.num_rows
 
 
 def _kobo(rows: pa.Table) -> NDArray[np.int64]:
@@ -364,6 +428,101 @@ class _Builder:
         }
         found |= {heading(name): columns.of(name).cast(pa.string()) for name in self._carried}
         return pa.table([found[name] for name in self.schema.names], schema=self.schema)
+
+
+class Columns:
+    """Gives columns of the list.
+
+    Args:
+        rows: enriched rows; of the input's columns any may be missing.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+
+    def of(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
+        """Return a column as it stands, words as text; of nulls where the input has none such."""
+        if name not in self._rows.column_names:
+            return pa.nulls(self._rows.num_rows, kind or pa.string())
+        column = self._rows[name]
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string())
+        return column.combine_chunks()
+
+    def _filled(self, name: str) -> pa.Array:
+        """Return text, null where it is empty."""
+        text = self.of(name)
+        return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+    def names(self) -> pa.Array:
+        """Return names as the lender's file has them, null where it has none."""
+        given = [self._filled(name) for name in NAMES]
+        # the join drops a row that is null in every column: the last column never is
+        columns = [*given, pa.scalar(""), pa.scalar(" ")]
+        joined = pc.utf8_rtrim(pc.call_function("binary_join_element_wise", columns, _SKIP), " ")
+        joined = pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), joined)
+        return pc.coalesce(self._filled("full_name"), joined)
+
+    def last_digits(self) -> pa.Array:
+        """Return the last four digits of each BVN, null of anything that is none."""
+        bvn = self.of("bvn")
+        sound = pc.and_(pc.equal(pc.utf8_length(bvn), _BVN_DIGITS), pc.utf8_is_decimal(bvn))
+        digits = pc.utf8_slice_codeunits(bvn, _BVN_DIGITS - _SHOWN_DIGITS, _BVN_DIGITS)
+        return pc.if_else(sound, digits, pa.scalar(None, pa.string()))
+
+    def in_kobo(self, name: str) -> pa.Array:
+        """Return an amount rounded to kobo, halves to even."""
+        rounded = pc.round(self.of(name), ndigits=NAIRA.scale, round_mode="half_to_even")
+        return rounded.cast(NAIRA)
+
+    def evidence_as_of(self) -> pa.Array:
+        """Return when each row's oldest answer was given: the evidence is as old as that."""
+        instants = [self.of(f"{check}_checked_at", INSTANT) for check in CHECKS]
+        micros = [each.cast(pa.int64()) for each in instants]
+        return pc.min_element_wise(*micros, skip_nulls=True).cast(INSTANT)
+
+    def worst_listings(self) -> dict[str, pa.Array]:
+        """Return kind, reason, amount, reporter and day of the listing that counts most."""
+        listings = self.of("karma_listings")
+        some = pc.fill_null(pc.greater(pc.list_value_length(listings), 0), fill_value=False)
+        places = np.flatnonzero(some.to_numpy(zero_copy_only=False))
+        worst = [worst_listing(each) for each in listings.take(pa.array(places)).to_pylist()]
+        at = np.full(self._rows.num_rows, -1, np.int64)
+        at[places] = np.arange(len(places))
+        order = pa.array(at, mask=at < 0)
+        return {
+            "karma_amount": _text(worst, "amount_in_contention", NAIRA).take(order),
+            "karma_type": _text(worst, "karma_type", pa.string()).take(order),
+            "karma_reason": _text(worst, "reason", pa.string()).take(order),
+            "karma_reporter": _text(worst, "reporting_entity_name", pa.string()).take(order),
+            "karma_default_date": _text(worst, "default_date", pa.date32()).take(order),
+        }
+
+
+def _text(worst: Sequence[Mapping[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
+    return pa.array([each.get(name) for each in worst], kind)
+
+
+def worst_listing(listings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the listing that counts most: by BVN before others, then the highest amount.
+
+    By its BVN a customer is known best, and by it alone the default policy declines. Empty where
+    there is none.
+    """
+    return max(
+        listings,
+        key=lambda each: (
+            each["identity_kind"] == IdentityKind.BVN.value,
+            each["amount_in_contention"] or 0,
+        ),
+        default={},
+    )
+
+
+def words_of(numbers: NDArray[np.int8], words: Sequence[StrEnum]) -> pa.Array:
+    """Return words by their numbers, null where a number is negative."""
+    places = pa.array(numbers.astype(np.int64), mask=numbers < 0)
+    return pa.array([each.value for each in words], pa.string()).take(places)
 
 
 def customer_name(row: Mapping[str, Any]) -> str | None:

@@ -131,6 +131,7 @@ def tell(
         parts,
         run_id=run_id,
         reasons=team_sentences(policy, purpose),
+        scratch=workspace.folder,
         carried=tuple(policy.carried_kinds),
         compared=compared,
         problems=quarantined(folder.path / QUARANTINE),

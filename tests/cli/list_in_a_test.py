@@ -42,7 +42,7 @@ def screened(tmp_path: Path) -> RunFolder:
     )
     nights.night("run-1", *ROWS)
     part = write_part(folder.path, ROWS)
-    write_decisions(folder, [part], run_id="run-1", reasons={})
+    write_decisions(folder, [part], run_id="run-1", reasons={}, scratch=tmp_path)
     nights.journal.close()
     return folder
 

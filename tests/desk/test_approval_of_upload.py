@@ -37,7 +37,7 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
         address = bring(analyst, workbook()).headers["location"]
         means = understood(analyst.get(address).text) | {"Ref": "customer_id"}
         fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
-        analyst.post(f"{address}/quote", address, heading=list(HEADINGS), **fields)
+        analyst.post(f"{address}/quote", heading=list(HEADINGS), **fields)
         upload = office.seat.uploads.find(address.rpartition("/")[2])
         assert upload is not None
         parameters = office.seat.uploads.parameters(upload)
@@ -76,5 +76,5 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
         answer = approver.get(f"/approvals/{RUN}/amount?max_spend=20")
         assert answer.status_code == 200, answer.text
         assert ">Spend up to ₦20</button>" in answer.text
-        approver.post(f"/approvals/{RUN}", "/approvals", do="refuse")
+        approver.post(f"/approvals/{RUN}", do="refuse")
         assert not path.exists()

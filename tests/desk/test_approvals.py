@@ -74,9 +74,7 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     assert "asked by Ada" in page
     lower = browser.get(f"/approvals/{RUN}/amount?max_spend=100").text
     assert ">Spend up to ₦100</button>" in lower
-    done = browser.post(
-        f"/approvals/{RUN}", "/approvals", do="approve", max_spend="100", note="half of it"
-    )
+    done = browser.post(f"/approvals/{RUN}", do="approve", max_spend="100", note="half of it")
     assert (done.status_code, done.headers["location"]) == (303, f"/runs/{RUN}")
     record = office.seat.approvals.newest(RUN)
     assert record is not None
@@ -91,7 +89,7 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
 def test_refused_run_is_not_started(office: Office) -> None:
     """It stays ended; nothing is asked."""
     browser = office.browser("approver")
-    assert browser.post(f"/approvals/{RUN}", "/approvals", do="refuse").status_code == 303
+    assert browser.post(f"/approvals/{RUN}", do="refuse").status_code == 303
     record = office.seat.approvals.newest(RUN)
     assert record is not None
     assert record.decision is ApprovalDecision.REFUSED
@@ -102,9 +100,7 @@ def test_refused_run_is_not_started(office: Office) -> None:
 def test_cap_may_be_lowered_and_nothing_else(office: Office, amount: str) -> None:
     """What was typed stays, with what is wrong with it; nothing is decided."""
     browser = office.browser("approver")
-    answer = browser.post(
-        f"/approvals/{RUN}", "/approvals", do="approve", max_spend=amount, note="my note"
-    )
+    answer = browser.post(f"/approvals/{RUN}", do="approve", max_spend=amount, note="my note")
     assert answer.status_code == 400
     assert ">my note</textarea>" in answer.text
     assert office.starts.started == []
@@ -116,7 +112,7 @@ def test_nobody_approves_what_they_asked_for_where_somebody_else_can(office: Off
     assert ">Spend up to" in ada.get("/approvals").text
     office.browser("approver", name="Bem")
     assert ">Spend up to" not in ada.get("/approvals").text
-    assert ada.post(f"/approvals/{RUN}", "/", do="approve").status_code == 403
+    assert ada.post(f"/approvals/{RUN}", do="approve").status_code == 403
     assert office.starts.started == []
 
 
@@ -124,16 +120,16 @@ def test_analyst_neither_sees_nor_decides(office: Office) -> None:
     """The page is refused to an analyst; an auditor sees it without its buttons."""
     analyst, auditor = office.browser("analyst"), office.browser("auditor")
     assert analyst.get("/approvals").status_code == 403
-    assert analyst.post(f"/approvals/{RUN}", "/", do="approve").status_code == 403
+    assert analyst.post(f"/approvals/{RUN}", do="approve").status_code == 403
     assert ">Spend up to" not in auditor.get("/approvals").text
-    assert auditor.post(f"/approvals/{RUN}", "/", do="approve").status_code == 403
+    assert auditor.post(f"/approvals/{RUN}", do="approve").status_code == 403
 
 
 def test_request_decided_meanwhile_is_not_decided_twice(office: Office) -> None:
     """The second of two approvers is told that it does not wait any more."""
     first, second = office.browser("approver"), office.browser("approver", name="Bem")
-    assert first.post(f"/approvals/{RUN}", "/approvals", do="refuse").status_code == 303
-    assert second.post(f"/approvals/{RUN}", "/", do="approve").status_code == 409
+    assert first.post(f"/approvals/{RUN}", do="refuse").status_code == 303
+    assert second.post(f"/approvals/{RUN}", do="approve").status_code == 409
     assert office.starts.started == []
 
 
@@ -143,7 +139,7 @@ def test_run_that_waits_shows_what_it_waits_for(office: Office) -> None:
     page = browser.get(f"/runs/{RUN}")
     assert page.status_code == 200
     assert "waits for approval" in page.text
-    assert browser.post(f"/runs/{RUN}/resume", "/").status_code == 409
+    assert browser.post(f"/runs/{RUN}/resume").status_code == 409
 
 
 def test_run_under_way_shows_its_progress(office: Office) -> None:
@@ -164,7 +160,7 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
     assert ">Stop</button>" in page
     part = browser.ask("GET", f"/runs/{RUN}", headers={"hx-request": "true"}).text
     assert part.lstrip().startswith('<section id="live"')
-    assert browser.post(f"/runs/{RUN}/stop", "/").status_code == 303
+    assert browser.post(f"/runs/{RUN}/stop").status_code == 303
     assert office.starts.stopped == [RUN]
 
 
@@ -182,8 +178,8 @@ def test_whoever_resumed_a_run_does_not_approve_it(office: Office) -> None:
         ceiling_micro=waiting.ceiling_micro,
         cap_micro=waiting.cap_micro,
     )
-    assert bem.post(f"/approvals/{RUN}", "/approvals", do="approve").status_code == 403
-    assert chief.post(f"/approvals/{RUN}", "/approvals", do="approve").status_code == 303
+    assert bem.post(f"/approvals/{RUN}", do="approve").status_code == 403
+    assert chief.post(f"/approvals/{RUN}", do="approve").status_code == 303
 
 
 def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> None:
@@ -191,7 +187,7 @@ def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> No
     file = office.settings.inbox.absolute() / "waiting" / RUN / "tonight.csv"
     office.journal.runs.moved_input(RUN, str(file))
     browser = office.browser("approver")
-    assert browser.post(f"/approvals/{RUN}", "/approvals", do="approve").status_code == 303
+    assert browser.post(f"/approvals/{RUN}", do="approve").status_code == 303
     record = office.seat.approvals.newest(RUN)
     assert record is not None
     assert record.decision is ApprovalDecision.APPROVED
@@ -220,5 +216,5 @@ def test_run_that_hangs_can_be_stopped(office: Office, monkeypatch: pytest.Monke
     monkeypatch.setattr("nightscreen.desk.runs.condition_of", hung)
     browser = office.browser("analyst")
     assert ">Stop</button>" in browser.get(f"/runs/{RUN}").text
-    assert browser.post(f"/runs/{RUN}/stop", "/").status_code == 303
+    assert browser.post(f"/runs/{RUN}/stop").status_code == 303
     assert office.starts.stopped == [RUN]

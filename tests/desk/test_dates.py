@@ -63,15 +63,15 @@ def test_open_consent_dates_wait_for_the_order(office: Office) -> None:
     assert f"<del>{OPEN}</del> dropped ✗" in cells(page)
     assert choices(page, "date_order") == ["", "dmy", "mdy", "ymd"]
     for does in ("quote", "screen"):
-        refused = browser.post(f"{address}/{does}", address, **CHOSEN, date_order="")
+        refused = browser.post(f"{address}/{does}", **CHOSEN, date_order="")
         assert (refused.status_code, OPEN in refused.text) == (400, True)
     assert office.starts.started == []
-    quoted = browser.post(f"{address}/quote", address, **CHOSEN, date_order="dmy")
+    quoted = browser.post(f"{address}/quote", **CHOSEN, date_order="dmy")
     assert quoted.status_code == 303
     page = browser.get(address).text
     assert 'role="alert"' not in page
     assert consented_on()[0].isoformat() in cells(page)
-    assert browser.post(f"{address}/screen", address, **CHOSEN, date_order="dmy").is_redirect
+    assert browser.post(f"{address}/screen", **CHOSEN, date_order="dmy").is_redirect
     (started,) = office.starts.started
     assert read_mapping(Path(started.mapping)).date_order == "dmy"
     assert office.journal.runs.date_order("book") == "dmy"
@@ -86,7 +86,7 @@ def test_what_the_dates_show_is_said_and_not_asked(office: Office) -> None:
     assert "day first" in page.partition("What is refused or wrong")[2]
     assert {day.isoformat() for day in consented_on()} <= set(cells(page))
     assert "<del>03/04/1990</del> dropped" in cells(page)
-    assert browser.post(f"{address}/screen", address, **CHOSEN, date_order="").is_redirect
+    assert browser.post(f"{address}/screen", **CHOSEN, date_order="").is_redirect
     assert office.starts.started[0].mapping == ""
 
 
@@ -114,13 +114,13 @@ def test_another_sheet_is_shown_before_it_is_screened(office: Office) -> None:
     assert "June-1" in cells(page)
     first = {"heading": ["customer_id", "bvn"], "h0": "customer_id", "h1": "bvn"}
     asked = {**CHOSEN, **first, "sheet_read": "June", "sheet": "July"}
-    assert browser.post(f"{address}/screen", address, **asked).is_redirect
+    assert browser.post(f"{address}/screen", **asked).is_redirect
     assert office.starts.started == []
     page = browser.get(address).text
     assert {"July-2", "July-3"} <= set(cells(page))
     assert "BVN No" in page
     again = {**CHOSEN, "sheet_read": "July", "sheet": "July"}
-    assert browser.post(f"{address}/screen", address, **again).is_redirect
+    assert browser.post(f"{address}/screen", **again).is_redirect
     assert read_mapping(Path(office.starts.started[0].mapping)).sheet == "July"
 
 
@@ -132,11 +132,11 @@ def test_rows_of_one_customer_are_merged_where_that_is_chosen(office: Office) ->
     address = bring(browser, data, "loans.csv").headers["location"]
     assert "1 would be screened" in browser.get(address).text
     asked = {**CHOSEN, "merge_shown": "1", "merge_rows": "1"}
-    assert browser.post(f"{address}/quote", address, **asked).is_redirect
+    assert browser.post(f"{address}/quote", **asked).is_redirect
     page = browser.get(address).text
     assert "2 would be screened" in page
     assert "refused</span>" not in page
-    assert browser.post(f"{address}/screen", address, **asked).is_redirect
+    assert browser.post(f"{address}/screen", **asked).is_redirect
     assert office.starts.started[0].merge_rows
 
 
@@ -173,7 +173,7 @@ def test_consent_that_cannot_be_read_is_not_said_to_be_missing(
         card = page.partition('aria-label="Credit history"')[2].partition("</section>")[0]
         assert "cannot be read" in card
         assert "No consent is on record" not in page
-        again = browser.post("/customers/C59/again", "/customers/C59", check="ecosystem")
+        again = browser.post("/customers/C59/again", check="ecosystem")
         assert again.status_code == 400
         assert office.starts.started == []
 

@@ -47,7 +47,7 @@ def work(browser: Browser, query: str = "") -> dict[str, str]:
 def do(browser: Browser, does: str, customer: str = "", **more: Any) -> httpx.Response:  # noqa: ANN401 - words or lists
     """Press a button of the list."""
     fields: dict[str, Any] = {"do": does, "customer_id": customer, "batch": "portfolio", **more}
-    return browser.post("/decisions", NO_PAGE, **fields)
+    return browser.post("/decisions", **fields)
 
 
 def review(
@@ -66,7 +66,7 @@ def review(
         "note": "letter",
         **more,
     }
-    return browser.post(f"/customers/{customer}/review", NO_PAGE, **fields)
+    return browser.post(f"/customers/{customer}/review", **fields)
 
 
 def needing(bank: Office) -> list[str]:
@@ -246,15 +246,15 @@ def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     assert bank.seat.reviews.of_customer(key) == []
     assert "waits for a second person" in ada.get(proposed.headers["location"]).text
     assert "Ada proposes to approve" in bem.get("/decisions").text
-    assert ada.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert ada.post(at, do="confirm").status_code == 403
     bank.seat.accounts.change("Bem", [], {"override": False})
-    assert bem.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert bem.post(at, do="confirm").status_code == 403
     bank.seat.accounts.change("Bem", [], {"override": True})
-    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    assert bem.post(at, do="confirm").status_code == 303
     (stored,) = bank.seat.reviews.of_customer(key)
     assert (stored.reviewer, stored.decision) == ("Ada", "approve")
     assert stored.note.endswith("Confirmed by Bem")
-    assert bem.post(at, NO_PAGE, do="confirm").status_code == 409
+    assert bem.post(at, do="confirm").status_code == 409
     assert who not in work(ada)
     steps = [each for each in bank.actions() if "override" in each]
     assert steps == ["override proposed", "override confirmed"]
@@ -263,7 +263,7 @@ def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     )
     for browser, status in ((bem, 400), (ada, 400), (bank.browser("approver", name="Chi"), 303)):
         answer = {"answer": "We looked again.", "outcome": "stands", "decision": ""}
-        said = browser.post(f"/contests/{made.key}/answer", NO_PAGE, **answer)
+        said = browser.post(f"/contests/{made.key}/answer", **answer)
         assert said.status_code == status, said.text
 
 
@@ -307,17 +307,17 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
         review(ada, who, "approve", run=run)
     assert bank.seat.reviews.of_customer(key) == []
     said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
-    assert ada.post("/contests", "/contests", **said).status_code == 303
+    assert ada.post("/contests", **said).status_code == 303
     (contest,) = list_contests(bank.journal)
     path = f"/contests/{contest['contest_id']}/answer"
     changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
-    assert ada.post(path, "/contests", **changed).status_code == 303
+    assert ada.post(path, **changed).status_code == 303
     assert bank.seat.reviews.of_customer(key) == []
     assert list_contests(bank.journal) != []
     at = f"/customers/{who}/override"
-    assert ada.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert ada.post(at, do="confirm").status_code == 403
     bem = bank.browser("approver", name="Bem")
-    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    assert bem.post(at, do="confirm").status_code == 303
     (stored,) = bank.seat.reviews.of_customer(key)
     assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
     (answered,) = list_contests(bank.journal, answered=True)
@@ -334,7 +334,7 @@ def test_another_override_than_the_one_seen_is_not_confirmed(bank: Office) -> No
     assert f'name="proposal" value="{first.key}"' in bem.get(f"/customers/{who}").text
     review(ada, who, "approve", note="another letter")
     at = f"/customers/{who}/override"
-    stale = bem.post(at, NO_PAGE, do="confirm", proposal=str(first.key))
+    stale = bem.post(at, do="confirm", proposal=str(first.key))
     assert stale.status_code == 409
     assert bank.seat.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
 
@@ -372,7 +372,7 @@ def test_refused_override_leaves_the_decline(bank: Office) -> None:
     who = declined(bank)[0]
     for browser, action in ((bem, "override refused"), (ada, "override taken back")):
         review(ada, who, "approve")
-        assert browser.post(f"/customers/{who}/override", NO_PAGE, do="end").status_code == 303
+        assert browser.post(f"/customers/{who}/override", do="end").status_code == 303
         assert bank.actions()[-1] == action
     assert bank.seat.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
     assert who in work(ada)

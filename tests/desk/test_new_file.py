@@ -18,7 +18,7 @@ from nightscreen.privacy.purging import due, purge
 from nightscreen.reading.mapping import mapping_toml
 from nightscreen.reading.tables import open_source
 from nightscreen.schemas.errors import UsageError
-from tests.desk.office import TOKEN, Browser, Office
+from tests.desk.office import Browser, Office
 from tests.screening import customer
 
 if TYPE_CHECKING:
@@ -57,9 +57,7 @@ def workbook(number: int = 8) -> bytes:
 
 def bring(browser: Browser, data: bytes, name: str = "applicants.xlsx", **fields: Any) -> Any:  # noqa: ANN401 - as httpx
     """Send the form of a new file."""
-    found = TOKEN.search(browser.get("/new").text)
-    assert found
-    form = {"token": found[1], "purpose": "portfolio", "checks_shown": "1", "check": ["karma"]}
+    form = {"purpose": "portfolio", "checks_shown": "1", "check": ["karma"]}
     return browser.ask("POST", "/new", data=form | fields, files={"file": (name, data)})
 
 
@@ -88,7 +86,7 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(office: Office)
     means["Ref"] = "customer_id"
     fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
     asked = {"heading": list(HEADINGS), "checks_shown": "1", "check": ["karma"], **fields}
-    quoted = browser.post(f"{address}/quote", address, max_spend="1,000", **asked)
+    quoted = browser.post(f"{address}/quote", max_spend="1,000", **asked)
     assert quoted.status_code == 303, quoted.text
     page = browser.get(address)
     assert page.status_code == 200
@@ -96,14 +94,14 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(office: Office)
     assert 'class="wrong"' in page.text
     assert 'class="ok"' in page.text
     assert "8 rows: 8 would be screened" in page.text
-    screened = browser.post(f"{address}/screen", address, max_spend="1,000", **asked)
+    screened = browser.post(f"{address}/screen", max_spend="1,000", **asked)
     assert screened.status_code == 303
     (started,) = office.starts.started
     assert started.max_spend == "1000"
     assert started.checks == ["karma"]
     assert started.batch == "applicants"
     assert "is starting" in browser.get(address).text
-    assert browser.post(f"{address}/screen", "/new").status_code == 303
+    assert browser.post(f"{address}/screen").status_code == 303
     assert len(office.starts.started) == 1
     assert office.actions() == ["file brought", "file quoted", "run started"]
 
@@ -129,7 +127,7 @@ def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: O
     assert ">Screen</button>" not in page
     fields = {"h0": "", "h1": "customer_id", "h2": "last_name", "h3": "bvn"}
     asked = {"heading": ["S/N", "Who", "SURNAME", "BVN"], "checks_shown": "1", "check": ["karma"]}
-    assert browser.post(f"{address}/quote", address, **asked, **fields).status_code == 303
+    assert browser.post(f"{address}/quote", **asked, **fields).status_code == 303
     page = browser.get(address).text
     assert "1 row: 1 would be screened" in page
     assert ">Screen</button>" in page
@@ -155,7 +153,7 @@ def test_file_of_somebody_else_is_not_found(office: Office) -> None:
     address = bring(office.browser("analyst", name="Ada"), workbook()).headers["location"]
     other = office.browser("analyst", name="Bem")
     assert other.get(address).status_code == 404
-    assert other.post(f"{address}/screen", "/new").status_code == 404
+    assert other.post(f"{address}/screen").status_code == 404
     assert office.starts.started == []
 
 
@@ -176,18 +174,17 @@ def test_file_that_cannot_be_read_is_said_so(office: Office, data: bytes, status
 
 
 def test_oversized_and_broken_uploads_leave_nothing(office: Office) -> None:
-    """More than may be, no end, no token, another site's form: refused, and nothing stays."""
+    """More than may be, no end, another site's form: refused, and nothing stays."""
     browser = office.browser("analyst")
-    found = TOKEN.search(browser.get("/new").text)
-    assert found
     large = {"file": ("a.csv", b"x" * (101 * 1024 * 1024))}
-    assert browser.ask("POST", "/new", data={"token": found[1]}, files=large).status_code == 413
+    assert browser.ask("POST", "/new", files=large).status_code == 413
     small = {"file": ("a.csv", b"customer_id\n1\n")}
-    assert browser.ask("POST", "/new", data={"token": "0" * 64}, files=small).status_code == 403
-    assert browser.ask("POST", "/new", files=small).status_code == 403
+    foreign = {"sec-fetch-site": "cross-site"}
+    assert browser.ask("POST", "/new", files=small, headers=foreign).status_code == 403
     kind = {"content-type": "multipart/form-data; boundary=b"}
-    cut = b'--b\r\nContent-Disposition: form-data; name="token"\r\n\r\n' + found[1].encode()
-    assert browser.ask("POST", "/new", content=cut, headers=kind).status_code in {400, 403}
+    part = b'--b\r\nContent-Disposition: form-data; name="file"'
+    for cut in (part, part + b'; filename="a.csv"\r\n\r\ncustomer_id\n1\n'):
+        assert browser.ask("POST", "/new", content=cut, headers=kind).status_code == 400
     assert (
         browser.ask("POST", "/new", content=b"x", headers={"content-type": "a/b"}).status_code
         == 415
@@ -279,9 +276,9 @@ def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as broken:
         broken.setattr(office.starts, "start", unreachable)
-        assert browser.post(f"{address}/screen", "/new", **fields).status_code == 503
+        assert browser.post(f"{address}/screen", **fields).status_code == 503
     assert "is starting" not in browser.get(address).text
-    assert browser.post(f"{address}/screen", "/new", **fields).status_code == 303
+    assert browser.post(f"{address}/screen", **fields).status_code == 303
     upload = office.seat.uploads.find(address.rpartition("/")[2])
     assert upload is not None
     assert not office.seat.uploads.claim(upload)

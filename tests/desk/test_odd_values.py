@@ -9,7 +9,6 @@ import pytest
 
 from nightscreen.desk.accounts import Role
 from tests.desk.furnished import WAITING, wait_for_approval
-from tests.desk.office import TOKEN
 from tests.screening import World
 
 if TYPE_CHECKING:
@@ -73,12 +72,10 @@ def test_no_field_of_a_form_ends_in_a_fault(office: Office) -> None:
         "/sign-in": ({"name": "eve"}, ("password", "to")),
         "/second-factor": ({}, ("code",)),
     }
-    token = TOKEN.search(browser.get("/second-factor").text)
-    assert token
     for address, (fields, names) in forms.items():
         for name in names:
             for odd in ODD:
-                sent = {**fields, "token": token[1], name: odd}
+                sent = {**fields, name: odd}
                 answer = browser.ask("POST", address, data=sent)
                 assert answer.status_code < 500, (address, name, odd[:10])
                 assert answer.status_code == 400 or "\0" not in odd, (address, name)
@@ -117,11 +114,9 @@ def test_no_part_of_an_address_ends_in_a_fault(office: Office) -> None:
 def test_fields_beside_a_file_are_held_to_the_same(office: Office) -> None:
     """NUL is refused at once, and what is no amount is named on the page of the file."""
     browser = everybody(office)
-    token = TOKEN.search(browser.get("/new").text)
-    assert token
     files = {"file": ("customers.csv", b"customer_id,bvn\nC1,22212345678\n")}
     for odd, status in (("\0", 400), ("1e999", 303)):
-        data = {"token": token[1], "max_spend": odd}
+        data = {"max_spend": odd}
         answer = browser.ask("POST", "/new", data=data, files=files)
         assert answer.status_code == status
-    assert "write naira such as" in browser.post(f"{answer.headers['location']}/quote", "/new").text
+    assert "write naira such as" in browser.post(f"{answer.headers['location']}/quote").text

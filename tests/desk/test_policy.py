@@ -47,7 +47,7 @@ def fields(browser: Browser, **changed: str) -> dict[str, str]:
 
 def proposed(browser: Browser, **changed: str) -> str:
     """Propose other thresholds and return the proposal's key."""
-    answer = browser.post("/policy/propose", "/policy", **fields(browser, **changed))
+    answer = browser.post("/policy/propose", **fields(browser, **changed))
     assert answer.status_code == 303, words(answer)
     return answer.headers["location"].partition("#")[2]
 
@@ -80,7 +80,7 @@ def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
     """The customers of past runs are decided again; nothing changes, and the audit has it."""
     browser, before = bank.browser("auditor", name="Aud"), in_force(bank)
     typed = fields(browser, **{"threshold-past_due_naira": LENIENT})
-    answer = browser.post("/policy/try", "/policy", **typed)
+    answer = browser.post("/policy/try", **typed)
     said = words(answer)
     assert "60 rows decided again" in said
     assert "1 customer would move: ₦21,000." in said
@@ -97,7 +97,7 @@ def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
         "shown": 1,
     }
     both = [run.run_id for run in runs]
-    answer = browser.post("/policy/try", "/policy", **typed, run=both, runs_shown="1")
+    answer = browser.post("/policy/try", **typed, run=both, runs_shown="1")
     assert "120 rows decided again" in words(answer)
     assert "2 customers would move: ₦42,000." in words(answer)
     assert in_force(bank) == before
@@ -119,7 +119,7 @@ def test_trying_says_how_those_who_would_move_paid(bank: Office) -> None:
     import_outcomes(bank.journal, path, output=bank.folder / "out")
     browser = bank.browser("analyst")
     typed = fields(browser, **{"threshold-past_due_naira": LENIENT})
-    said = words(browser.post("/policy/try", "/policy", **typed))
+    said = words(browser.post("/policy/try", **typed))
     assert re.search(r"decline to \w+ 0 1 0 100\.0 %", said)
     assert re.search(r"stays approve 2 0 0 0\.0 %", said)
     assert "Which is better cannot be told" in said
@@ -130,10 +130,10 @@ def test_one_try_out_goes_on_at_a_time(bank: Office) -> None:
     browser = bank.browser("analyst")
     same = fields(browser, version="2")
     with page_of_policy._one_at_a_time():
-        answer = browser.post("/policy/try", "/policy", **same)
+        answer = browser.post("/policy/try", **same)
     assert answer.status_code == 409
     assert "Try again in a minute" in words(answer)
-    answer = browser.post("/policy/try", "/policy", **same)
+    answer = browser.post("/policy/try", **same)
     assert "0 customers would move: ₦0." in words(answer)
 
 
@@ -149,9 +149,9 @@ def test_what_one_proposed_another_puts_in_force_for_the_next_night(bank: Office
     assert "past_due_naira 5000 300000" in said
     assert note in said
     assert "Version 7" in words(bem.get("/"))
-    moves = words(bem.post("/policy/try", "/policy", proposal=key))
+    moves = words(bem.post("/policy/try", proposal=key))
     assert "1 customer would move: ₦21,000." in moves
-    done = bem.post(f"/policy/{key}", "/policy", do="approve", reason="Minutes of May.")
+    done = bem.post(f"/policy/{key}", do="approve", reason="Minutes of May.")
     assert done.status_code == 303
     after = in_force(bank)
     assert after != before
@@ -188,13 +188,13 @@ def test_nobody_puts_their_own_proposal_in_force(bank: Office) -> None:
     page = both.get("/policy").text
     assert "somebody else must approve it" in page
     assert ">Approve</button>" not in page
-    answer = both.post(f"/policy/{key}", "/policy", do="approve")
+    answer = both.post(f"/policy/{key}", do="approve")
     assert answer.status_code == 403
     assert last(bank, "refused")["detail"]["needs"] == "another user"
     assert in_force(bank) == before
-    assert both.post(f"/policy/{key}", "/policy", do="refuse").status_code == 303
+    assert both.post(f"/policy/{key}", do="refuse").status_code == 303
     assert "proposal taken back" in bank.actions()
-    assert both.post(f"/policy/{key}", "/policy", do="refuse").status_code == 409
+    assert both.post(f"/policy/{key}", do="refuse").status_code == 409
 
 
 def test_of_two_proposals_one_is_put_in_force(bank: Office) -> None:
@@ -203,14 +203,14 @@ def test_of_two_proposals_one_is_put_in_force(bank: Office) -> None:
     first, second = (
         proposed(ada, **{"threshold-past_due_pct": pct}, version=pct) for pct in ("11", "12")
     )
-    assert bem.post(f"/policy/{first}", "/policy", do="approve").status_code == 303
+    assert bem.post(f"/policy/{first}", do="approve").status_code == 303
     after = in_force(bank)
     assert "is not in force any more: it can only be refused" in words(bem.get("/policy"))
-    late = bem.post(f"/policy/{second}", "/policy", do="approve")
+    late = bem.post(f"/policy/{second}", do="approve")
     assert late.status_code == 400
     assert "ask for a new proposal" in words(late)
     assert in_force(bank) == after
-    assert bem.post(f"/policy/{second}", "/policy", do="refuse").status_code == 303
+    assert bem.post(f"/policy/{second}", do="refuse").status_code == 303
     assert "12 default@" in words(bem.get("/policy")).partition("Versions")[2]
 
 
@@ -220,16 +220,16 @@ def test_who_may_look_propose_and_put_in_force(bank: Office) -> None:
     key = proposed(ada, **{"threshold-past_due_pct": "12"}, note="try")
     assert bank.browser("administrator").get("/policy").status_code == 403
     auditor = bank.browser("auditor")
-    assert auditor.post("/policy/propose", "/policy").status_code == 403
-    assert auditor.post(f"/policy/{key}", "/policy", do="approve").status_code == 403
-    assert bank.browser("privacy").post("/policy/propose", "/policy").status_code == 403
+    assert auditor.post("/policy/propose").status_code == 403
+    assert auditor.post(f"/policy/{key}", do="approve").status_code == 403
+    assert bank.browser("privacy").post("/policy/propose").status_code == 403
     other = bank.browser("analyst", name="Eze")
     assert ">Approve</button>" not in other.get("/policy").text
-    assert other.post(f"/policy/{key}", "/policy", do="refuse").status_code == 403
+    assert other.post(f"/policy/{key}", do="refuse").status_code == 403
     bank.seat.accounts.change("Eze", [], {"policy": True}, ["Kano"])
     assert "See who would move" not in other.get("/policy").text
-    assert other.post("/policy/try", "/policy", proposal=key).status_code == 403
-    assert other.post(f"/policy/{key}", "/policy", do="approve").status_code == 303
+    assert other.post("/policy/try", proposal=key).status_code == 403
+    assert other.post(f"/policy/{key}", do="approve").status_code == 303
 
 
 NOT_PROPOSED: tuple[tuple[dict[str, str], str], ...] = (
@@ -249,7 +249,7 @@ def test_what_cannot_be_proposed_says_why_and_keeps_what_was_typed(bank: Office)
     browser = bank.browser("analyst")
     usual = fields(browser, version="2")
     for changed, says in NOT_PROPOSED:
-        answer = browser.post("/policy/propose", "/policy", **usual | changed)
+        answer = browser.post("/policy/propose", **usual | changed)
         assert answer.status_code == 400
         assert says in words(answer)
         for name, value in changed.items():
@@ -289,9 +289,7 @@ def test_a_desk_without_runs_has_its_policy_too(tmp_path: Path) -> None:
     with Office(tmp_path) as office:
         browser = office.browser("analyst")
         assert "Try on past runs" not in browser.get("/policy").text
-        assert "No run to try it on" in words(
-            browser.post("/policy/try", "/policy", **fields(browser))
-        )
+        assert "No run to try it on" in words(browser.post("/policy/try", **fields(browser)))
         proposed(browser, **{"threshold-stacking_loans": "4"}, note="fewer loans")
 
 
@@ -314,10 +312,10 @@ def test_version_that_reads_as_no_policy_any_more_is_refused_or_replaced(bank: O
     assert "It can only be refused" in said
     for browser in (ada, bem):
         assert browser.get("/").status_code == 200
-    answer = bem.post("/policy/v-2", "/policy", do="approve", reason="x")
+    answer = bem.post("/policy/v-2", do="approve", reason="x")
     assert answer.status_code == 400
-    assert bem.post("/policy/v-2", "/policy", do="refuse", reason="x").status_code == 303
+    assert bem.post("/policy/v-2", do="refuse", reason="x").status_code == 303
     key = proposed(ada, version="new", **{"threshold-past_due_naira": LENIENT})
-    assert bem.post(f"/policy/{key}", "/policy", do="approve", reason="y").status_code == 303
+    assert bem.post(f"/policy/{key}", do="approve", reason="y").status_code == 303
     assert policy_in_force(bank.journal, bank.clock()).thresholds["past_due_naira"] == 300_000
     assert "cannot decide by it" not in words(bem.get("/policy"))

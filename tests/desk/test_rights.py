@@ -67,7 +67,7 @@ def test_customer_of_another_branch_is_403_and_in_the_audit(bank: Office) -> Non
     page = f"/customers/C58?run={run}"
     fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "x"}
     for form in ("review", "again", "consent"):
-        assert browser.post(f"/customers/C59/{form}", page, **fields).status_code == 403
+        assert browser.post(f"/customers/C59/{form}", **fields).status_code == 403
     refused = bank.seat.audit.entries(action="refused")
     assert {(each["customer_id"], each["detail"]["needs"]) for each in refused} == {
         ("C59", "branch")
@@ -103,15 +103,15 @@ def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
     bank.journal.runs.finish(whole, state="stopped", stop_reason="deadline", report=own.report)
     browser = limited(bank, "Kano")
     assert ">Resume</button>" not in browser.get(f"/runs/{whole}").text
-    assert browser.post(f"/runs/{whole}/resume", "/new", max_spend="100").status_code == 403
+    assert browser.post(f"/runs/{whole}/resume", max_spend="100").status_code == 403
     assert bank.starts.started == []
     assert bank.seat.audit.entries(action="refused")[0]["detail"]["needs"] == "branch"
     assert ">Resume</button>" in browser.get(f"/runs/{own.report['run_id']}").text
-    sent = browser.post(f"/runs/{own.report['run_id']}/resume", "/new", max_spend="100")
+    sent = browser.post(f"/runs/{own.report['run_id']}/resume", max_spend="100")
     assert sent.status_code == 303
     assert [each.run for each in bank.starts.started] == [own.report["run_id"]]
     unlimited = bank.browser("analyst", name="All")
-    assert unlimited.post(f"/runs/{whole}/resume", "/new").status_code == 303
+    assert unlimited.post(f"/runs/{whole}/resume").status_code == 303
 
 
 def test_front_page_counts_what_the_user_sees(bank: Office) -> None:
@@ -140,7 +140,7 @@ def test_contests_are_those_of_the_users_branches(bank: Office) -> None:
     assert "1 contest</b>" in browser.get("/").text
     foreign = next(each for each in list_contests(bank.journal) if each["customer_id"] == "C59")
     path = f"/contests/{foreign['contest_id']}/answer"
-    answer = browser.post(path, "/contests", outcome="stands", answer="No")
+    answer = browser.post(path, outcome="stands", answer="No")
     assert answer.status_code == 403
     made = browser.post("/contests", customer_id="C57", batch="portfolio", said="No")
     assert made.status_code == 403

@@ -86,7 +86,7 @@ def test_code_is_asked_for_after_the_password_and_counts_once(office: Office) ->
         assert browser.get("/runs").headers["location"].startswith("/sign-in")
     assert "signed in" not in office.actions()
     code = present_code(office, secret)
-    let_in = first.post("/second-factor", "/second-factor?to=/runs", code=code, to="/runs")
+    let_in = first.post("/second-factor", code=code, to="/runs")
     assert (let_in.status_code, let_in.headers["location"]) == (303, "/runs")
     assert first.get("/runs").status_code == 200
     again = second.post("/second-factor", code=code)

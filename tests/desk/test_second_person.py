@@ -18,7 +18,7 @@ from nightscreen.policy.file import DEFAULT_POLICY
 from nightscreen.privacy.contests import list_contests
 from nightscreen.schemas.errors import UsageError
 from tests.desk.office import ORIGIN, PASSWORD, Office
-from tests.desk.test_my_work import NO_PAGE, declined, review
+from tests.desk.test_my_work import declined, review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +45,7 @@ def first_user(office: Office, name: str = "Ada") -> Browser:
 def by_link(office: Office, token: str, name: str = "x") -> Browser:
     """Return a browser that was signed in by a link."""
     browser = office.browser()
-    at = f"/first?token={token}"
-    assert browser.post("/first", at, link=token, name=name, password=PASSWORD).status_code == 303
+    assert browser.post("/first", link=token, name=name, password=PASSWORD).status_code == 303
     return browser
 
 
@@ -92,13 +91,13 @@ def test_administrator_confirms_no_override_of_his_own_as_somebody_he_made(bank:
 
     assert review(ada, who, "approve").status_code == 303
     bob = added(ada, "bob", "analyst")
-    assert bob.post(at, NO_PAGE, do="confirm").status_code == 403
+    assert bob.post(at, do="confirm").status_code == 403
     for sock in (ada, bob):
-        assert sock.post("/users/confirm", "/", name="bob").status_code == 403
+        assert sock.post("/users/confirm", name="bob").status_code == 403
     reset = ada.post("/users", do="reset", name="Bem")
     as_bem = by_link(bank, link_of(reset.text))
-    assert as_bem.post(at, NO_PAGE, do="confirm").status_code == 403
-    assert ada.post("/users/confirm", "/", name="Bem").status_code == 403
+    assert as_bem.post(at, do="confirm").status_code == 403
+    assert ada.post("/users/confirm", name="Bem").status_code == 403
     assert bank.seat.reviews.of_customer(key) == []
     assert bem.get("/").status_code == 303, "her session ended with the reset"
 
@@ -108,17 +107,17 @@ def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> N
     ada, bem = two_approvers(office)
     page = ada.post("/users", do="add", name="Chi", role="analyst")
     assert "Confirm Chi" not in bem.get("/").text
-    assert bem.post("/users/confirm", "/", name="Chi").status_code == 403
+    assert bem.post("/users/confirm", name="Chi").status_code == 403
     by_link(office, link_of(page.text))
     assert may(office, "Chi", "review")
     assert not may(office, "Chi", "override")
     assert "Confirm Chi" in bem.get("/").text
     assert "Confirm Chi" not in ada.get("/").text
-    assert bem.post("/users/confirm", "/", name="Chi").status_code == 303
+    assert bem.post("/users/confirm", name="Chi").status_code == 303
     assert may(office, "Chi", "override")
     (entry,) = office.seat.audit.entries(action="rights confirmed")
     assert (entry["user"], entry["detail"]) == ("Bem", {"name": "Chi"})
-    assert bem.post("/users/confirm", "/", name="Chi").status_code == 403
+    assert bem.post("/users/confirm", name="Chi").status_code == 403
 
 
 def test_raised_user_is_confirmed_by_nobody_who_ever_had_the_link(office: Office) -> None:
@@ -129,11 +128,11 @@ def test_raised_user_is_confirmed_by_nobody_who_ever_had_the_link(office: Office
     raised = dan.post("/users", do="change", name="Aud", role=["auditor", "approver"])
     assert raised.status_code == 200
     assert not may(office, "Aud", "approve")
-    assert ada.post("/users/confirm", "/", name="Aud").status_code == 403
+    assert ada.post("/users/confirm", name="Aud").status_code == 403
     added(dan, "Eve", "approver")
-    assert ada.post("/users/confirm", "/", name="Eve").status_code == 403, "Dan may be Ada"
+    assert ada.post("/users/confirm", name="Eve").status_code == 403, "Dan may be Ada"
     for name in ("Aud", "Eve"):
-        assert bem.post("/users/confirm", "/", name=name).status_code == 303
+        assert bem.post("/users/confirm", name=name).status_code == 303
         assert may(office, name, "approve")
 
 
@@ -168,9 +167,9 @@ def test_of_two_approvers_the_other_cannot_be_done_away_with(office: Office) -> 
 def test_last_approver_and_last_administrator_stay_and_others_may_give_up(office: Office) -> None:
     """By the page of users and by one's own."""
     ada, bem = two_approvers(office)
-    assert bem.post("/users/give-up", "/second-factor", role="approver").status_code == 400
-    assert ada.post("/users/give-up", "/second-factor", role="administrator").status_code == 409
-    assert ada.post("/users/give-up", "/second-factor", role="approver").status_code == 303
+    assert bem.post("/users/give-up", role="approver").status_code == 400
+    assert ada.post("/users/give-up", role="administrator").status_code == 409
+    assert ada.post("/users/give-up", role="approver").status_code == 303
     assert not may(office, "Ada", "approve")
     assert ada.post("/users", do="change", name="Bem", role="analyst").status_code == 400
     assert may(office, "Bem", "approve")
@@ -302,8 +301,8 @@ def test_override_by_a_list_is_confirmed_at_the_desk(
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("analyst", name="Bem")
     at = f"/customers/{first}/override"
     assert "Ada proposes to approve" in bem.get("/decisions").text
-    assert ada.post(at, NO_PAGE, do="confirm").status_code == 403
-    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+    assert ada.post(at, do="confirm").status_code == 403
+    assert bem.post(at, do="confirm").status_code == 303
     key = bank.journal.pseudonyms.customer("portfolio", first)
     (stored,) = bank.seat.reviews.of_customer(key)
     assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
@@ -331,20 +330,20 @@ def test_contest_above_the_limit_is_answered_by_two(bank: Office) -> None:
         for role, name in (("analyst", "Ada"), ("analyst", "Bem"), ("privacy", "Pri"))
     )
     said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
-    assert pri.post("/contests", "/contests", **said).status_code == 303
+    assert pri.post("/contests", **said).status_code == 303
     (contest,) = list_contests(bank.journal)
     path = f"/contests/{contest['contest_id']}/answer"
     changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
-    assert pri.post(path, "/contests", **changed).status_code == 403
+    assert pri.post(path, **changed).status_code == 403
     for _ in range(2):
-        waits = ada.post(path, "/contests", **changed)
+        waits = ada.post(path, **changed)
         assert "waits for a second person" in ada.get(waits.headers["location"]).text
     assert bank.seat.reviews.of_customer(key) == []
     assert [each["state"] for each in list_contests(bank.journal)] == ["open"]
     at = f"/customers/{who}/override"
     for browser in (ada, pri):
-        assert browser.post(at, NO_PAGE, do="confirm").status_code == 403
-    assert bem.post(at, NO_PAGE, do="confirm").status_code == 303
+        assert browser.post(at, do="confirm").status_code == 403
+    assert bem.post(at, do="confirm").status_code == 303
     (stored,) = bank.seat.reviews.of_customer(key)
     assert (stored.decision, stored.reviewer, stored.confirmed_by) == ("approve", "Ada", "Bem")
     assert list_contests(bank.journal) == []

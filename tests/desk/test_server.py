@@ -16,10 +16,8 @@ import uvicorn
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit
 from nightscreen.journal import open_journal
-from nightscreen.portal.middleware import BODY_S
-from nightscreen.portal.server import UploadProtocol
+from nightscreen.web.serve import UPLOAD_WITHIN_S, UploadProtocol
 from tests.cli.command import COMMAND, nightscreen, surroundings
-from tests.desk.office import TOKEN
 from tests.portal.crowds import CROWDS, crowd
 
 if TYPE_CHECKING:
@@ -68,13 +66,16 @@ def slowly() -> Iterator[bytes]:
 def test_others_are_served_beside_connections_that_bring_no_whole_request(tmp_path: Path) -> None:
     """However many are held half open or drip, a page is given to whoever asks for it."""
     env = surroundings(tmp_path, NIGHTSCREEN_HOME=str(tmp_path / "home"))
-    with serving(tmp_path, env) as (address, _), httpx.Client(trust_env=False) as asking:
+    with (
+        serving(tmp_path, env) as (address, _),
+        httpx.Client(trust_env=False, timeout=60) as asking,
+    ):
         for what, number, begins, drip in CROWDS:
             with crowd(int(address.rpartition(":")[2]), number, begins, drip):
                 close = {"connection": "close"}
                 pages = [asking.get(f"{address}/sign-in", headers=close) for _ in range(20)]
                 form = asking.post(f"{address}/sign-in", content=slowly(), headers=FORM)
-            assert form.status_code == 403, what  # it came whole, and bears no token
+            assert form.status_code == 401, what  # it came whole, and names nobody
             assert {page.status_code for page in pages} == {200}, what
 
 
@@ -82,9 +83,7 @@ def signing_in(address: str, name: str, password: str, said: str = "") -> int:
     """Try to sign in with a new browser, as a proxy says from where; return what was answered."""
     headers = {"x-forwarded-for": said} if said else {}
     with httpx.Client(base_url=address, headers=headers, trust_env=False) as browser:
-        token = TOKEN.search(browser.get("/sign-in").text)
-        assert token
-        fields = {"token": token[1], "name": name, "password": password}
+        fields = {"name": name, "password": password}
         return browser.post("/sign-in", data=fields).status_code
 
 
@@ -160,8 +159,8 @@ async def test_slow_upload_is_taken_and_a_drip_without_end_is_cut_off() -> None:
             server.should_exit = True
             await serving
     assert taken == [3]
-    assert UploadProtocol.body_within_s == BODY_S
-    assert UploadProtocol.within_s < BODY_S
+    assert UploadProtocol.body_within_s == UPLOAD_WITHIN_S
+    assert UploadProtocol.within_s < UPLOAD_WITHIN_S
 
 
 @pytest.mark.long

@@ -265,7 +265,7 @@ def test_one_time_password(portal: Served, page: Page, sandbox: SandboxProcess) 
 def test_log_holds_nobody(portal: Served, page: Page) -> None:
     """After all these journeys, the log has pages, statuses and references."""
     log = portal.log.read_bytes()
-    assert b"page=callback" in log
+    assert b"page=come_back" in log
     assert b"?" not in log
     assert Search([CUSTOMER, "CUST-TAMPERED", "ada@customers.example"]).found_in(log) == set()
     assert b"Traceback" not in log

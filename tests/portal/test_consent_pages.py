@@ -213,9 +213,8 @@ async def test_code_of_one_customer_never_counts_for_another(town: Town) -> None
 async def test_two_departures_from_one_link_end_in_one_grant(town: Town, visitor: Visitor) -> None:
     """A button pressed twice; the second answer finds the link used."""
     link = town.link()
-    page = await visitor.open(link.token)
-    first = (await visitor.press(link.token, page)).headers["location"]
-    second = (await visitor.press(link.token, page)).headers["location"]
+    first = (await visitor.press(link.token)).headers["location"]
+    second = (await visitor.press(link.token)).headers["location"]
     assert first != second
     back_1, back_2 = await visitor.decide(first), await visitor.decide(second)
     assert heading(await visitor.arrive(back_2)) == "Thank you, that is done"

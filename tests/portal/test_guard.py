@@ -9,11 +9,12 @@ import pytest
 
 from nightscreen.journal.engine import writing
 from nightscreen.journal.grant_tables import consent_states
-from nightscreen.portal.background import Lasting, RateLimit
+from nightscreen.portal.app import LONGEST_BODY
 from nightscreen.portal.consent import DEPARTURES_A_MINUTE
-from nightscreen.portal.middleware import LONGEST_ADDRESS, LONGEST_BODY
 from nightscreen.schemas.errors import SettingsError
-from tests.portal.visiting import CALLBACK, MARK, PORTAL, Town, Visitor, settings_in
+from nightscreen.web.background import Lasting, RateLimit
+from nightscreen.web.guard import LONGEST_ADDRESS
+from tests.portal.visiting import CALLBACK, PORTAL, Town, Visitor, settings_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ async def test_every_answer_bears_the_strict_headers(town: Town, path: str) -> N
     for part in ("frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'; "):
         assert part in policy
     assert "unsafe" not in policy
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"
@@ -59,10 +60,9 @@ async def test_only_the_form_of_a_link_may_lead_away(town: Town, visitor: Visito
 async def test_departures_from_one_link_are_slowed(town: Town, visitor: Visitor) -> None:
     """Each leaves a row in the journal."""
     token = town.link().token
-    page = await visitor.open(token)
     for _ in range(DEPARTURES_A_MINUTE):
-        assert (await visitor.press(token, page)).status_code == 303
-    assert (await visitor.press(token, page)).status_code == 429
+        assert (await visitor.press(token)).status_code == 303
+    assert (await visitor.press(token)).status_code == 429
 
 
 async def test_cookies_are_kept_to_the_host(town: Town, visitor: Visitor) -> None:
@@ -116,8 +116,8 @@ async def test_long_addresses_and_bodies_are_refused(town: Town, visitor: Visito
     assert (await http.get("/?" + "a" * LONGEST_ADDRESS)).status_code == 414
     token = town.link().token
     await visitor.open(token)
-    body = {"mark": "a" * (LONGEST_BODY + 1)}
-    assert (await visitor.browser.post(f"/consent/{token}", data=body)).status_code == 413
+    body = {"otp": "a" * (LONGEST_BODY + 1)}
+    assert (await visitor.browser.post(f"/otp/{token}", data=body)).status_code == 413
 
 
 @pytest.mark.parametrize(
@@ -136,36 +136,6 @@ async def test_other_methods_are_refused(town: Town, method: str) -> None:
     answer = await client(town).request(method, "/")
     assert answer.status_code == 405
     assert "<h1>" in answer.text
-
-
-async def test_form_without_its_mark_is_refused(town: Town, visitor: Visitor) -> None:
-    """Another site's form, another browser's mark, another link's mark, no cookie, odd bodies."""
-    first, second = town.link().token, town.link(customer="CUST-2").token
-    page = await visitor.open(first)
-    found = MARK.search(page.text)
-    assert found
-    mark = found[1]
-    path = f"/consent/{first}"
-    other = Visitor(town)
-    await other.open(first)
-    browser = visitor.browser
-    form = {"content-type": "application/x-www-form-urlencoded"}
-    for answer in (
-        await browser.post(path),
-        await browser.post(path, data={"mark": "x"}),
-        await browser.post(path, data={"mark": "é"}),
-        await browser.post(f"/consent/{second}", data={"mark": mark}),
-        await other.browser.post(path, data={"mark": mark}),
-        await Visitor(town).browser.post(path, data={"mark": mark}),
-        await browser.post(path, data={"mark": mark, "other": "\0"}),
-        await browser.post(path, json={"mark": mark}),
-        await browser.post(path, content=b"\xff\xfe=1", headers=form),
-        await browser.post(path, content="&".join(["a=1"] * 50), headers=form),
-        await browser.post(path, data={"mark": mark}, headers={"sec-fetch-site": "cross-site"}),
-    ):
-        assert answer.status_code == 403
-        assert "location" not in answer.headers
-    assert (await browser.post(path, data={"mark": mark})).status_code == 303
 
 
 async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(

@@ -14,7 +14,7 @@ from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.links import token_for
 from nightscreen.portal.app import application
 from nightscreen.portal.otp import TRIES_A_MINUTE
-from tests.portal.visiting import MARK, PORTAL, Clock, settings_in
+from tests.portal.visiting import PORTAL, Clock, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.consented import quick_sandbox
 from tests.steps.bvn_in_a_test import BvnWorld, asked
@@ -53,11 +53,7 @@ class Desk:
 
     async def type(self, otp: str) -> httpx.Response:
         """Type a password on the page."""
-        page = await self.browser.get(self.path)
-        found = MARK.search(page.text)
-        if not found:
-            return page
-        return await self.browser.post(self.path, data={"mark": found[1], "otp": otp})
+        return await self.browser.post(self.path, data={"otp": otp})
 
 
 @pytest.fixture
@@ -135,14 +131,11 @@ async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
     assert (page.status_code, heading(page)) == (429, "That was too often in a short time")
 
 
-async def test_form_of_another_browser_is_refused(desk: Desk) -> None:
+async def test_form_of_another_site_is_refused(desk: Desk) -> None:
     """A password cannot be sent on from elsewhere."""
-    page = await desk.browser.get(desk.path)
-    found = MARK.search(page.text)
-    assert found
-    desk.browser.cookies.clear()
-    answer = await desk.browser.post(desk.path, data={"mark": found[1], "otp": desk.otp})
-    assert answer.status_code == 403
+    for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}):
+        answer = await desk.browser.post(desk.path, data={"otp": desk.otp}, headers=headers)
+        assert answer.status_code == 403
 
 
 @pytest.mark.parametrize("token", ["x", "x.y", "é", "a" * 400])

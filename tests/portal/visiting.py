@@ -5,7 +5,6 @@ A `Visitor` is one browser: it keeps cookies and follows nothing by itself.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -34,7 +33,6 @@ SCREEN = "https://screen.service.example"
 CALLBACK = "/consent/callback"
 LIST, VIEW, PROFILE = "transaction:list", "transaction:view", "profile:view"
 CUSTOMER = "CUST-7700155-OBI"
-MARK = re.compile(r'name="mark" value="([^"]+)"')
 
 
 @dataclass
@@ -127,12 +125,10 @@ class Visitor:
         """Open a link."""
         return await self.browser.get(f"/consent/{token}")
 
-    async def press(self, token: str, page: httpx.Response | None = None) -> httpx.Response:
+    async def press(self, token: str) -> httpx.Response:
         """Open a link and press its button."""
-        page = page or await self.open(token)
-        found = MARK.search(page.text)
-        assert found, page.text
-        return await self.browser.post(f"/consent/{token}", data={"mark": found[1]})
+        await self.open(token)
+        return await self.browser.post(f"/consent/{token}")
 
     async def depart(self, token: str) -> str:
         """Press the button of a link, and return the address of the consent screen."""

@@ -63,7 +63,7 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
     found.night("run-1", DECLINED, enriched_row("B"))
     folder = found.folder("run-1")
     part = folder.path / "enriched" / "part-00000.parquet"
-    write_decisions(folder, [part], run_id="run-1", reasons={})
+    write_decisions(folder, [part], run_id="run-1", reasons={}, scratch=folder.path.parent)
     found.reviews.keep_policy(POLICY.label, POLICY.model_dump_json())
     yield found
     found.journal.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -226,11 +227,13 @@ def list_again(nights: Nights, run_id: str, rows: list[dict[str, object]]) -> se
     compared = nights.compare(run_id, rows, reviewed=stands)
     folder = nights.folder(run_id)
     part = folder.path / "enriched" / "part-00000.parquet"
-    write_decisions(folder, [part], run_id=run_id, reasons={}, compared=compared)
+    write_decisions(
+        folder, [part], run_id=run_id, reasons={}, scratch=folder.path.parent, compared=compared
+    )
     nights.keep(run_id, compared)
     nights.now += DAY
-    lines = (folder.path / "decisions.csv").read_text("utf-8").splitlines()[1:]
-    return {line.split(",")[0] for line in lines}
+    with (folder.path / "decisions.csv").open(encoding="utf-8", newline="") as file:
+        return {each["customer_id"] for each in csv.DictReader(file)}
 
 
 def test_what_was_reviewed_stays_quiet_until_its_evidence_changes(nights: Nights) -> None:

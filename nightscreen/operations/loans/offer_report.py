@@ -6,16 +6,14 @@ manifest hold none of them. `offering` decides the state of a customer.
 
 from __future__ import annotations
 
-import csv
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.files.private_files import atomic_write
 from nightscreen.operations.loans.offering import find_out_rest
 from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
 from nightscreen.report.call_log import write_call_log
-from nightscreen.results.decision_files import csv_text
+from nightscreen.results.decision_files import csv_bytes
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
@@ -24,7 +22,7 @@ from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import TEST_MODE, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from nightscreen.operations.loans.offering import Offering, Row
@@ -52,7 +50,6 @@ OFFERS = pa.schema(
         pa.field("offer_run_id", WORD),
     ]
 )
-_BLOCK = 4096
 _LINKED = frozenset({OfferWord.OFFERED, OfferWord.ALREADY_OFFERED})
 
 
@@ -120,31 +117,15 @@ def _checks(offering: Offering, call_log: CallLog, *, test_mode: bool) -> dict[s
 
 
 def _write_offers(offering: Offering) -> None:
-    folder, rows = offering.run.folder, offering.rows
-    blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
-    tables = (
-        pa.Table.from_pylist([_record(offering, row) for row in block], OFFERS) for block in blocks
-    )
-    folder.write_parquet(OFFERS_FILE, OFFERS, tables)
-    with (
-        atomic_write(folder.path / OFFERS_CSV) as partial,
-        partial.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\r\n")
-        writer.writerow(OFFERS.names)
-        writer.writerows(_lines(offering))
-    folder.rows[OFFERS_CSV] = len(rows)
-
-
-def _lines(offering: Offering) -> Iterator[list[str]]:
-    """Yield the cells of each row, safe to open in a spreadsheet.
+    """Write the offers twice, for programs and for spreadsheets.
 
     The phone stays unchanged, for the person who sends the messages: it is `+234` and ten digits.
     """
-    for row in offering.rows:
-        record = _record(offering, row)
-        safe = {name: csv_text(cell) for name, cell in record.items()}
-        yield list({**safe, "phone": record["phone"] or ""}.values())
+    folder = offering.run.folder
+    offers = pa.Table.from_pylist([_record(offering, row) for row in offering.rows], OFFERS)
+    folder.write_parquet(OFFERS_FILE, OFFERS, [offers])
+    with folder.file(OFFERS_CSV, offers.num_rows) as partial:
+        partial.write_bytes(csv_bytes(offers, headings=True, as_is=["phone"]))
 
 
 def _record(offering: Offering, row: Row) -> dict[str, Any]:

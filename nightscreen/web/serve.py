@@ -1,7 +1,6 @@
-"""The portal's server: one socket, and an end in good order.
+"""Serving an application over http: one socket, patience with limits, an end in good order.
 
-Sockets, signals and the announcement live here. Behind a proxy for https: what customers see of
-the address is in `config`.
+Sockets, signals and the announcement live here. A proxy in front brings https.
 """
 
 from __future__ import annotations
@@ -17,9 +16,6 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nightscreen.portal.app import application
-from nightscreen.portal.config import place_of
-from nightscreen.portal.middleware import BODY_S
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,9 +25,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from nightscreen.config.settings import Settings
-    from nightscreen.journal import Journal
-
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 200
 _MOST_WAITING = 100
@@ -40,8 +33,6 @@ _LEAST_BYTES_A_S = 4096
 """What brings so much counts as if it had begun just now; the slowest of mobile lines does."""
 _END_WITHIN_S = 45
 """A little more than an exchange under way may take."""
-
-
 _REQUEST_WITHIN_S = 10.0
 """A form is a few hundred bytes; also a telephone on the edge of its network sends it in that."""
 
@@ -139,10 +130,13 @@ class ImpatientProtocol(H11Protocol):
         return self.client[0] if self.client else ""
 
 
+UPLOAD_WITHIN_S = 300.0
+
+
 class UploadProtocol(ImpatientProtocol):
     """Has the patience for files: a hundred megabytes over a line of five megabits."""
 
-    body_within_s = BODY_S
+    body_within_s = UPLOAD_WITHIN_S
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -156,30 +150,6 @@ class AnnouncingServer(uvicorn.Server):
         if self.announcement and self.started:
             sys.stdout.write(f"{self.announcement}\n")
             sys.stdout.flush()
-
-
-def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:
-    """Serve the portal until SIGINT or SIGTERM; answers under way are given first.
-
-    Prints one line on stdout when it listens: `portal listening on http://HOST:PORT for ORIGIN`.
-
-    Args:
-        journal: an open journal.
-        settings: those of the portal.
-        host: address to listen on.
-        port: 0 takes a free one; None that of the portal's own address, or 8080.
-
-    Raises:
-        UsageError: a setting is missing, or the port cannot be had.
-    """
-    place = place_of(settings)
-    app = application(journal, settings)
-    serve_app(
-        lambda _at: app,
-        host=host,
-        port=place.port if port is None else port,
-        announce=lambda at: f"portal listening on {at} for {place.origin}",
-    )
 
 
 def serve_app(
@@ -202,15 +172,14 @@ def serve_app(
         proxies: whose X-Forwarded-For says where a request comes from.
 
     Raises:
-        UsageError: the port cannot be had.
+        UsageError: the port is taken.
     """
-    wanted = port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, wanted), family=family)
+        listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise UsageError(
-            f"--port: {wanted} on {host} cannot be had ({error.strerror}); choose another with "
+            f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another with "
             "--port, or --host"
         ) from None
     with listener:

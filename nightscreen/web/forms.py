@@ -1,0 +1,91 @@
+"""Forms as browsers send them: every value of each field, and the file of one that bears one.
+
+Whether a form comes from a page of ours is judged before, in `guard`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.responses import RedirectResponse
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+FILE_FORM_TYPE: Final = "multipart/form-data"
+_LONGEST_FIELD: Final = 64 * 1024
+
+Form = dict[str, list[str]]
+
+
+def media_type(request: Request) -> str:
+    """Return the type of a request's body, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_form(request: Request, most_fields: int) -> Form:
+    """Return the fields of a form.
+
+    Raises:
+        HTTPException: 400: it cannot be read, has too many fields or a NUL, which no table holds.
+    """
+    body = await request.body()
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=most_fields)
+    except ValueError:
+        raise HTTPException(400, "The form could not be read. Load the page again.") from None
+    return _form(pairs)
+
+
+async def read_file_form(request: Request, most_fields: int) -> tuple[Form, UploadFile | None]:
+    """Return the fields of a form, and the file it bears, in memory; None where it bears none.
+
+    Raises:
+        HTTPException: 400: it cannot be read or did not arrive whole, or as `read_form` does.
+    """
+    parser = _InMemory(
+        request.headers,
+        request.stream(),
+        max_files=1,
+        max_fields=most_fields,
+        max_part_size=_LONGEST_FIELD,
+    )
+    try:
+        form = await parser.parse()
+    except (MultiPartException, KeyError):
+        raise HTTPException(400, "The file did not arrive whole. Send it again.") from None
+    items = form.multi_items()
+    files = [value for _, value in items if isinstance(value, UploadFile)]
+    fields = _form([(name, value) for name, value in items if isinstance(value, str)])
+    _require_typed(*(each.filename or "" for each in files))
+    return fields, next((each for each in files if each.filename), None)
+
+
+class _InMemory(MultiPartParser):
+    """Keeps a file in memory: on disk it would lie in clear."""
+
+    spool_max_size = 1 << 40
+
+
+def _form(pairs: list[tuple[str, str]]) -> Form:
+    found: Form = {}
+    for name, value in pairs:
+        _require_typed(name, value)
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _require_typed(*texts: str) -> None:
+    if any("\0" in text for text in texts):
+        raise HTTPException(400, "The form holds a character without a sign (NUL). Take it out.")
+
+
+def onward(address: str) -> Response:
+    """Return a redirect after which the browser asks with GET."""
+    return RedirectResponse(address, 303)

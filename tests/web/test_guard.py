@@ -1,0 +1,228 @@
+"""What reaches an application behind the guard, and what never does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from nightscreen.web.forms import read_file_form, read_form
+from nightscreen.web.guard import Guard, Log, fault_pages, headers_of
+
+if TYPE_CHECKING:
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message
+
+OWN = "https://desk.lender.example"
+HOST = (b"host", b"desk.lender.example")
+FORM = (b"content-type", b"application/x-www-form-urlencoded")
+FILE = (b"content-type", b"multipart/form-data; boundary=b")
+LONGEST = 4096
+
+
+class Refusals:
+    """Says why in one word."""
+
+    def trouble(self, kind: str, status: int) -> Response:
+        """Return the page of a kind of trouble."""
+        return PlainTextResponse(kind, status)
+
+
+def guarded(reached: list[str]) -> ASGIApp:
+    """Return an application with one form, which notes what reaches it."""
+
+    async def change(request: Request) -> Response:
+        form = await read_form(request, 20)
+        reached.append(str(sorted(form)))
+        return PlainTextResponse("changed")
+
+    async def upload(request: Request) -> Response:
+        form, file = await read_file_form(request, 20)
+        reached.append(f"{sorted(form)} {file and file.filename}")
+        return PlainTextResponse("taken")
+
+    async def look(_request: Request) -> Response:
+        reached.append("look")
+        return PlainTextResponse("page")
+
+    def no_page(_request: Request, error: HTTPException) -> Response:
+        return PlainTextResponse(error.detail, error.status_code)
+
+    inner = Starlette(
+        routes=[
+            Route("/", look),
+            Route("/change", change, methods=["POST"]),
+            Route("/upload", upload, methods=["POST"]),
+        ],
+        exception_handlers=fault_pages(Refusals(), no_page),
+    )
+    headers = headers_of("default-src 'none'", is_secure=True)
+    return Guard(inner, [OWN], headers, Refusals(), Log("test"), lambda _path: LONGEST)
+
+
+def send(
+    method: str,
+    path: str,
+    headers: list[tuple[bytes, bytes]],
+    body: bytes = b"",
+    query: bytes = b"",
+) -> tuple[int, dict[bytes, bytes], list[str]]:
+    """Send one request as bytes; return status, headers and what the application saw."""
+    reached: list[str] = []
+    sent: list[Message] = []
+    pieces = [body[:1000], body[1000:]]
+
+    async def receive() -> Message:
+        piece = pieces.pop(0) if pieces else b""
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    async def answer(message: Message) -> None:
+        sent.append(message)
+
+    scope: dict[str, Any] = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "https",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "root_path": "",
+        "headers": headers,
+        "client": ("192.0.2.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    asyncio.run(guarded(reached)(scope, receive, answer))
+    return sent[0]["status"], dict(sent[0]["headers"]), reached
+
+
+ATTACKS = {
+    "another site's form": ("/change", [HOST, FORM, (b"sec-fetch-site", b"cross-site")], 403),
+    "a neighbouring host's form": ("/change", [HOST, FORM, (b"sec-fetch-site", b"same-site")], 403),
+    "an unknown word of a browser": ("/change", [HOST, FORM, (b"sec-fetch-site", b"x")], 403),
+    "two words, one of them ours": (
+        "/change",
+        [HOST, FORM, (b"sec-fetch-site", b"same-origin"), (b"sec-fetch-site", b"cross-site")],
+        403,
+    ),
+    "an older browser on another site": (
+        "/change",
+        [HOST, FORM, (b"origin", b"https://x.example")],
+        403,
+    ),
+    "a page without an origin": ("/change", [HOST, FORM, (b"origin", b"null")], 403),
+    "our host by http": ("/change", [HOST, FORM, (b"origin", b"http://desk.lender.example")], 403),
+    "our host on another port": (
+        "/change",
+        [HOST, FORM, (b"origin", b"https://desk.lender.example:8443")],
+        403,
+    ),
+    "a host that begins as ours": (
+        "/change",
+        [HOST, FORM, (b"origin", b"https://desk.lender.example.evil.example")],
+        403,
+    ),
+    "two origins, one of them ours": (
+        "/change",
+        [HOST, FORM, (b"origin", OWN.encode()), (b"origin", b"https://x.example")],
+        403,
+    ),
+    "bytes that are no text": ("/change", [HOST, FORM, (b"origin", b"\xff\xfe")], 403),
+    "another site's file": ("/upload", [HOST, FILE, (b"sec-fetch-site", b"cross-site")], 403),
+    "a name that was pointed here": ("/change", [(b"host", b"evil.example"), FORM], 421),
+    "no host": ("/change", [FORM], 421),
+    "two hosts": ("/change", [HOST, HOST, FORM], 421),
+    "a host with a user": ("/change", [(b"host", b"x@desk.lender.example"), FORM], 421),
+    "a host with a line end": ("/change", [(b"host", b"desk.lender.example\r\nx: y"), FORM], 421),
+    "a NUL in the path": ("/change\0", [HOST, FORM], 400),
+    "a path without end": ("/" + "a" * 5000, [HOST, FORM], 414),
+    "a path that climbs": ("/../change", [HOST, FORM], 404),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_does_not_come_from_our_pages_reaches_nothing(name: str) -> None:
+    """Forms of other sites, other hosts and odd addresses are refused with all headers."""
+    path, headers, status = ATTACKS[name]
+    answered, given, reached = send("POST", path, headers, b"a=1")
+    assert (answered, reached) == (status, [])
+    assert given[b"x-frame-options"] == b"DENY"
+    assert given[b"cache-control"] == b"no-store"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "BREW"])
+def test_only_reading_is_let_through_from_elsewhere(method: str) -> None:
+    """A link on another site opens a page; nothing else is done from there."""
+    foreign = (b"sec-fetch-site", b"cross-site")
+    assert send(method, "/", [HOST, foreign])[0] == 403
+    assert send("GET", "/", [HOST, foreign])[2] == ["look"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"sec-fetch-site", b"same-origin")],
+        [(b"sec-fetch-site", b"none")],
+        [(b"sec-fetch-site", b"same-origin"), (b"origin", b"null")],
+        [(b"origin", OWN.encode())],
+        [],
+    ],
+)
+def test_own_forms_pass(headers: list[tuple[bytes, bytes]]) -> None:
+    """What a browser says of our own page, and what is no browser."""
+    assert send("POST", "/change", [HOST, FORM, *headers], b"a=1&b=2")[2] == ["['a', 'b']"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        (FORM, b"a=" + b"x" * LONGEST, 413),
+        (FORM, b"\xff=1", 400),
+        (FORM, b"a=%00", 400),
+        (FORM, b"&".join([b"a=1"] * 30), 400),
+        (FILE, b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--\r\n", 400),
+        (FILE, b"nonsense", 400),
+        (
+            FILE,
+            b'--b\r\nContent-Disposition: form-data; name=f; filename="a\0"\r\n\r\nx\r\n--b--',
+            400,
+        ),
+        ((b"content-type", b"multipart/form-data"), b"--b--", 400),
+        (
+            FILE,
+            b"".join(
+                b"--b\r\nContent-Disposition: form-data; name=f; filename=a\r\n\r\nx\r\n"
+                for _ in range(2)
+            )
+            + b"--b--\r\n",
+            400,
+        ),
+    ],
+)
+def test_forms_that_are_none_are_refused(
+    kind: tuple[bytes, bytes], body: bytes, status: int
+) -> None:
+    """Too large, not text, cut off, without a name: a sentence, and nothing is taken."""
+    path = "/change" if kind is FORM else "/upload"
+    answered, _, reached = send("POST", path, [HOST, kind], body)
+    assert (answered, reached) == (status, [])
+
+
+def test_the_log_names_the_page_and_nothing_that_was_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither address nor query, form or host stands in it."""
+    send("POST", "/change", [HOST, FORM], b"a=secret", b"b=secret")
+    send("POST", "/secret", [HOST, FORM])
+    send("POST", "/change", [HOST, FORM, (b"origin", b"https://secret.example")])
+    said = capsys.readouterr().err
+    assert "secret" not in said
+    lines = said.splitlines()
+    assert "page=change" in lines[0]
+    assert "status=404" in lines[1]
+    assert "refused=other_site" in lines[2]
