@@ -97,7 +97,11 @@ def send(
         "client": ("192.0.2.1", 1),
         "server": ("127.0.0.1", 80),
     }
-    asyncio.run(guarded(reached)(scope, receive, answer))
+
+    async def serve() -> None:
+        await guarded(reached)(scope, receive, answer)
+
+    asyncio.run(serve())
     return sent[0]["status"], dict(sent[0]["headers"]), reached
 
 
