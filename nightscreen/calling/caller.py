@@ -12,12 +12,10 @@ import asyncio
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import ApiCall, LookupTask
-from nightscreen.calling.stops import RULES, Objection
 from nightscreen.calling.writer import Writer
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
@@ -185,7 +183,6 @@ def open_caller(
     if run.caps.in_flight:
         journal.askers.join(run.run_id, {name: in_flight[name] for name in family.values()})
     stops.proved_before = stops.proved_before or journal.runs.has_answers(run.run_id)
-    enough = RULES[Objection.UNREADABLE].first
     jitter = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def send(question: Question) -> CallOutcome:
@@ -208,8 +205,5 @@ def open_caller(
             worst_micro=caller.max_cost_micro[operation],
             table=table,
             lanes=caller.lanes,
-            unreadable_run=partial(journal.answers.unreadable_run, operation, enough)
-            if run.caps.in_flight
-            else None,
         )
     return caller

@@ -115,8 +115,6 @@ class Lane:
         table: the lookups of the run; None where only API calls are made.
         lanes: all lanes of the run in this process. Money that reaches no lookup of one check may
             reach those of another, and leave some; so the last that is short ends them all.
-        unreadable_run: counts charged answers in a row that could not be read, where several
-            workers share the count; None where this process's own is the whole.
 
     Attributes:
         short: lookups are left that the money does not reach, and nothing is under way that could
@@ -138,7 +136,6 @@ class Lane:
         worst_micro: int = 0,
         table: LookupTable | None = None,
         lanes: Mapping[str, Lane] | None = None,
-        unreadable_run: Callable[[], int] | None = None,
     ) -> None:
         self.short = False
         self._check = check
@@ -155,7 +152,6 @@ class Lane:
         self._worst_micro = worst_micro
         self._table = table
         self._lanes = lanes or {}
-        self._unreadable_run = unreadable_run
         self._asking: _Asking | None = None
         self._queue: deque[LookupTask] = deque()
         self._ready: deque[tuple[LookupTask, Reservation]] = deque()
@@ -164,7 +160,7 @@ class Lane:
         self._flights: set[asyncio.Task[None]] = set()
         self._confirming: set[asyncio.Task[None]] = set()
         self._intents = 0  # granted calls whose outcome is not committed yet
-        self._busy_until, self._busy_with = 0.0, ""
+        self._busy_until = 0.0
         self._unjudged = 0  # calls whose cost is not believed, and that are not committed yet
         self._reserving: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
@@ -236,9 +232,6 @@ class Lane:
             self._wake.set()
             await asyncio.wait([self._runner])
         await self._writer.drain()
-        # what could not be read is counted after its outcome is committed
-        while flights := self._flights | self._confirming:
-            await asyncio.wait(flights)
 
     # --- the loop ---
 
@@ -433,15 +426,14 @@ class Lane:
                 busy.append((task, grant))
         self._queue.extendleft(task for task, _ in reversed(busy))
         if busy:
-            self._is_busy(busy[0][1].holder)
+            self._is_busy()
         if claim is not None and self._asking is not None:
             self._claimed(self._asking, claim, asked_at)
         self._wake.set()
 
-    def _is_busy(self, holder: str) -> None:
+    def _is_busy(self) -> None:
         poll_s = _BUSY_POLL_BESIDE_S if self._intents else _BUSY_POLL_S
         self._busy_until = asyncio.get_running_loop().time() + poll_s
-        self._busy_with = holder
 
     def _take(self, task: LookupTask, grant: Reservation, asked_at: int) -> None:
         match grant.kind:
@@ -454,7 +446,7 @@ class Lane:
                 self._stops.silence.ends()
                 self._end_unsent(task, _answered_as(grant))
             case ReservationStatus.HELD:
-                self._waits_for(f"an answer that {grant.holder or 'another process'} asks for")
+                self._waits_for("an answer that another process asks for")
                 self._put_off(task, _HELD_POLL_S)
             case ReservationStatus.BUSY:
                 pass  # `_commit` puts it back where it stood in the queue
@@ -485,7 +477,7 @@ class Lane:
         asking.more = left is None or (left.waiting and claim.refused is None)
         if claim.refused is ReservationStatus.BUSY:
             asking.more = True
-            self._is_busy(claim.holder)
+            self._is_busy()
         elif claim.refused is ReservationStatus.QUOTA:
             self._stops.quota_until[self._check] = next_day(asked_at)
         elif claim.refused is ReservationStatus.LATER:
@@ -518,7 +510,8 @@ class Lane:
 
     def _limit(self) -> int:
         """Return how many calls may be in flight; one where the next decides whether to go on."""
-        if self._evidence.is_open or self._stops.silence.opened_at is not None:
+        stops = self._stops
+        if self._evidence.is_open or stops.silence.opened_at is not None or stops.probes_wallet:
             return 1
         return 1 if self._is_disputed else self._cap.cap
 
@@ -542,8 +535,7 @@ class Lane:
         elif self._stops.silence.opened_at is not None:
             self._waits_for("the service, which gives no answers")
         elif self._busy_until > at:
-            who = self._busy_with or "other processes"
-            self._waits_for(f"calls under way of {who}, which have all of MAX_IN_FLIGHT")
+            self._waits_for("calls of other processes, which have all of MAX_IN_FLIGHT")
 
     def _waits_for(self, reason: str) -> None:
         at = asyncio.get_running_loop().time()
@@ -718,8 +710,7 @@ class Lane:
             stops.saw_answer()
             self._wallet.saw_price(self._check, believed, task.bound_micro)
         if reading.verdict is ChargeStatus.UNREADABLE:
-            counted = reading.cost_micro if self._unreadable_run is None else None
-            stops.unreadable(self._check, str(reading.trouble), counted)
+            stops.unreadable(self._check, str(reading.trouble), reading.cost_micro)
             return
         if reading.verdict is ChargeStatus.ANSWERED:
             if reading.outcome in HITS:
@@ -748,9 +739,6 @@ class Lane:
         """Go on with a lookup once its outcome is committed."""
         self._freed(task)
         cost_micro = self._judged(task, settled)
-        if self._unreadable_run is not None and reading.verdict is ChargeStatus.UNREADABLE:
-            self._flights.add(counting := asyncio.create_task(self._count(self._unreadable_run)))
-            counting.add_done_callback(self._landed)
         if isinstance(task.lookup, ApiCall):
             task.reading = reading
         if self._writer.broken is not None:
@@ -777,16 +765,6 @@ class Lane:
         elif settled.state in KEPT_STATES:
             self._stops.hear(self._check, Objection.UNSETTLED, settled.call_id)
         return cost_micro
-
-    async def _count(self, unreadable_run: Callable[[], int]) -> None:
-        """Count what could not be read over all workers of the run.
-
-        It has the place of the call in the lane, so that no other call is sent uncounted.
-        """
-        try:
-            self._stops.count_unreadable(self._check, await asyncio.to_thread(unreadable_run))
-        except Exception as error:  # noqa: BLE001 - every caller gets it: what is not known may cost
-            self._writer.breaks(error)
 
     def _put_off(self, task: LookupTask, delay_s: float) -> None:
         due = asyncio.get_running_loop().time() + delay_s

@@ -264,7 +264,7 @@ class Evidence:
         return len(witnesses)
 
     def counted(self, word: Objection, number: int) -> None:
-        """Take so many witnesses for a word, as others have counted them."""
+        """Take so many witnesses for a word, as they were counted before."""
         self._witnesses[word, None] = set(range(number))
 
     def answered(self) -> None:
@@ -339,6 +339,8 @@ class Stops:
         resting_since: instant since which a stopped run waits to go on; None where it does not.
         quota_until: instant at which the day's number of a check comes back, once it is used up.
         paused_until: instant, on the loop's clock, until which the service asked a check to wait.
+        probes_wallet: the wallet was too low, and nothing was answered since: one call at a time
+            finds out whether it was topped up, and one more refusal is enough to stop again.
         heard: hears of each attempt that came back: its check, its seconds, and what was read; for
             measures only, None where nobody listens.
     """
@@ -358,6 +360,7 @@ class Stops:
     resting_since: int | None = None
     quota_until: dict[str, int] = field(default_factory=dict)
     paused_until: dict[str, float] = field(default_factory=dict)
+    probes_wallet: bool = False
     heard: Callable[[str, float, CallOutcome], None] | None = None
     _costs_in_doubt: bool = False
     _likeness: dict[str, _Likeness] = field(default_factory=dict)
@@ -430,7 +433,9 @@ class Stops:
 
     def go_on(self) -> None:
         """Resume the run after stops that may have passed by themselves."""
-        self._was_out = StopReason.OUTAGE in self.passing()
+        passed = self.passing()
+        self._was_out = StopReason.OUTAGE in passed
+        self.probes_wallet = StopReason.BALANCE in passed
         self.reason = None
         self.checks = {
             check: reason for check, reason in self.checks.items() if reason not in PASSING
@@ -545,7 +550,8 @@ class Stops:
         """
         word, whole_run = Objection(str(reading.stop)), str(reading.stop_scope) == "run"
         self.evidence(check).refused = (word, whole_run)
-        enough = 1 if word is Objection.BALANCE and is_poor else None
+        is_low = is_poor or self.probes_wallet
+        enough = 1 if word is Objection.BALANCE and is_low else None
         return self.hear(check, word, witness, mark=mark, enough=enough, whole_run=whole_run)
 
     def fault(self, check: str, witness: Hashable, fault: str, *, mark: int, at: float) -> None:
@@ -593,13 +599,6 @@ class Stops:
         """Take note of an answer whose record cannot be read; charged ones count."""
         self.errors[(check, error)] += 1
         number = self.evidence(check).number(Objection.UNREADABLE) + bool(cost_micro)
-        self.count_unreadable(check, number)
-
-    def count_unreadable(self, check: str, number: int) -> None:
-        """Take note of how many answers in a row were charged and could not be read.
-
-        A run's own process counts them as they come; several workers go by the journal's count.
-        """
         self.evidence(check).counted(Objection.UNREADABLE, number)
         if number >= RULES[Objection.UNREADABLE].first:
             self.meet(check, Objection.UNREADABLE, number)
@@ -620,6 +619,7 @@ class Stops:
         """Take note of an answer."""
         self.silence.sign_of_life()
         self.silence.ends()
+        self.probes_wallet = False
         self.answered += 1
 
     def saw_body(self, check: str, body: bytes, cost_micro: int | None, *, hit: bool) -> None:

@@ -17,7 +17,7 @@ from nightscreen.calling.asking import Asking
 from nightscreen.calling.caller import open_caller
 from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.silence import Silence
-from nightscreen.calling.stops import RULES, Objection, Stops
+from nightscreen.calling.stops import Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.parameters import ScreenBatch
@@ -209,7 +209,6 @@ def numbers_of(run: Run) -> dict[str, Any]:
         "errors": [[check, kind, number] for (check, kind), number in stops.errors.items()],
         "answered": stops.answered,
         "excess_micro": run.wallet.excess_micro,
-        "costs": {check: stops.evidence(check).number(Objection.COST) for check in stops.progress},
         "balance_micro": run.wallet.balance_micro,
         "notices": list(stops.notices),
     }
@@ -228,13 +227,7 @@ class Totals:
         for holder, numbers in others.items():
             if numbers:
                 self._take(asking.run, holder, numbers)
-        stops = asking.run.stops
-        for check in stops.progress:
-            costs = sum(each["costs"].get(check, 0) for each in self._last.values())
-            costs += stops.evidence(check).number(Objection.COST)
-            if costs >= RULES[Objection.COST].first:
-                stops.meet(check, Objection.COST, costs)
-        stops.weigh()
+        asking.run.stops.weigh()
 
     def _take(self, run: Run, holder: str, numbers: Mapping[str, Any]) -> None:
         stops = run.stops

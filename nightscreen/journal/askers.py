@@ -8,18 +8,14 @@ live, and no backup holds them.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Table, Text, bindparam, delete, func, select, update
+from sqlalchemy import Column, Table, Text, delete, select, update
 
 from nightscreen.journal.engine import outlasting, reading, recording
-from nightscreen.journal.statements import among, insert_into
-from nightscreen.journal.tables import UNSETTLED, calls, metadata
-from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.checks import FAMILIES, family_of
-from nightscreen.schemas.clock import MICROS
+from nightscreen.journal.statements import insert_into
+from nightscreen.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,19 +24,6 @@ if TYPE_CHECKING:
 
     from nightscreen.journal.holders import Holders
 
-STALE_MICROS = 600 * MICROS
-"""Age from which nobody waits for a call under way: no timeout is that long.
-
-One that is never settled, as that of a process that lost its database for a moment and lives on,
-holds nobody up for longer.
-"""
-UNDER_WAY = (
-    calls.c.state == CallState.INTENT.value,
-    UNSETTLED,
-    calls.c.intent_at > bindparam("after"),
-)
-"""Condition of a call under way that somebody waits for; `after` is `STALE_MICROS` ago."""
-_NAMED = 3
 _NO_CAPS = "{}"
 """What a process shares that asks no more."""
 
@@ -54,58 +37,12 @@ askers = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A process's part of a cap, as a claim finds it.
-
-    Attributes:
-        slots: calls it may add to those under way.
-        others: who else has calls under way, where it has none itself.
-    """
-
-    slots: int
-    others: tuple[str, ...] = ()
-
-
-def part_of(
-    connection: Connection, check: str, cap: int, me: str, dead: Collection[str], now: int
-) -> Part:
-    """Return how many calls a process may add to those under way, of a cap that it shares.
-
-    Each process that shares it gets the cap divided by their number, rounded up. Where their
-    settings differ, the lowest cap counts. Who does not share it is not counted.
-
-    Args:
-        connection: holds the turn.
-        check: the check, or an operation of a family.
-        cap: calls that may be under way, by this process's settings.
-        me: this process.
-        dead: processes that are known to be dead.
-        now: the instant.
-    """
-    family = family_of(check)
-    members = FAMILIES.get(family, (family,))
-    query = (
-        select(calls.c.holder, func.count())
-        .where(*UNDER_WAY, among(connection.dialect.name, calls.c.check, "members"))
-        .group_by(calls.c.holder)
-    )
-    given = {"members": list(members), "after": now - STALE_MICROS}
-    caps = {me: cap}
+def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:
+    """Return the caps that each process shares, by check or family of operations."""
+    found: dict[str, dict[str, int]] = {}
     for row in connection.execute(select(askers.c.holder, askers.c.caps)):
-        theirs = json.loads(row.caps).get(family)
-        if theirs is not None and row.holder not in dead:
-            caps[row.holder] = min(theirs, caps.get(row.holder, theirs))
-    under_way = {
-        str(holder): int(number)
-        for holder, number in connection.execute(query, given)
-        if holder in caps
-    }
-    lowest, mine = min(caps.values()), under_way.pop(me, 0)
-    fair = math.ceil(lowest / len(caps)) - mine
-    slots = max(0, min(fair, lowest - mine - sum(under_way.values())))
-    busiest = sorted(under_way, key=lambda name: -under_way[name])[:_NAMED]
-    return Part(slots, () if mine or slots else tuple(busiest))
+        found.setdefault(row.holder, {}).update(json.loads(row.caps))
+    return found
 
 
 def living(connection: Connection) -> set[str]:

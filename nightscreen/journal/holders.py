@@ -66,9 +66,6 @@ class Holders(Protocol):
             connection: the transaction under way, if the database has the answer.
         """
 
-    def describe(self, holder: str, connection: Connection | None = None) -> str:
-        """Return process and machine of a holder in words, as far as they are known."""
-
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name is dead for sure, before its work is taken over.
 
@@ -106,8 +103,6 @@ class FileHolders:
     def _lock(self, holder: str) -> IO[bytes]:
         file = os.fdopen(os.open(self._path(holder), os.O_RDWR | os.O_CREAT, 0o600), "r+b")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        file.write(socket.gethostname().encode())
-        file.flush()
         return file
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as the protocol has it
@@ -130,10 +125,6 @@ class FileHolders:
             return False
         finally:
             os.close(handle)
-
-    def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
-        """Return process and machine of a holder: its name has the one, its file the other."""
-        return _words(holder.partition("-")[0], _host_in(self._path(holder)))
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name has released its lock, by asking the system."""
@@ -205,7 +196,7 @@ class AdvisoryHolders:
         """Return a connection that holds this process's lock."""
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
-        me = f"{_WORKER}{os.getpid()} {socket.gethostname()}"
+        me = f"nightscreen {os.getpid()} {socket.gethostname()}"  # for who looks at the server
         connection.execute(text("SELECT set_config('application_name', :me, false)"), {"me": me})
         connection.execute(text("SELECT pg_advisory_lock_shared(:n)"), {"n": self._number})
         return connection
@@ -267,13 +258,6 @@ class AdvisoryHolders:
                     self._dead.add(holder)
                     return True
             time.sleep(_LOOK_AGAIN_S)
-
-    def describe(self, holder: str, connection: Connection | None = None) -> str:
-        """Return process and machine of a holder, as its connection names itself."""
-        if connection is not None:
-            return _named(connection, holder)
-        with self._read() as own:
-            return _named(own, holder)
 
     def assure(self, connection: Connection) -> None:
         """Make sure that the database knows this process's lock; take it again where it does not.
@@ -362,40 +346,5 @@ def is_locked(file: Path) -> bool:
         os.close(handle)
 
 
-def _host_in(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
 def _halves(number: int) -> dict[str, int]:
     return {"high": number >> 32, "low": number & 0xFFFFFFFF}
-
-
-_WORKER = "nightscreen "
-"""Prefix of the name of the connection that marks a process, before process and machine."""
-
-_WHO = text(
-    "SELECT a.application_name FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid "
-    "WHERE l.locktype = 'advisory' AND l.granted "
-    "AND l.classid = CAST(:high AS bigint)::oid AND l.objid = CAST(:low AS bigint)::oid "
-    "AND l.objsubid = 1 "
-    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1"
-)
-
-
-def _named(connection: Connection, holder: str) -> str:
-    """Return process and machine of the session that holds an advisory lock."""
-    parts = _NAME.fullmatch(holder)
-    if parts is None:
-        return _words("", "")
-    number = int(parts[1])
-    name = str(connection.execute(_WHO, _halves(number)).scalar() or "")
-    pid, _, host = name.removeprefix(_WORKER).partition(" ")
-    return _words(pid if name.startswith(_WORKER) else "", host)
-
-
-def _words(pid: str, host: str) -> str:
-    which = f"process {pid}" if pid.isdecimal() else "another process"
-    return f"{which} on {host}" if host else which

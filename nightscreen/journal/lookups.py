@@ -26,6 +26,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     select,
     text,
     update,
@@ -355,40 +356,37 @@ def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
 
 
 _CHANGED = ("state", "attempts", "holder")
+_CHANGE_NAMES = ("state_", "attempts_", "holder_", "number_", "owner_")
+_NOBODY = ""
 
 
-def _changing(*, own: bool) -> Many:
-    """Return a write of state, attempts, holder and number of lookups.
-
-    Args:
-        own: only of those that the process claimed that is named last.
-    """
-    keys = ("lookup_id", "holder") if own else ("lookup_id",)
-    names = (*(f"{name}_" for name in _CHANGED), *("number_", "owner_")[: len(keys)])
-
-    def make(values: Any) -> UpdateBase:  # noqa: ANN401 - values by name, or columns
-        where = [lookups.c[key] == values[name] for key, name in zip(keys, names[3:], strict=True)]
-        new = {name: values[f"{name}_"] for name in _CHANGED}
-        return update(lookups).where(*where).values(new)
-
-    return Many(
-        lambda _: make({name: bindparam(name) for name in names}),
-        names,
-        lambda: make(given(lookups, names, (*_CHANGED, *keys)).c),
+def _change(values: Any) -> UpdateBase:  # noqa: ANN401 - values by name, or columns
+    """Return the write of what became of lookups, where they are still their owner's."""
+    owner = func.coalesce(lookups.c.holder, literal_column("''"))
+    return (
+        update(lookups)
+        .where(lookups.c.lookup_id == values["number_"], owner == values["owner_"])
+        .values({name: values[f"{name}_"] for name in _CHANGED})
     )
 
 
-_CHANGE, _CHANGE_OWN = _changing(own=False), _changing(own=True)
+_CHANGE = Many(
+    lambda _: _change({name: bindparam(name) for name in _CHANGE_NAMES}),
+    _CHANGE_NAMES,
+    lambda: _change(given(lookups, _CHANGE_NAMES, (*_CHANGED, "lookup_id", "holder")).c),
+)
 
 
 def claim(connection: Connection, taken: Iterable[ClaimedLookup], holder: str) -> None:
     """Write down what a claim took, and what it ended."""
+    claimed = LookupStatus.CLAIMED
     rows = [
         (
             each.state.value,
             each.attempts,
-            holder if each.state is LookupStatus.CLAIMED else None,
+            holder if each.state is claimed else None,
             each.lookup_id,
+            _NOBODY,
         )
         for each in taken
     ]
@@ -412,7 +410,7 @@ def change(
         (state.value, attempts, holder if state is claimed else None, number, holder)
         for number, state, attempts in changes
     ]
-    _CHANGE_OWN.run(connection, rows)
+    _CHANGE.run(connection, rows)
 
 
 def free(connection: Connection, holders: Collection[str]) -> None:
@@ -483,7 +481,7 @@ class NewLookup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Fills, reads and clears the lookups of runs; claiming is `Calls.reserve`'s."""
+    """Fills, reads and clears the lookups of runs; claiming is `Calls.claim`'s."""
 
     _engine: Engine = field(repr=False)
     _sealer: Sealer = field(repr=False)
@@ -677,7 +675,8 @@ class Lookups:
         with recording(self._engine) as connection:
             for start in range(0, len(numbers), _AT_ONCE):
                 block = numbers[start : start + _AT_ONCE]
-                _CHANGE.run(connection, [(state.value, 0, None, number) for number in block])
+                rows = [(state.value, 0, None, number, _NOBODY) for number in block]
+                _CHANGE.run(connection, rows)
 
     @outlasting
     def let_go(self, run: LookupRun) -> None:

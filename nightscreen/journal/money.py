@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import func, select
 
 from nightscreen.journal.engine import outlasting, reading
 from nightscreen.journal.statements import adding_up
@@ -112,8 +112,7 @@ class Room:
         limit_micro: what a call may cost while its price is not confirmed; None where it is.
         risk_micro: what calls under way whose price is not confirmed may cost beyond their
             reservation.
-        slots: calls that may be added to those under way, None where they are shared with nobody.
-        slots_with: who has calls under way where none may be added, in words.
+        slots: calls that may be added to those under way, None where their number is not limited.
     """
 
     micro: int | None
@@ -121,12 +120,6 @@ class Room:
     limit_micro: int | None = None
     risk_micro: int = 0
     slots: int | None = None
-    slots_with: str = ""
-
-    @property
-    def is_only_full(self) -> bool:
-        """Return whether no slot is free, and neither money nor a number of calls is limited."""
-        return self.slots == 0 and self.micro is None and self.calls is None
 
     def refusal(self, worst_micro: int) -> ReservationStatus | None:
         """Return why one more call does not fit, or None.
@@ -159,69 +152,10 @@ class Room:
             self.risk_micro += max(0, self.limit_micro - worst_micro)
 
 
-@dataclass(slots=True)
-class Confirmed:
-    """The checks whose price was confirmed since a run's session began, in whatever process.
-
-    A price list may be out of date and the last run long ago: a price is confirmed once a call was
-    charged, at a cost that is believed. That something was charged at all is seen by the day's
-    counters, which are read anyway; only then are calls looked at.
-
-    Attributes:
-        since_call: the first call that was under way when the session began, or came after.
-        day: the spending day that `spent_micro` is of.
-        spent_micro: what the day's counters said when they were last looked at, by check.
-        checks: the checks with a confirmed price.
-        met: the checks that were asked, or seen under way.
-    """
-
-    since_call: int
-    day: str
-    spent_micro: dict[str, int]
-    checks: set[str] = field(default_factory=set)
-    met: set[str] = field(default_factory=set)
-
-    def look(
-        self, connection: Connection, day: str, spent: Mapping[str, int], limits: Mapping[str, int]
-    ) -> None:
-        """Look whether more was charged meanwhile.
-
-        Args:
-            connection: of the journal.
-            day: the present spending day.
-            spent: what its counters say by now, by check.
-            limits: the highest cost that is believed, by check.
-        """
-        more = {check for check, micro in spent.items() if micro > self.spent_micro.get(check, 0)}
-        if day != self.day:  # what was charged late yesterday is in counters that nobody reads
-            more = set(connection.execute(_CHARGED_CHECKS, {"since": self.since_call}).scalars())
-        for check in (more & limits.keys()) - self.checks:
-            given = {"since": self.since_call, "check": check, "limit": limits[check]}
-            if connection.execute(_CHARGED, given).first() is not None:
-                self.checks.add(check)
-        self.day, self.spent_micro = day, dict(spent)
-
-
-_CHARGED_CHECKS = (
-    select(calls.c.check)
-    .where(calls.c.call_id >= bindparam("since"), calls.c.cost_micro > 0)
-    .distinct()
-)
-_CHARGED = (
-    select(calls.c.call_id)
-    .where(
-        calls.c.call_id >= bindparam("since"),
-        calls.c.check == bindparam("check"),
-        calls.c.cost_micro.between(1, bindparam("limit")),
-    )
-    .limit(1)
-)
-
-
 def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
-    """Return the scopes a call counts for: run, day, month, and the check's day."""
+    """Return the scopes a call counts for: month, day, run, and the check's day."""
     day = spending_day(at)
-    return f"run:{run_id}", f"day:{day}", f"month:{day[:7]}", f"day:{day}:{check}"
+    return f"month:{day[:7]}", f"day:{day}", f"run:{run_id}", f"day:{day}:{check}"
 
 
 def disputed_scope(scope: str) -> str:
@@ -249,7 +183,7 @@ def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], c
         scopes: as `scopes_of` gives them.
         check: the check that is asked.
     """
-    run, day, month, day_check = scopes
+    month, day, run, day_check = scopes
     limits = ((run, caps.run_micro), (day, caps.day_micro), (month, caps.month_micro))
     rooms = [cap - counters[scope].bound_micro for scope, cap in limits if cap is not None]
     most = caps.calls_today(check)
@@ -274,11 +208,24 @@ _ADD = adding_up(spend, ("spent_micro", "reserved_micro", "calls"))
 
 
 def apply_deltas(connection: Connection, deltas: Mapping[str, Delta]) -> None:
-    """Add the changes to the counters."""
-    _ADD.run(
-        connection,
-        [(scope, each.spent, each.reserved, each.calls) for scope, each in sorted(deltas.items())],
-    )
+    """Add the changes to the counters.
+
+    PostgreSQL locks a row that is written until the commit. Whoever writes counters does so last,
+    and in one order, so that no two wait for each other for good: month, day, run, check, then
+    what is disputed.
+    """
+    rows = [
+        (scope, each.spent, each.reserved, each.calls)
+        for scope, each in sorted(deltas.items(), key=lambda item: _lock_order(item[0]))
+    ]
+    _ADD.run(connection, rows)
+
+
+def _lock_order(scope: str) -> tuple[int, str]:
+    kind, _, rest = scope.partition(":")
+    if kind == "disputed":
+        return 4 + _lock_order(rest)[0], scope
+    return (3 if kind == "day" and ":" in rest else ("month", "day", "run").index(kind)), scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +280,7 @@ class Money:
         """Return the prices seen so far, by check."""
         with reading(self._engine) as connection:
             rows = connection.execute(select(prices)).all()
-        return {row.check: SeenPrice(*row[1:]) for row in rows}
+        return {row.check: SeenPrice(*row[1:4]) for row in rows}
 
     @outlasting
     def surprises(self, run_id: str) -> list[Surprise]:

@@ -64,11 +64,6 @@ class ReadOnlyJournal:
         """Whether the process of this name seems to be dead; nothing follows from it here."""
         return not self.alive(holder, connection)
 
-    def describe(self, holder: str, connection: Connection | None = None) -> str:  # noqa: ARG002 - as the protocol has it
-        """Return the process of a holder, as its name tells."""
-        pid = pid_of(holder)
-        return "another process" if pid is None else f"process {pid}"
-
     def assure(self, connection: Connection) -> None:
         """Do nothing: there is no lock to lose."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, any_, bindparam, case, column, func, literal_column, select
+from sqlalchemy import any_, bindparam, column, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
@@ -157,34 +157,6 @@ def adding_up(table: Table, columns: Sequence[str]) -> Many:
         names,
         lambda: upsert(_insert_given(table, names)),
     )
-
-
-def keeping_highest(table: Table, column: str, seen_at: str, for_micros: int) -> Many:
-    """Return a write of whole rows that replaces all but the highest of the named column.
-
-    Args:
-        table: the table.
-        column: what does not fall for a time.
-        seen_at: the instant at which the highest was seen last.
-        for_micros: for how long after that it counts.
-    """
-
-    def make(dialect: str) -> UpdateBase:
-        statement = insert_into(dialect, table)
-        keys = list(table.primary_key.columns)
-        new = {name: statement.excluded[name] for name in table.c.keys()}  # noqa: SIM118 - a collection of columns
-        for key in keys:
-            del new[key.name]
-        holds = and_(
-            table.c[column] > new[column],
-            table.c[seen_at] > new[seen_at] - literal_column(str(for_micros)),
-        )
-        for name in (column, seen_at):
-            new[name] = case((holds, table.c[name]), else_=new[name])
-        upsert: UpdateBase = statement.on_conflict_do_update(index_elements=keys, set_=new)
-        return upsert
-
-    return Many(make, table.c.keys())
 
 
 @lru_cache(maxsize=64)

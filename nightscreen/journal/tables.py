@@ -177,5 +177,6 @@ prices = Table(
     Column("check", Text, primary_key=True),
     Column("latest_micro", BigInteger, nullable=False),
     Column("highest_micro", BigInteger, nullable=False),
-    Column("seen_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),  # when the highest was charged last
+    Column("charged_at", BigInteger, nullable=False),  # when any was
 )

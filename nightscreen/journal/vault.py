@@ -259,13 +259,6 @@ class Vault:
             connection.execute(update(consent_grants).where(_live(grant_id)).values(values))
         return lease
 
-    def who_refreshes(self, grant_id: str) -> str:
-        """Return in words which process has the right to refresh a grant; empty where none has."""
-        with reading(self._journal.engine) as connection:
-            query = select(consent_grants.c.holder).where(_live(grant_id))
-            holder = connection.execute(query).scalar()
-            return self._journal.holders.describe(holder, connection) if holder else ""
-
     def give_back(self, grant_id: str, lease: str) -> None:
         """Give the right to refresh back; one that was not held any more is left alone."""
         with writing(self._journal.engine) as connection:

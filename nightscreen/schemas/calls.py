@@ -102,8 +102,6 @@ class Reservation:
     """The journal's answer to an `ReserveRequest`; `call_id` is set where it was granted.
 
     Attributes:
-        holder: who makes the call, in words, where another one holds it; who has the calls under
-            way, where those are all there may be and none is its own.
         reserved_micro: what is reserved for it, micro-naira.
         outcome: what was answered since the plan was made.
     """
@@ -111,7 +109,6 @@ class Reservation:
     kind: ReservationStatus
     call_id: int = 0
     intent_at: int = 0
-    holder: str = ""
     reserved_micro: int = 0
     outcome: str = ""
 

@@ -102,8 +102,8 @@ _RESERVING = (
         (
             Edit(
                 _CALLS,
-                "Delta(reserved=sum(row[_RESERVED] for row in new), calls=len(new))",
-                "Delta(calls=len(new))",
+                "reserved=sum(grant.reserved_micro for _, grant in new), calls=len(new)",
+                "calls=len(new)",
             ),
         ),
         (f"{_T_CALLS}::test_a_block_is_granted_and_its_worst_cost_reserved[sqlite]",),
@@ -239,7 +239,7 @@ _RESERVING = (
         "an unbelievable cost is taken for a price",
         "One absurd figure of the service makes every later call unaffordable.",
         (
-            Edit(_CALLS, "if not cost or cost > self._limits.get(check, cost):", "if not cost:"),
+            Edit(_CALLS, "if each.cost_micro and each.named_micro is None:", "if each.cost_micro:"),
             Edit(
                 _PRICES,
                 "return [price for price in found if limit_micro is None or price <= limit_micro]",
@@ -259,7 +259,7 @@ _RESERVING = (
         (
             Edit(
                 _CALLS,
-                "self._worst(standing, limits, run.closer_check, run.closer_micro, now)",
+                "self._worst(run.closer_check, run.closer_micro)",
                 "0",
             ),
         ),
@@ -271,8 +271,8 @@ _RESERVING = (
         (
             Edit(
                 _CALLS,
-                "return reached\n\n    def _standing(",
-                "return len(block.picked)\n\n    def _standing(",
+                "return sum(each.lookup_id <= last for each in block.picked)",
+                "return len(block.picked)",
             ),
         ),
         (f"{_T_CLAIMS}::test_no_check_goes_beyond_the_rank_that_the_money_reaches",),
@@ -283,8 +283,8 @@ _RESERVING = (
         (
             Edit(
                 _CALLS,
-                "stopped = {*block.claim.stops, *(block.wish.stopped if block.wish else ())}",
-                "stopped = set[str]()",
+                "if each not in {*self._stops, *wish.stopped}",
+                "if each",
             ),
         ),
         (f"{_T_CLAIMS}::test_a_stopped_check_keeps_no_money_from_others[sqlite]",),
@@ -323,13 +323,13 @@ _WRITING = (
         (
             Edit(
                 _CALLS,
-                "            _INTEND.run(connection, rows)\n",
-                "            _UNWRITTEN.extend(rows)\n",
+                "_INTEND.run(connection, [turn",
+                "_UNWRITTEN.extend([turn",
             ),
             Edit(
                 _CALLS,
-                "next_id=(found[_NEXT][0] or 0) + 1,",
-                "next_id=(found[_NEXT][0] or 0) + 1 + len(_UNWRITTEN),",
+                "(connection.execute(_LAST_CALL).scalar() or 0) + 1",
+                "(connection.execute(_LAST_CALL).scalar() or 0) + 1 + len(_UNWRITTEN)",
             ),
             Edit(
                 _CALLS,
@@ -340,8 +340,8 @@ _WRITING = (
             ),
             Edit(
                 _CALLS,
-                "_REFRESH_MICROS = RECENT_MICROS // 100\n",
-                "_REFRESH_MICROS = RECENT_MICROS // 100\n_UNWRITTEN: list[tuple[Any, ...]] = []\n",
+                "_LAST_CALL = select",
+                "_UNWRITTEN: list[tuple[Any, ...]] = []\n_LAST_CALL = select",
             ),
         ),
         (f"{_T_PROMISES}::test_each_call_finds_its_intent_committed",),
@@ -434,7 +434,7 @@ _REUSE = (
             ),
             Edit(
                 _CALLS,
-                "                taken[bytes(subject)] = ReservationStatus.ANSWERED\n",
+                "                taken[bytes(subject)] = answered\n",
                 "                continue\n",
             ),
         ),
@@ -446,8 +446,8 @@ _REUSE = (
         (
             Edit(
                 _CALLS,
-                "                taken.setdefault(bytes(subject), ReservationStatus.HELD)\n",
-                "",
+                "taken.setdefault(bytes(subject), Reservation(ReservationStatus.HELD))",
+                "continue",
             ),
         ),
         (f"{_T_CALLS}::test_a_subject_asked_by_the_living_is_held[sqlite]",),
@@ -458,7 +458,7 @@ _REUSE = (
         (
             Edit(
                 _CALLS,
-                "                taken[bytes(subject)] = ReservationStatus.ANSWERED\n",
+                "                taken[bytes(subject)] = answered\n",
                 "                continue\n",
             ),
         ),
@@ -769,8 +769,8 @@ _CONSENT = (
         (
             Edit(
                 _CALLS,
-                "if each.consent_ends_at is not None and now >= each.consent_ends_at:",
-                "if each.consent_ends_at is not None and now < 0:",
+                "if each.consent_ends_at is not None and self._now >= each.consent_ends_at:",
+                "if each.consent_ends_at is not None and self._now < 0:",
             ),
             Edit(
                 _LANE,
@@ -911,18 +911,20 @@ _PROCESSES = (
         (
             Edit(
                 _CALLS,
-                '{scope: Spent(*found[scope]) for scope in given["scopes"] if scope in found}',
-                "{scope: _MINE.get((self._holders.name, scope), Spent()) for scope in scopes}",
+                "read_scopes(connection, sorted(scopes))",
+                "{scope: _MINE.get((self._me, scope), Spent()) for scope in scopes}",
             ),
             Edit(
                 _CALLS,
-                "self.counters[scope] = self.counters[scope].after(delta)\n",
-                "self.counters[scope] = _MINE[me, scope] = self.counters[scope].after(delta)\n",
+                "self._counters[scope] = self._counters[scope].after(delta)\n",
+                "self._counters[scope] = self._counters[scope].after(delta)\n"
+                "            _MINE[self._me, scope] = self._counters[scope]\n",
             ),
             Edit(
                 _CALLS,
-                "_REFRESH_MICROS = RECENT_MICROS // 100\n",
-                "_REFRESH_MICROS = RECENT_MICROS // 100\n_MINE: dict[Any, Spent] = {}\n",
+                "_LAST_CALL = select",
+                "from nightscreen.journal.money import Spent\n\n_MINE: dict[Any, Spent] = {}\n"
+                "_LAST_CALL = select",
             ),
         ),
         (f"{_T_CALLS}::test_threads_and_processes_never_pass_a_shared_cap[sqlite]",),
@@ -932,9 +934,9 @@ _PROCESSES = (
         "Several runs at once overrun the service, each within its own cap.",
         (
             Edit(
-                "nightscreen/journal/askers.py",
-                "slots = max(0, min(fair, lowest - mine - sum(under_way.values())))",
-                "slots = max(0, lowest - mine)",
+                _CALLS,
+                "return max(0, min(fair, lowest - under_way.total()))",
+                "return max(0, lowest - under_way[self._me])",
             ),
         ),
         (f"{_T_CLAIMS}::test_each_that_shares_a_cap_has_an_equal_part[sqlite]",),
@@ -971,8 +973,8 @@ _PROCESSES = (
         (
             Edit(
                 _LOOKUPS,
-                'keys = ("lookup_id", "holder") if own',
-                'keys = ("lookup_id", "lookup_id") if own',
+                'owner == values["owner_"]',
+                "owner == owner",
             ),
         ),
         (f"{_T_CLAIMS}::test_an_outcome_that_comes_late_ends_no_lookup_of_another[sqlite]",),

@@ -89,11 +89,19 @@ def test_one_answer_that_asks_for_an_hour_gets_five_minutes(office: Office, flow
 
 @pytest.mark.parametrize("flow", FLOWS)
 def test_a_topped_up_wallet_is_noticed(office: Office, flow: str) -> None:
-    """402 stops a run; with a deadline it goes on once there is money again."""
-    office.service.fault = during(office, 20 * MINUTE, NO_MONEY)
+    """402 stops a run; before a deadline one call alone finds out whether there is money again."""
+    at: list[float] = []
+
+    def no_money_for_a_time(_asked: str) -> Canned | None:
+        at.append(office.loop.time())
+        return NO_MONEY if at[-1] - at[0] < 40 * MINUTE else None
+
+    office.service.fault = no_money_for_a_time
     report = getattr(office, flow)(deadline=office.in_hours(3))
     assert report["state"] == "completed"
     assert status(report)["failed"] == 0
+    tries = [round((each - at[0]) / MINUTE) for each in at if each - at[0] < 40 * MINUTE]
+    assert [each for each in tries if each > 1] == [15, 30]
 
 
 def test_without_a_deadline_an_empty_wallet_ends_the_run(office: Office) -> None:

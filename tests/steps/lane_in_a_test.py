@@ -144,7 +144,6 @@ class FakeStore:
 
     now: Callable[[], int]
     grants: Callable[[ReserveRequest], ReservationStatus | None] = lambda _: None
-    holder: str = ""
     spent: int = 0
     reserved: int = 0
     calls: int = 0
@@ -175,7 +174,7 @@ class FakeStore:
             if kind in {ReservationStatus.UNAFFORDABLE, ReservationStatus.QUOTA}:
                 full = kind
             if kind is not None:
-                found.append(Reservation(kind, holder=self.holder))
+                found.append(Reservation(kind))
                 continue
             self.calls += 1
             self.reserved += ask.worst_micro

@@ -60,7 +60,7 @@ class Store:
             raise self.error
         granted = ReservationStatus.GRANTED
         grants = [Reservation(granted, number, 0) for number, _ in enumerate(asks, 1)]
-        return grants, {check: Claim(holder=check) for check in wishes}
+        return grants, {check: Claim(stops={check: ""}) for check in wishes}
 
     def settle(
         self, run_id: str, outcomes: Sequence[CallResult], changes: Sequence[Change] = ()
@@ -102,7 +102,7 @@ async def test_what_is_asked_for_in_one_turn_of_the_loop_is_one_block() -> None:
     (third,), _ = await written.reserve("karma", [ASK])
     written.close()
     assert [grant.call_id for grant in (*first, *second, third)] == [1, 2, 3, 1]
-    assert (karma and karma.holder, none) == ("karma", None)
+    assert (karma and karma.stops, none) == ({"karma": ""}, None)
     assert store.blocks == [
         (["karma", "karma", "bank_account"], {"karma": 3}),
         (["karma"], {}),

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import create_engine, event, func, select, text
 
 from nightscreen.files.keys import encode_key
-from nightscreen.journal.askers import STALE_MICROS, askers
-from nightscreen.journal.calls import Claim, Wish
+from nightscreen.journal.askers import askers
+from nightscreen.journal.calls import STALE_MICROS, Claim, Wish
 from nightscreen.journal.copying import back_up
+from nightscreen.journal.engine import in_one_stroke
 from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
 from nightscreen.journal.lookups import PASSING_TABLES, LookupRun, NewLookup, lookups
 from nightscreen.journal.tables import calls
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, LookupStatus, Reservation, ReservationStatus
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.errors import InputError
-from tests.storage.conftest import PRICE, asks, ended, reserve, subject
+from nightscreen.schemas.errors import InputError, JournalUnreachableError
+from tests.storage.conftest import PRICE, Place, asks, ended, reserve, subject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
     from nightscreen.journal import Journal
     from nightscreen.schemas.calls import ReserveRequest
-    from tests.storage.conftest import Place
 
 SHARED = Caps(in_flight=(("karma", 4), ("bvn", 2)))
 GRANTED, BUSY = ReservationStatus.GRANTED, ReservationStatus.BUSY
@@ -439,14 +446,13 @@ def end(journal: Journal, pair: Pair) -> None:
 
 
 def test_each_that_shares_a_cap_has_an_equal_part(place: Place) -> None:
-    """One alone has all of it; who comes is told who has the calls, and gets its part of them."""
+    """One alone has all of it; who comes gets its part as calls of the first settle."""
     nightly = sharing(place)
     under_way = reserve(nightly, 1, 2, 3, 4, 5, caps=SHARED)
     assert kinds(under_way) == [GRANTED] * 4 + [BUSY]
     analyst = sharing(place)
     ((_, refused),) = reserve(analyst, 11, caps=SHARED)
     assert refused.kind is BUSY
-    assert refused.holder.startswith("process ")
     for number, pair in enumerate(under_way[:2], 21):
         end(nightly, pair)
         assert kinds(reserve(nightly, number, caps=SHARED)) == [BUSY]
@@ -552,3 +558,126 @@ def test_no_interleaving_of_processes_passes_the_cap(place: Place) -> None:
     with openings[0].engine.connect() as connection:
         doubted = select(func.count()).where(calls.c.state == CallState.IN_DOUBT.value)
         assert connection.execute(doubted).scalar_one() <= 4
+
+
+# --- counters that all processes write, and databases that break off ---
+
+
+def test_counters_are_written_last_and_in_one_order(journal: Journal) -> None:
+    """Claims and outcomes lock them alike, so that no two wait for each other for good."""
+    transactions: list[list[list[str]]] = []
+
+    def note(_c: object, _d: object, sql: str, given: Any, *_: object) -> None:  # noqa: ANN401 - as the driver has it
+        if "INTO spend" in sql:
+            rows = given if isinstance(given, list) else zip(*given[:1], strict=True)
+            transactions[-1].append([str(row[0]) for row in rows])
+        elif sql.startswith(("INSERT", "UPDATE")):
+            transactions[-1].append([])
+
+    event.listen(journal.engine, "begin", lambda _: transactions.append([]))
+    event.listen(journal.engine, "before_cursor_execute", note)
+    (pair,) = reserve(journal, 1)
+    journal.calls.settle("run-1", [ended(pair)])
+    claimed, settled = (each for each in transactions if any(each))
+    assert [scope.partition(":")[0] for scope in claimed[-1]] == ["month", "day", "run", "day"]
+    assert claimed[-1][3].endswith(":karma")
+    assert settled[-1] == claimed[-1]
+
+
+@pytest.fixture
+def server_place(database_url: str, tmp_path: Path) -> Iterator[Place]:
+    """Give a place for a journal on a PostgreSQL database of its own."""
+    found = Place(tmp_path / "home", database_url)
+    yield found
+    found.close()
+
+
+def _claims(journal: Journal, table: LookupRun) -> None:
+    assert taken(claim(journal, "karma", 2), table) == [1, 2]
+    assert journal.money.of_run("run-1").reserved_micro == 3 * WORST["karma"]
+
+
+def _settles(journal: Journal, claimed: Claim) -> None:
+    settle(journal, claimed, cost=7)
+    assert journal.money.of_run("run-1").spent_micro == 7
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("settles", [False, True])
+def test_what_a_deadlock_ends_is_done_again(server_place: Place, *, settles: bool) -> None:
+    """Somebody locks two counters the other way round: the claim, or the outcome, counts once."""
+    journal = server_place.open()
+    journal.be_patient(timedelta(seconds=60))
+    table = fill(journal, ["karma"] * 3)
+    claimed = claim(journal, "karma", 1)
+    with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
+        lock = text("UPDATE spend SET calls = calls WHERE scope LIKE :scope")
+        other.execute(text("SET deadlock_timeout = '60s'"))  # it is ours that is ended
+        other.execute(lock, {"scope": "day:%:karma"})
+        work = (
+            pool.submit(_settles, journal, claimed)
+            if settles
+            else pool.submit(_claims, journal, table)
+        )
+        _until_it_waits(server_place.url)
+        other.execute(lock, {"scope": "month:%"})
+        other.commit()
+        work.result(timeout=30)
+        ended_by = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        _until(lambda: bool(other.execute(text(ended_by)).scalar()))
+    assert verify_journal(journal) == []
+
+
+def _until_it_waits(url: str) -> None:
+    """Wait until a session of the database waits for a lock."""
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database()"
+    )
+    with create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
+        _until(lambda: bool(connection.execute(query).scalar()))
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("settles", [False, True])
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_a_lost_connection_left_unsure_counts_once(
+    server_place: Place, monkeypatch: pytest.MonkeyPatch, *, settles: bool, committed: bool
+) -> None:
+    """Whether the commit was carried out, and not heard of, or was not."""
+    journal = server_place.open()
+    journal.be_patient(timedelta(seconds=60))
+    table = fill(journal, ["karma"] * 3)
+    claimed = claim(journal, "karma", 1)
+    cut: list[bool] = []
+
+    @contextmanager
+    def cuts(connection: Connection) -> Iterator[None]:
+        if cut:
+            with in_one_stroke(connection):
+                yield
+            return
+        cut.append(True)
+        if not committed:
+            own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
+            with create_engine(server_place.url).connect() as other:
+                other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": own})
+        with in_one_stroke(connection):
+            yield
+        raise JournalUnreachableError("the commit was not heard of")
+
+    monkeypatch.setattr("nightscreen.journal.calls.in_one_stroke", cuts)
+    if settles:
+        _settles(journal, claimed)
+    else:
+        _claims(journal, table)
+    assert cut
+    assert states(journal, table)[0] is (LookupStatus.PAID if settles else CLAIMED)
+    assert verify_journal(journal) == []

@@ -333,8 +333,7 @@ class _Turn:
         while self.pull.run.stops.reason is None:
             lease = await to_thread(vault.take_lease, grant.grant_id)
             if lease is None:
-                who = await to_thread(vault.who_refreshes, grant.grant_id)
-                if not self.session.waits_for(f"an access that {who or 'another task'} renews"):
+                if not self.session.waits_for("an access that another task or process renews"):
                     return None
                 await asyncio.sleep(_LEASE_POLL_S)
             now = await to_thread(vault.tokens, grant.grant_id)
