@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
-from nightscreen.sandbox.wire import ABSENT, Meta, envelope
+from nightscreen.sandbox.wire import ABSENT, envelope, meta_text
 from nightscreen.schemas.calls import CallResult, CallState, Caps, LookupStatus, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 
@@ -101,4 +101,4 @@ def _answer(check: str, identity: str) -> tuple[Outcome, int, bytes]:
     if record is None:
         return miss, 0, envelope("success", "Nothing was found", ABSENT)
     cost_micro = _PRICES[check] * _MICRO
-    return hit, cost_micro, envelope("success", "Successful", record, Meta(cost_micro, _MICRO))
+    return hit, cost_micro, envelope("success", "Successful", record, meta_text(cost_micro, _MICRO))

@@ -26,7 +26,7 @@ from benchmarks.measured import run_words
 from nightscreen.journal import open_journal
 from nightscreen.journal.opening import JOURNAL_FILE, Journal
 from nightscreen.sandbox.people import ecosystem_of
-from nightscreen.sandbox.wire import Meta, envelope
+from nightscreen.sandbox.wire import envelope, meta_text
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.clock import system_clock
 
@@ -62,7 +62,7 @@ def body() -> bytes:
     """Return an answer's body as the simulator sends it, of the longest kind there is."""
     numbers = (f"22{n:09d}" for n in range(1000))
     record = next(found for found in map(ecosystem_of, numbers) if found)
-    return envelope("success", "Successful", record, Meta(25 * _MICRO, _MICRO))
+    return envelope("success", "Successful", record, meta_text(25 * _MICRO, _MICRO))
 
 
 def fill(file: Path, answers: int) -> None:

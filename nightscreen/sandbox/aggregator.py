@@ -1,16 +1,19 @@
 """Area A, data of customers who consented: tokens, transactions, bank accounts and profile.
 
-The reading of requests and the choice of answers live here. Grants and tokens are kept in
-`sandbox.grants`, records come from `sandbox.transactions`. Only the first two paths are in the
-specification; the others were observed (experimental).
+Grants and tokens are kept in `sandbox.grants`, records come from `sandbox.transactions`. Only the
+first two operations are in the specification; the others were observed (experimental).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox.grants import Refused
+from pydantic import BaseModel, Field
+
+from nightscreen.sandbox.auth import UNAUTHORISED, by_key, by_token
+from nightscreen.sandbox.grants import NOBODY, Refused
 from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
+from nightscreen.sandbox.test_identifiers import by_customer
 from nightscreen.sandbox.transactions import (
     balance_on,
     malformed,
@@ -28,19 +31,57 @@ if TYPE_CHECKING:
 
     Work = Callable[[Sandbox, Grant, dict[str, str]], Answer]
 
-AUTH: Final = "aggregator_auth"
 GRANT_TYPES: Final = ("authorization_code", "refresh_token")
-TOKEN: Final = "token"  # noqa: S105 - the name of a field
-"""The field of a subject that holds the access token, put there by the door."""
+BASE: Final = "/v2/aggregator"
 _SAMPLE: Final = "sample@customers.example"
 
 
-def _read_auth(_path: dict[str, str], body: dict[str, object]) -> Subject:
-    """Take the three fields from the body; the authenticator adds whose code it is."""
-    fields, refusal = _texts(body, "code", "grant_type", "redirect_uri")
-    if not refusal and fields["grant_type"] not in GRANT_TYPES:
-        refusal = f"grant_type must be one of {', '.join(GRANT_TYPES)}"
-    return Subject("", fields, refusal=refusal)
+class TokenBody(BaseModel):
+    """A code to exchange, or a refresh token."""
+
+    code: str = Field(description="the authorization code, or the refresh token")
+    grant_type: str = Field(description=" or ".join(GRANT_TYPES))
+    redirect_uri: str = Field(description="that of the authorization request")
+
+
+class NoteBody(BaseModel):
+    """Another note on a transaction."""
+
+    note: str
+
+
+class NewAccountBody(BaseModel):
+    """A bank account to link."""
+
+    account_number: str
+    bank_code: str
+
+
+class AccountNameBody(BaseModel):
+    """Another name of a linked bank account."""
+
+    account_name: str
+
+
+class SyncBody(BaseModel):
+    """The bank account to synchronise."""
+
+    account_id: str
+
+
+def _owned(subject: Subject, customer: str, *, at_auth: bool) -> None:
+    """Note whose call it is; a missing field of area A is refused, where others hang."""
+    subject.identity = customer
+    row = by_customer(customer)
+    subject.trouble = row.trouble(at_auth=at_auth) if row else None
+    if subject.missing:
+        subject.refusal = subject.refusal or f"{subject.missing} is required"
+
+
+def _read_auth(sandbox: Sandbox, subject: Subject, _body: dict[str, object]) -> None:
+    _owned(subject, sandbox.grants.customer_of(subject.fields["code"]), at_auth=True)
+    if not subject.refusal and subject.fields["grant_type"] not in GRANT_TYPES:
+        subject.refusal = f"grant_type must be one of {', '.join(GRANT_TYPES)}"
 
 
 def _auth(sandbox: Sandbox, subject: Subject) -> Answer:
@@ -54,9 +95,18 @@ def _auth(sandbox: Sandbox, subject: Subject) -> Answer:
         client_id = sandbox.client.client_id
         grant, access = grants.exchange(secret, redirect_uri, client_id=client_id, now=now)
     except Refused as refused:
-        return Answer(refused.word, refused.text, http_status=400)
+        return Answer.error(refused.word, refused.text)
     data = {**_token_answer(grant, access), "refresh_token": grant.refresh_token}
     return Answer("exchanged", None, data, bare=True)
+
+
+def _token_answer(grant: Grant, access: Access) -> dict[str, object]:
+    return {
+        "access_token": access.token,
+        "token_type": "Bearer",
+        "username": grant.customer,
+        "scope": " ".join(grant.scopes),
+    }
 
 
 def _sample_tokens() -> Answer:
@@ -71,37 +121,6 @@ def _sample_tokens() -> Answer:
     return Answer("exchanged", None, data, bare=True)
 
 
-def _token_answer(grant: Grant, access: Access) -> dict[str, object]:
-    return {
-        "access_token": access.token,
-        "token_type": "Bearer",
-        "username": grant.customer,
-        "scope": " ".join(grant.scopes),
-    }
-
-
-UNAUTHORISED: Final = "You are not authorized to access this service."
-
-
-def _texts(body: dict[str, object], *names: str) -> tuple[dict[str, str], str]:
-    """Take texts from a body; returns them, and why the first bad one is refused."""
-    fields: dict[str, str] = {}
-    refusal = ""
-    for name in names:
-        value = body.get(name)
-        if isinstance(value, str) and value:
-            fields[name] = value
-            continue
-        fields[name] = ""
-        missing = value is None or value == ""
-        refusal = refusal or f"{name} {'is required' if missing else 'must be a string'}"
-    return fields, refusal
-
-
-def _not_found(what: str) -> Answer:
-    return Answer("not_found", f"{what} not found", http_status=404)
-
-
 def _transactions(sandbox: Sandbox, customer: str) -> list[Record]:
     notes = sandbox.linked.notes.get(customer, {})
     records = transactions_of(customer, sandbox.day, sandbox.planted.owner(customer))
@@ -113,29 +132,21 @@ def _list_transactions(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -
     return Answer("pulled", None, malformed(grant.customer, sandbox.day, records))
 
 
-def _transaction(sandbox: Sandbox, customer: str, wanted: str) -> Record | None:
-    records = _transactions(sandbox, customer)
-    return next((record for record in records if record.get("id") == wanted), None)
-
-
-def _view_transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = _transaction(sandbox, grant.customer, given["id"])
-    return Answer("found", "Successful", record) if record else _not_found("Transaction")
-
-
-def _update_transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = _transaction(sandbox, grant.customer, given["id"])
+def _transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
+    """View a transaction, or change its note."""
+    records = _transactions(sandbox, grant.customer)
+    record = next((record for record in records if record.get("id") == given["id"]), None)
     if record is None:
-        return _not_found("Transaction")
-    changes: Record = {"note": given["note"], "modified_on": noon(sandbox.day)}
-    changes["modified_by"] = grant.customer
+        return Answer.error("not_found", "Transaction not found", 404)
+    if "note" not in given:
+        return Answer("found", "Successful", record)
+    changes = {"note": given["note"], **_modified(sandbox, grant)}
     sandbox.linked.notes.setdefault(grant.customer, {})[given["id"]] = changes
     return Answer("updated", "Successful", {**record, **changes})
 
 
-def _list_accounts(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
-    accounts = _accounts(sandbox, grant).values()
-    return Answer("listed", None, [_shown(sandbox, grant, account) for account in accounts])
+def _modified(sandbox: Sandbox, grant: Grant) -> Record:
+    return {"modified_on": noon(sandbox.day), "modified_by": grant.customer}
 
 
 def _accounts(sandbox: Sandbox, grant: Grant) -> dict[str, Record]:
@@ -147,44 +158,38 @@ def _shown(sandbox: Sandbox, grant: Grant, account: Record) -> Record:
     return {**account, **balance_on(grant.customer, account, sandbox.day, owner)}
 
 
+def _list_accounts(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
+    accounts = _accounts(sandbox, grant).values()
+    return Answer("listed", None, [_shown(sandbox, grant, account) for account in accounts])
+
+
 def _add_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    code, number, owner = given["bank_code"], given["account_number"], sandbox.planted.owner
+    place, owner = (given["bank_code"], given["account_number"]), sandbox.planted.owner
     try:
-        record = sandbox.linked.add(
-            grant.customer, owner(grant.customer), code, number, sandbox.day
-        )
+        added = sandbox.linked.add(grant.customer, owner(grant.customer), *place, sandbox.day)
     except ValueError as fault:
-        return Answer("malformed", str(fault), http_status=400)
-    return Answer("added", "Successful", record)
+        return Answer.error("malformed", str(fault))
+    return Answer("added", "Successful", added)
 
 
-def _view_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = _accounts(sandbox, grant).get(given["id"])
-    if record is None:
-        return _not_found("Bank account")
-    return Answer("found", "Successful", _shown(sandbox, grant, record))
+def _on_account(word: str) -> Work:
+    """View, rename, remove or synchronise one bank account."""
 
+    def work(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
+        accounts, wanted = _accounts(sandbox, grant), given.get("id") or given["account_id"]
+        record = accounts.get(wanted)
+        if record is None:
+            return Answer.error("not_found", "Bank account not found", 404)
+        if word == "deleted":
+            del accounts[wanted]
+            return Answer(word, "Successful", {})
+        if word == "updated":
+            record |= {"account_name": given["account_name"], **_modified(sandbox, grant)}
+        if word == "synced":
+            record["last_synced"] = noon(sandbox.day)
+        return Answer(word, "Successful", _shown(sandbox, grant, record))
 
-def _update_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = _accounts(sandbox, grant).get(given["id"])
-    if record is None:
-        return _not_found("Bank account")
-    record |= {"account_name": given["account_name"], "modified_on": noon(sandbox.day)}
-    record["modified_by"] = grant.customer
-    return Answer("updated", "Successful", _shown(sandbox, grant, record))
-
-
-def _delete_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    gone = _accounts(sandbox, grant).pop(given["id"], None)
-    return Answer("deleted", "Successful", {}) if gone else _not_found("Bank account")
-
-
-def _sync_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    record = _accounts(sandbox, grant).get(given["account_id"])
-    if record is None:
-        return _not_found("Bank account")
-    record["last_synced"] = noon(sandbox.day)
-    return Answer("synced", "Successful", _shown(sandbox, grant, record))
+    return work
 
 
 def _view_profile(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
@@ -192,62 +197,65 @@ def _view_profile(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Ans
     return Answer("found", "Successful", profile_of(grant.customer, owner))
 
 
-def _on_behalf(scope: str, work: Work, *needed: str) -> Operation:
-    """Make an operation on a customer's data.
+def _read_data(sandbox: Sandbox, subject: Subject, _body: dict[str, object]) -> None:
+    found = sandbox.grants.find(subject.fields["token"])
+    _owned(subject, found[0].customer if found else NOBODY, at_auth=False)
 
-    Args:
-        scope: what must have been granted (service.md, "Authentication" 4).
-        work: what it does.
-        needed: texts that the body must hold.
-    """
 
-    def read(path: dict[str, str], body: dict[str, object]) -> Subject:
-        fields, refusal = _texts(body, *needed)
-        return Subject("", {**fields, **path}, refusal=refusal)
+def _for_scope(scope: str, work: Work) -> Callable[[Sandbox, Subject], Answer]:
+    """Do something for whom it was granted to (service.md, "Authentication" 4)."""
 
     def answer(sandbox: Sandbox, subject: Subject) -> Answer:
-        found = sandbox.grants.find(subject.fields[TOKEN])
+        found = sandbox.grants.find(subject.fields["token"])
         if found is None:  # a reset came between
-            return Answer("unknown_token", UNAUTHORISED, http_status=403)
+            return Answer.error("unknown_token", UNAUTHORISED, 403)
         grant, _ = found
         if scope not in grant.scopes:
             sandbox.grants.count(grant.customer, "refused_scopes")
             text = f"Access denied: scope {scope} was not granted"
-            return Answer("scope_missing", text, http_status=403)
+            return Answer.error("scope_missing", text, 403)
         sandbox.grants.count(grant.customer, "data_calls")
         return work(sandbox, grant, subject.fields)
 
-    listing = scope == "transaction:list"
-    name = "aggregator_transactions" if listing else f"aggregator_{scope.replace(':', '_')}"
-    return Operation(
-        name, read, answer, lambda: Answer("sample", None, transactions_of(_SAMPLE)[:1])
-    )
+    return answer
 
 
-BASE: Final = "/v2/aggregator"
-AUTH_ROUTES: Final[dict[str, dict[str, Operation]]] = {
-    f"{BASE}/auth": {"POST": Operation(AUTH, _read_auth, _auth, _sample_tokens)}
-}
-"""The token operation, behind the API key."""
+_ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] = (
+    ("transaction:list", "GET", "/transactions", _list_transactions, None),
+    ("transaction:view", "GET", "/transactions/{id}", _transaction, None),
+    ("transaction:update", "PATCH", "/transactions/{id}", _transaction, NoteBody),
+    ("bank_account:list", "GET", "/bank-accounts", _list_accounts, None),
+    ("bank_account:add", "POST", "/bank-accounts", _add_account, NewAccountBody),
+    ("bank_account:sync", "POST", "/bank-accounts/sync", _on_account("synced"), SyncBody),
+    ("bank_account:view", "GET", "/bank-accounts/{id}", _on_account("found"), None),
+    (
+        *("bank_account:update", "PATCH", "/bank-accounts/{id}"),
+        *(_on_account("updated"), AccountNameBody),
+    ),
+    ("bank_account:delete", "DELETE", "/bank-accounts/{id}", _on_account("deleted"), None),
+    ("profile:view", "GET", "/profile", _view_profile, None),
+)
+"""Scope, method, path below the base, work and body of each operation on a customer's data."""
 
-DATA_ROUTES: Final[dict[str, dict[str, Operation]]] = {
-    f"{BASE}/transactions": {"GET": _on_behalf("transaction:list", _list_transactions)},
-    f"{BASE}/transactions/{{id}}": {
-        "GET": _on_behalf("transaction:view", _view_transaction),
-        "PATCH": _on_behalf("transaction:update", _update_transaction, "note"),
-    },
-    f"{BASE}/bank-accounts": {
-        "GET": _on_behalf("bank_account:list", _list_accounts),
-        "POST": _on_behalf("bank_account:add", _add_account, "account_number", "bank_code"),
-    },
-    f"{BASE}/bank-accounts/sync": {
-        "POST": _on_behalf("bank_account:sync", _sync_account, "account_id"),
-    },
-    f"{BASE}/bank-accounts/{{id}}": {
-        "GET": _on_behalf("bank_account:view", _view_account),
-        "PATCH": _on_behalf("bank_account:update", _update_account, "account_name"),
-        "DELETE": _on_behalf("bank_account:delete", _delete_account),
-    },
-    f"{BASE}/profile": {"GET": _on_behalf("profile:view", _view_profile)},
-}
-"""The operations on a customer's data, behind the access token."""
+OPERATIONS: Final = (
+    Operation(
+        *("aggregator_auth", "POST", f"{BASE}/auth"),
+        by_key,
+        _read_auth,
+        _auth,
+        _sample_tokens,
+        TokenBody,
+    ),
+    *(
+        Operation(
+            "aggregator_transactions"
+            if scope == "transaction:list"
+            else f"aggregator_{scope.replace(':', '_')}",
+            *(method, f"{BASE}{path}", by_token, _read_data, _for_scope(scope, work)),
+            lambda: Answer("sample", None, transactions_of(_SAMPLE)[:1]),
+            body,
+        )
+        for scope, method, path, work, body in _ON_DATA
+    ),
+)
+"""The operations of area A."""

@@ -1,7 +1,6 @@
-"""Who is let in, and on whose behalf a call is made.
+"""Who is let in: the doors of the three areas, and what a caller without a credential is answered.
 
-Credentials only, and what a caller without one is answered. The pipeline handles the call after
-that.
+A door adds to the fields of a request what its operations must know of the caller.
 """
 
 from __future__ import annotations
@@ -9,16 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.sandbox import wire
-from nightscreen.sandbox.aggregator import TOKEN, UNAUTHORISED
 from nightscreen.sandbox.grants import NOBODY
 from nightscreen.sandbox.request_pipeline import Outcome
-from nightscreen.sandbox.test_identifiers import by_customer
 from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from nightscreen.sandbox.request_pipeline import Operation, Subject
     from nightscreen.sandbox.state import Sandbox
 
 NO_KEY: Final = {
@@ -26,67 +22,40 @@ NO_KEY: Final = {
     "verify": "We couldn't verify your access. Please check your authorization",
 }
 """Both texts recorded, by the switch `missing_key_text`."""
+UNAUTHORISED: Final = "You are not authorized to access this service."
 
 
-def header(scope: Scope, wanted: bytes) -> bytes:
-    """Return the first header of a name, empty where there is none."""
+def _header(scope: Scope, wanted: bytes) -> bytes:
     return next((value for name, value in scope["headers"] if name == wanted), b"")
 
 
-class KeyAuth:
-    """Lets in who has the API key (service.md, "Authentication" 2 and 6)."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-
-    def refuse(self, scope: Scope) -> Outcome | None:
-        """Refuse a caller without the right key."""
-        given = header(scope, b"authorization")
-        if given == self._sandbox.authorization:
-            return None
-        if not given.strip():
-            text = NO_KEY[self._sandbox.manners.missing_key_text]
-            return Outcome("no_key", Reply(401, wire.envelope("error", text)))
-        return Outcome("wrong_key", Reply(403, wire.envelope("error", "Forbidden")))
-
-    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
-        """Read what a request asks about from its path and body."""
-        return operation.read(scope["path_params"], body)
+def by_key(sandbox: Sandbox, scope: Scope, _fields: dict[str, str]) -> Outcome | None:
+    """Let in who has the API key (service.md, "Authentication" 2 and 6)."""
+    given = _header(scope, b"authorization")
+    if given == sandbox.authorization:
+        return None
+    if not given.strip():
+        text = NO_KEY[sandbox.manners.missing_key_text]
+        return Outcome("no_key", Reply(401, wire.envelope("error", text)))
+    return Outcome("wrong_key", Reply(403, wire.envelope("error", "Forbidden")))
 
 
-class TokenEndpointAuth(KeyAuth):
-    """Accepts callers with the API key, and knows whose code or refresh token was sent."""
-
-    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
-        """Read the request and name the customer."""
-        subject = super().read(operation, scope, body)
-        subject.identity = self._sandbox.grants.customer_of(subject.fields["code"])
-        row = by_customer(subject.identity)
-        subject.trouble = row.trouble(at_auth=True) if row else None
-        return subject
+def by_key_for_links(sandbox: Sandbox, scope: Scope, fields: dict[str, str]) -> Outcome | None:
+    """Let in who has the API key, and note the address under which short links are to lead."""
+    host = _header(scope, b"host").decode("latin-1") or "localhost"
+    fields["origin"] = f"{scope['scheme']}://{host}"
+    return by_key(sandbox, scope, fields)
 
 
-class TokenAuth(KeyAuth):
-    """Lets in who has a live access token, without the API key (service.md, "Authentication" 3)."""
+def by_token(sandbox: Sandbox, scope: Scope, fields: dict[str, str]) -> Outcome | None:
+    """Let in who has a live access token, without the API key (service.md, "Authentication" 3).
 
-    def refuse(self, scope: Scope) -> Outcome | None:
-        """Refuse a caller whose token is absent, unknown, expired or revoked: all alike."""
-        sandbox = self._sandbox
-        token = header(scope, b"x-access-token").decode("latin-1")
-        found = sandbox.grants.find(token)
-        if found and found[1].is_live(sandbox.now()):
-            return None
-        sandbox.grants.count(found[0].customer if found else NOBODY, "refused_tokens")
-        word = "expired_token" if found else "unknown_token" if token else "no_token"
-        return Outcome(word, Reply(403, wire.envelope("error", UNAUTHORISED)))
-
-    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
-        """Read the request and name the customer whose token it is."""
-        subject = super().read(operation, scope, body)
-        token = header(scope, b"x-access-token").decode("latin-1")
-        found = self._sandbox.grants.find(token)
-        subject.fields[TOKEN] = token
-        subject.identity = found[0].customer if found else NOBODY
-        row = by_customer(subject.identity)
-        subject.trouble = row.trouble(at_auth=False) if row else None
-        return subject
+    A token that is absent, unknown, expired or revoked is answered alike.
+    """
+    token = fields["token"] = _header(scope, b"x-access-token").decode("latin-1")
+    found = sandbox.grants.find(token)
+    if found and found[1].is_live(sandbox.now()):
+        return None
+    sandbox.grants.count(found[0].customer if found else NOBODY, "refused_tokens")
+    word = "expired_token" if found else "unknown_token" if token else "no_token"
+    return Outcome(word, Reply(403, wire.envelope("error", UNAUTHORISED)))

@@ -1,14 +1,16 @@
 """The manners of the service: every habit that the specification leaves open, as a switch.
 
 The defaults are what was observed of a service of the same shape. Each switch can be read and
-set while the sandbox runs; the routes and the gate look here, and decide nothing themselves.
+set while the sandbox runs; what answers looks here, and decides nothing itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
-from decimal import Decimal
-from typing import Final
+from dataclasses import asdict
+from typing import Annotated, Final, Literal, get_args
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 VALIDATION: Final = ("karma", "ecosystem", "bank_account", "selfie", "bvn_start", "bvn_finish")
 """The priced operations of area B, by the names used all over the sandbox."""
@@ -26,122 +28,67 @@ AGGREGATOR: Final = (
 """The operations of area A; their price is 0 until another is set."""
 
 OPERATIONS: Final = (*VALIDATION, *LOANS, *AGGREGATOR)
-"""Every operation that can be named in faults, latencies, capacities and switches."""
+"""Every operation that can be named in faults, latencies and capacities."""
 
-_LONGEST_S: Final = 86_400
-
-
-def _one_of(default: str, *others: str, about: str) -> str:
-    chosen: str = field(default=default, metadata={"about": about, "choices": (default, *others)})
-    return chosen
+Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
-def _flag(default: bool, about: str) -> bool:
-    chosen: bool = field(default=default, metadata={"about": about})
-    return chosen
-
-
-def _number(default: float, about: str) -> float:
-    chosen: float = field(default=default, metadata={"about": about})
-    return chosen
-
-
-def _names(about: str) -> tuple[str, ...]:
-    chosen: tuple[str, ...] = field(default=(), metadata={"about": about})
-    return chosen
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class BehaviourFlags:
     """How the sandbox behaves where the specification is silent."""
 
-    missing_key_text: str = _one_of(
-        "invalid",
-        "verify",
-        about="text of the 401 without an Authorization header, which changed between years",
+    missing_key_text: Literal["invalid", "verify"] = Field(
+        default="invalid",
+        description="text of the 401 without an Authorization header, which changed between years",
     )
-    denied_operations: tuple[str, ...] = _names("operations this key has no right to: 403")
-    unpriced_operations: tuple[str, ...] = _names("operations without a price: 500")
-    unoffered_operations: tuple[str, ...] = _names(
-        "operations not offered to this account: 500, `The specified service does not exist.`"
+    karma_miss: Literal["404_success", "404_error"] = Field(
+        default="404_success", description="form of an identity that is not listed"
     )
-    karma_miss: str = _one_of(
-        *("404_success", "404_error"), about="form of an identity that is not listed"
+    unknown_route: Literal["recorded", "short"] = Field(
+        default="recorded",
+        description="text of the 404 of an unknown address; both echo it, the short one is older",
     )
-    unknown_route: str = _one_of(
-        *("recorded", "short"),
-        about="text of the 404 of an unknown address; both echo it, the short one is older",
+    masked_bvn: bool = Field(default=True, description="bank account answers mask the BVN")
+    balance_lags: bool = Field(
+        default=False, description="meta.balance is the balance before the call"
     )
-    masked_bvn: bool = _flag(default=True, about="bank account answers mask the BVN")
-    balance_lags: bool = _flag(default=False, about="meta.balance is the balance before the call")
-    wrong_contact: str = _one_of(
-        *("400_text", "400_data"),
-        about="a contact that is not registered with the BVN is refused, with the registered ones "
-        "masked in text or data",
+    wrong_contact: Literal["400_text", "400_data"] = Field(
+        default="400_text",
+        description="a contact that is not registered with the BVN is refused, with the "
+        "registered ones masked in text or data",
     )
-    bvn_finish: str = _one_of(
-        *("details", "accounts", "together", "mixed"),
-        about="shape of a finished BVN consent; mixed goes by BVN",
+    bvn_finish: Literal["details", "accounts", "together", "mixed"] = Field(
+        default="details", description="shape of a finished BVN consent; mixed goes by BVN"
     )
-    unknown_keys: str = _one_of("sometimes", "always", about="unknown top-level keys in answers")
-    otp_delivery: str = _one_of(
-        *("sure", "mixed"),
-        about="whether one-time passwords arrive; mixed goes by BVN: some late, lost or not sent",
+    otp_delivery: Literal["sure", "mixed"] = Field(
+        default="sure",
+        description="whether one-time passwords arrive; mixed goes by BVN: some late, lost or "
+        "not sent",
     )
-    distributor: bool = _flag(default=True, about="the key is a distributor's: loans may be used")
-    mock_cost: bool = _flag(default=False, about="mock answers name the price as their cost")
-    slow_s: float = _number(2.0, "added wait of the fault `slow`")
-    silence_s: float = _number(30.0, "how long the fault `timeout` is silent before it cuts")
-
-
-def as_json(manners: BehaviourFlags) -> dict[str, object]:
-    """List every switch and its present value."""
-    return asdict(manners)
+    distributor: bool = Field(
+        default=True, description="the key is a distributor's: loans may be used"
+    )
+    mock_cost: bool = Field(default=False, description="mock answers name the price as their cost")
+    slow_s: Seconds = Field(default=2.0, description="added wait of the fault `slow`")
+    silence_s: Seconds = Field(
+        default=30.0, description="how long the fault `timeout` is silent before it cuts"
+    )
 
 
 def described() -> list[tuple[str, str, str]]:
     """List every switch as name, default and meaning, as `docs/sandbox.md` shows it."""
-    return [
-        (flag.name, str(flag.default), _about(flag.metadata["about"], flag.metadata.get("choices")))
-        for flag in fields(BehaviourFlags)
-    ]
-
-
-def _about(text: str, choices: tuple[str, ...] | None) -> str:
-    return f"{text} ({', '.join(choices)})" if choices else text
+    rows = []
+    for name, flag in BehaviourFlags.__pydantic_fields__.items():  # type: ignore[attr-defined]
+        choices = [word for word in get_args(flag.annotation) if isinstance(word, str)]
+        meaning = f"{flag.description} ({', '.join(choices)})" if choices else flag.description
+        rows.append((name, str(flag.default), meaning))
+    return rows
 
 
 def changed(manners: BehaviourFlags, wanted: dict[str, object]) -> BehaviourFlags:
     """Return the manners with some switches set.
 
     Raises:
-        ValueError: an unknown switch, or a value it does not take.
+        ValidationError: an unknown switch, or a value it does not take.
     """
-    known = {flag.name: flag for flag in fields(BehaviourFlags)}
-    values: dict[str, object] = {}
-    for name, value in wanted.items():
-        if name not in known:
-            raise ValueError(f"unknown switch {name!r}; GET /_sandbox/state lists them")
-        values[name] = _checked(
-            name, value, getattr(manners, name), known[name].metadata.get("choices")
-        )
-    return replace(manners, **values)  # type: ignore[arg-type]
-
-
-def _checked(name: str, value: object, present: object, choices: tuple[str, ...] | None) -> object:
-    if isinstance(present, bool):
-        if isinstance(value, bool):
-            return value
-        raise ValueError(f"{name} takes true or false")
-    if isinstance(present, float):
-        if isinstance(value, int | float | Decimal) and 0 <= value <= _LONGEST_S:
-            return float(value)
-        raise ValueError(f"{name} takes a number of seconds, at most {_LONGEST_S}")
-    if isinstance(present, tuple):
-        if isinstance(value, list) and all(name in OPERATIONS for name in value):
-            return tuple(value)
-        raise ValueError(f"{name} takes a list of operations: {', '.join(OPERATIONS)}")
-    text = str(value)
-    if choices and text not in choices:
-        raise ValueError(f"{name} takes one of {', '.join(choices)}")
-    return text
+    return BehaviourFlags(**{**asdict(manners), **wanted})

@@ -7,14 +7,13 @@ changes nothing: it is read whole before anything is set.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from datetime import date
-from decimal import Decimal
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -24,36 +23,43 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from starlette.requests import Request
-from starlette.routing import Route
 
 from nightscreen.sandbox import wire
-from nightscreen.sandbox.behaviour_flags import OPERATIONS, as_json, changed
-from nightscreen.sandbox.faults import ALL, FAULTS, NO_WAIT, FaultPlan, Scripted, fixed, lognormal
+from nightscreen.sandbox.behaviour_flags import OPERATIONS, changed
+from nightscreen.sandbox.faults import ALL, FAULTS, NO_WAIT, Scripted, fixed, lognormal
 from nightscreen.sandbox.grants import LONGEST_NAME, SCOPES, is_address
 from nightscreen.sandbox.ledger import PAGE, PRICES, micros_of, naira_text
-from nightscreen.sandbox.lives import KINDS, MONTHS_BEHIND, MOST_MONTHS, truth_of
-from nightscreen.sandbox.loan_book import CANCELLED, Steering
-from nightscreen.sandbox.people import Account, ecosystem_of, identity_kind, karma_record
-from nightscreen.sandbox.state import SCENARIOS, Capacity
+from nightscreen.sandbox.lives import KINDS, Life, truth_of
+from nightscreen.sandbox.people import Person, ecosystem_of, identity_kind, karma_record
+from nightscreen.sandbox.state import SCENARIOS, Capacity, Sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Iterable
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from nightscreen.sandbox.lives import Life
-    from nightscreen.sandbox.people import Person
-    from nightscreen.sandbox.state import Sandbox
-
-    Action = Callable[[Sandbox, Any], dict[str, object]]
-    View = Callable[[Sandbox, dict[str, str]], dict[str, object]]
-
-_LAST_DAY: Final = 36_500
+SANDBOX: Final = "sandbox"
+"""Key of the sandbox in the scope of a request."""
+_BASE: Final = "/_sandbox"
 _MOST: Final = 1_000_000_000
+_REFUSED: Final = 400
+
+app: Final = FastAPI(title="Control surface", redirect_slashes=False)
 
 
-def _one_of(known: Container[str], what: str) -> AfterValidator:
+async def _here(request: Request) -> Sandbox:
+    sandbox: Sandbox = request.scope[SANDBOX]
+    return sandbox
+
+
+Here = Annotated[Sandbox, Depends(_here)]
+
+
+def _told(value: object, status: int = 200) -> Response:
+    return Response(wire.dumps(value), status, media_type="application/json")
+
+
+def _one_of(known: Iterable[str], what: str) -> AfterValidator:
     def check(value: str) -> str:
         if value not in known:
             raise ValueError(f"{value!r} is no {what}; GET /_sandbox/state shows what there is")
@@ -62,38 +68,39 @@ def _one_of(known: Container[str], what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _address(value: str) -> str:
-    if not is_address(value):
-        raise ValueError("must be an absolute http address without a fragment")
-    return value
+def _checked(right: Callable[[str], bool], says: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not right(value):
+            raise ValueError(says)
+        return value
+
+    return AfterValidator(check)
 
 
-def _name(value: str) -> str:
-    name = value.strip()
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise ValueError(f"must have 1 to {LONGEST_NAME} printable characters")
-    return name
+def _micros(value: object) -> int:
+    return micros_of(str(value) if isinstance(value, float) else value)
 
 
-def _day(value: str) -> str:
-    date.fromisoformat(value)
-    return value
+def _is_name(value: str) -> bool:
+    return bool(value) and len(value) <= LONGEST_NAME and value.isprintable()
 
 
-def _not_below_zero(micros: int) -> int:
-    if micros < 0:
-        raise ValueError("must not be below 0")
-    return micros
-
-
-Micros = Annotated[int, BeforeValidator(micros_of)]
-Amount = Annotated[Micros, AfterValidator(_not_below_zero)]
+Micros = Annotated[int, BeforeValidator(_micros)]
+Amount = Annotated[Micros, Field(ge=0)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, strict=True)]
-Address = Annotated[Text, AfterValidator(_address)]
-Customer = Annotated[Text, AfterValidator(_name)]
+Digits3 = Annotated[str, Field(pattern=r"^\d{3}$")]
+Digits10 = Annotated[str, Field(pattern=r"^\d{10}$")]
+Address = Annotated[
+    Text, _checked(is_address, "must be an absolute http address without a fragment")
+]
+Customer = Annotated[
+    Text,
+    AfterValidator(str.strip),
+    _checked(_is_name, f"must have 1 to {LONGEST_NAME} printable characters"),
+]
 OperationName = Annotated[str, _one_of((*OPERATIONS, ALL), "operation")]
 FaultName = Annotated[str, _one_of(FAULTS, "fault")]
 
@@ -123,8 +130,8 @@ class WalletBody(Body):
 class LatencyBody(Body):
     kind: Literal["none", "fixed", "lognormal"]
     ms: Number | None = None
-    median_ms: Number | None = None
-    p99_ms: Number | None = None
+    median_ms: Number = 0
+    p99_ms: Number = 0
     operation: OperationName = ALL
 
 
@@ -137,10 +144,10 @@ class ScriptLine(Body):
 
 class FaultsBody(Body):
     operation: OperationName = ALL
-    rates: dict[FaultName, Number] = {}
-    retry_after_s: Number = 1.0
-    seed: Whole = 0
-    script: list[ScriptLine] = []
+    rates: dict[FaultName, Number] | None = None
+    retry_after_s: Number | None = None
+    seed: Whole | None = None
+    script: list[ScriptLine] | None = None
 
 
 class ModeBody(Body):
@@ -160,15 +167,14 @@ class CapacityBody(Body):
 
 
 class WorldBody(Body):
-    day: Annotated[Whole, Field(le=_LAST_DAY)]
+    day: Annotated[Whole, Field(le=36_500)]
 
 
 class ClockBody(Body):
     advance_s: Number
 
 
-class LoanBody(Body):
-    reference: str
+class LoanStateBody(Body):
     status: Literal["PENDING", "RUNNING", "SETTLED", "CANCELLED"]
     reject_reason: Text | None = None
 
@@ -193,19 +199,19 @@ class PersonBody(Body):
     middle_name: str | None = None
     last_name: Text | None = None
     gender: Text | None = None
-    date_of_birth: Annotated[str, AfterValidator(_day)] | None = None
+    date_of_birth: date | None = None
     phone: Text | None = None
     email: Text | None = None
-    bank_code: Annotated[str, Field(pattern=r"^\d{3}$")] | None = None
-    account_number: Annotated[str, Field(pattern=r"^\d{10}$")] | None = None
+    bank_code: Digits3 | None = None
+    account_number: Digits10 | None = None
     marital_status: Text | None = None
     state_of_origin: Text | None = None
     address: Text | None = None
 
 
 class AccountBody(Body):
-    bank_code: Annotated[str, Field(pattern=r"^\d{3}$")]
-    account_number: Annotated[str, Field(pattern=r"^\d{10}$")]
+    bank_code: Digits3
+    account_number: Digits10
     exists: bool = True
 
 
@@ -219,8 +225,8 @@ class LifeBody(Body):
     kind: Annotated[str, _one_of(KINDS, "kind of life")] = "monthly"
     pay: Annotated[int, Field(ge=1000, le=_MOST, strict=True)] = 150_000
     employer: Text = "CRESTLINE FOODS"
-    months: Annotated[int, Field(ge=1, le=MOST_MONTHS, strict=True)] = MONTHS_BEHIND
-    lost: Annotated[Whole, Field(le=MOST_MONTHS)] = 0
+    months: Annotated[int, Field(ge=1, le=60, strict=True)] = 6
+    lost: Annotated[Whole, Field(le=60)] = 0
 
 
 class PeopleBody(Body):
@@ -233,47 +239,76 @@ class PeopleBody(Body):
     life: LifeBody | None = None
 
 
-def show_ledger(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
-    """Show entries, totals, wallet and peaks."""
-    entries: list[dict[str, object]] = []
-    following = int(query.get("since", "0"))
-    if query.get("totals", "0") not in ("1", "true"):
-        limit = int(query.get("limit", str(PAGE)))
-        if limit < 1:
-            raise ValueError("limit must be 1 or more")
-        entries, following = sandbox.ledger.read(following, query.get("operation"), limit)
-    return {
-        "entries": entries,
-        "next": following,
-        "more": following < sandbox.ledger.count,
-        "totals": sandbox.ledger.totals_json(),
-        "wallet": sandbox.wallet_json(),
-        "peak_in_flight": sandbox.peak,
-        "in_flight": sandbox.in_flight,
-    }
+@app.get(f"{_BASE}/ledger")
+async def show_ledger(
+    sandbox: Here,
+    since: Annotated[int, Query(ge=0)] = 0,
+    operation: str | None = None,
+    limit: Annotated[int, Query(ge=1)] = PAGE,
+    totals: bool = False,
+) -> Response:
+    """Show entries after a sequence number, totals, wallet and peaks."""
+    entries, following = ([], since) if totals else sandbox.ledger.read(since, operation, limit)
+    return _told(
+        {
+            "entries": entries,
+            "next": following,
+            "more": following < sandbox.ledger.count,
+            "totals": sandbox.ledger.totals_json(),
+            "wallet": sandbox.wallet_json(),
+            "peak_in_flight": sandbox.peak,
+            "in_flight": sandbox.in_flight,
+        }
+    )
 
 
-def show_otps(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
+@app.get(f"{_BASE}/state")
+async def show_state(sandbox: Here) -> Response:
+    """Show everything that can be set, as it is."""
+    return _told(sandbox.as_json())
+
+
+@app.get(f"{_BASE}/grants")
+async def show_grants(sandbox: Here, customer: str | None = None) -> Response:
+    """Show grants and what was counted, without codes and tokens."""
+    return _told(sandbox.grants.as_json(customer, sandbox.now()))
+
+
+@app.get(f"{_BASE}/secrets")
+async def show_secrets(sandbox: Here) -> Response:
+    """Show every code and token ever issued, for tests that search for them elsewhere."""
+    return _told(sandbox.grants.secrets_json())
+
+
+@app.get(f"{_BASE}/otps")
+async def show_otps(sandbox: Here, bvn: str | None = None) -> Response:
     """Show the one-time passwords as the customers hold them."""
-    return {"otps": sandbox.otps.as_json(sandbox.now(), query.get("bvn"))}
+    return _told({"otps": sandbox.otps.as_json(sandbox.now(), bvn)})
 
 
-def show_loans(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
-    """Show every loan, or one, with what is known of its fate."""
-    wanted, day = query.get("reference"), sandbox.day
+@app.get(f"{_BASE}/truth")
+async def show_truth(sandbox: Here, customer: str) -> Response:
+    """Show the truth about a customer's life on day 0, only for tests."""
+    return _told({"truth": truth_of(customer, sandbox.planted.owner(customer).life)._asdict()})
+
+
+@app.get(f"{_BASE}/loans")
+async def show_loans(sandbox: Here, reference: str | None = None) -> Response:
+    """Show every loan, or one, with the fate in store for it."""
     loans = sandbox.loans.loans.values()
-    return {
-        "loans": [loan.shown(loan.place(day)) for loan in loans if wanted in (None, loan.reference)]
-    }
+    wanted = (loan for loan in loans if reference in (None, loan.reference))
+    return _told({"loans": [loan.shown(sandbox.day) for loan in wanted]})
 
 
-def reset(sandbox: Sandbox, body: ResetBody) -> dict[str, object]:
+@app.post(f"{_BASE}/reset")
+async def reset(sandbox: Here, body: ResetBody | None = None) -> Response:
     """Go back to the beginning, of another scenario if one is named."""
-    sandbox.reset(body.scenario)
-    return sandbox.as_json()
+    sandbox.reset(body.scenario if body else None)
+    return _told(sandbox.as_json())
 
 
-def set_wallet(sandbox: Sandbox, body: WalletBody) -> dict[str, object]:
+@app.post(f"{_BASE}/wallet")
+async def set_wallet(sandbox: Here, body: WalletBody) -> Response:
     """Set or top up the wallet, or plan how others use it."""
     wallet = sandbox.wallet
     if body.balance is not None:
@@ -284,10 +319,11 @@ def set_wallet(sandbox: Sandbox, body: WalletBody) -> dict[str, object]:
         wallet.drain_every = (every.calls, every.amount) if every else None
     if "dry_at_call" in body.model_fields_set:
         wallet.dry_at_call = body.dry_at_call
-    return sandbox.wallet_json()
+    return _told(sandbox.wallet_json())
 
 
-def set_latency(sandbox: Sandbox, body: LatencyBody) -> dict[str, object]:
+@app.post(f"{_BASE}/latency")
+async def set_latency(sandbox: Here, body: LatencyBody) -> Response:
     """Set how long answers take, for one operation or for all."""
     profile = NO_WAIT
     if body.kind == "fixed":
@@ -295,50 +331,52 @@ def set_latency(sandbox: Sandbox, body: LatencyBody) -> dict[str, object]:
             raise ValueError("fixed latency needs ms")
         profile = fixed(body.ms)
     elif body.kind == "lognormal":
-        profile = lognormal(body.median_ms or 0, body.p99_ms or 0)
+        profile = lognormal(body.median_ms, body.p99_ms)
     if body.operation == ALL:
         sandbox.latency.default = profile
         sandbox.latency.by_operation.clear()
     else:
         sandbox.latency.by_operation[body.operation] = profile
-    return sandbox.latency.as_json()
+    return _told(sandbox.latency.as_json())
 
 
-def set_faults(sandbox: Sandbox, body: FaultsBody) -> dict[str, object]:
+@app.post(f"{_BASE}/faults")
+async def set_faults(sandbox: Here, body: FaultsBody) -> Response:
     """Set the rates of an operation, the script, the seed and the Retry-After."""
-    if sum(body.rates.values()) > 1 + 1e-9:
-        raise ValueError("the rates together must not be above 1")
-    plan, given = sandbox.faults, body.model_fields_set
-    fresh = FaultPlan(plan.seed, dict(plan.rates), list(plan.script), plan.retry_after_s)
-    if "seed" in given:
-        fresh.seed = body.seed
-    if "retry_after_s" in given:
-        fresh.retry_after_s = body.retry_after_s
-    if "rates" in given:
-        if body.operation == ALL:
-            fresh.rates.clear()
-        fresh.rates[body.operation] = body.rates
-    if "script" in given:
-        fresh.script = [
-            Scripted(line.operation, line.at_call, line.calls, line.fault) for line in body.script
-        ]
-    sandbox.faults = fresh
-    return fresh.as_json()
+    plan = sandbox.faults
+    if body.rates is not None:
+        if sum(body.rates.values()) > 1 + 1e-9:
+            raise ValueError("the rates together must not be above 1")
+        kept = {} if body.operation == ALL else plan.rates
+        plan.rates = {**kept, body.operation: body.rates}
+    if body.seed is not None:
+        plan.seed = body.seed
+    if body.retry_after_s is not None:
+        plan.retry_after_s = body.retry_after_s
+    if body.script is not None:
+        plan.script = [Scripted(**line.model_dump()) for line in body.script]
+    return _told(plan.as_json())
 
 
-def set_mode(sandbox: Sandbox, body: ModeBody) -> dict[str, object]:
+@app.post(f"{_BASE}/mode")
+async def set_mode(sandbox: Here, body: ModeBody) -> Response:
     """Switch test mode on, in one of its forms, or off."""
     sandbox.test_mode = body.test_mode
-    return {"test_mode": sandbox.test_mode}
+    return _told({"test_mode": sandbox.test_mode})
 
 
-def set_manners(sandbox: Sandbox, body: dict[str, object]) -> dict[str, object]:
+@app.post(f"{_BASE}/manners")
+async def set_manners(sandbox: Here, body: dict[str, Any]) -> Response:
     """Set switches by name."""
     sandbox.manners = changed(sandbox.manners, body)
-    return as_json(sandbox.manners)
+    return _told(sandbox.as_json()["manners"])
 
 
-def set_prices(sandbox: Sandbox, body: dict[str, PlannedPrice | Amount]) -> dict[str, object]:
+@app.post(f"{_BASE}/prices")
+async def set_prices(
+    sandbox: Here,
+    body: dict[Annotated[str, _one_of(PRICES, "priced operation")], PlannedPrice | Amount],
+) -> Response:
     """Set prices now, or plan them for a later call of their operation."""
     for operation, wanted in body.items():
         if isinstance(wanted, int):
@@ -347,42 +385,47 @@ def set_prices(sandbox: Sandbox, body: dict[str, PlannedPrice | Amount]) -> dict
             sandbox.prices.plan(operation, wanted.at_call, wanted.price)
         else:
             sandbox.prices.now[operation] = wanted.price
-    return {name: naira_text(price) for name, price in sandbox.prices.now.items()}
+    return _told({name: naira_text(price) for name, price in sandbox.prices.now.items()})
 
 
-def set_capacity(sandbox: Sandbox, body: CapacityBody) -> dict[str, object]:
+@app.post(f"{_BASE}/capacity")
+async def set_capacity(sandbox: Here, body: CapacityBody) -> Response:
     """Set or lift the hidden limit of calls in flight."""
     if body.max_in_flight is None:
         sandbox.capacity.pop(body.operation, None)
     else:
         sandbox.capacity[body.operation] = Capacity(body.max_in_flight, body.refusal)
-    return {"capacity": sandbox.as_json()["capacity"]}
+    return _told({"capacity": sandbox.as_json()["capacity"]})
 
 
-def set_world(sandbox: Sandbox, body: WorldBody) -> dict[str, object]:
+@app.post(f"{_BASE}/world")
+async def set_world(sandbox: Here, body: WorldBody) -> Response:
     """Move the simulated world to a day."""
     sandbox.day = body.day
-    return {"day": sandbox.day}
+    return _told({"day": sandbox.day})
 
 
-def set_clock(sandbox: Sandbox, body: ClockBody) -> dict[str, object]:
+@app.post(f"{_BASE}/clock")
+async def set_clock(sandbox: Here, body: ClockBody) -> Response:
     """Move the sandbox's own time ahead, so that nobody waits for what runs out."""
-    sandbox.advance(body.advance_s)
-    return {"ahead_s": sandbox.ahead_s}
+    sandbox.ahead_s += body.advance_s
+    return _told({"ahead_s": sandbox.ahead_s})
 
 
-def set_loan_state(sandbox: Sandbox, body: LoanBody) -> dict[str, object]:
+@app.post(f"{_BASE}/loans/{{reference}}")
+async def set_loan_state(sandbox: Here, reference: str, body: LoanStateBody) -> Response:
     """Put a loan where a test wants it; a running one goes on from there with the days."""
-    loan = sandbox.loans.loans.get(body.reference)
+    loan = sandbox.loans.loans.get(reference)
     if loan is None:
         raise ValueError("no loan has this reference; GET /_sandbox/loans lists them")
-    if body.reject_reason is not None and body.status != CANCELLED:
-        raise ValueError(f"reject_reason is a text that goes with {CANCELLED}")
-    loan.steer(Steering(sandbox.day, body.status, body.reject_reason))
-    return loan.shown(loan.place(sandbox.day))
+    if body.reject_reason is not None and body.status != "CANCELLED":
+        raise ValueError("reject_reason is a text that goes with CANCELLED")
+    loan.steer(sandbox.day, body.status, body.reject_reason)
+    return _told(loan.shown(sandbox.day))
 
 
-def make_grant(sandbox: Sandbox, body: GrantBody) -> dict[str, object]:
+@app.post(f"{_BASE}/grants")
+async def make_grant(sandbox: Here, body: GrantBody) -> Response:
     """Let a customer consent without a browser, and return the code.
 
     Without a `redirect_uri` the exchange may name any address, and binds the grant to it.
@@ -394,7 +437,17 @@ def make_grant(sandbox: Sandbox, body: GrantBody) -> dict[str, object]:
         redirect_uri=body.redirect_uri,
         now=sandbox.now(),
     )
-    return {"code": code, "customer": body.customer, "redirect_uri": body.redirect_uri}
+    return _told({"code": code, "customer": body.customer, "redirect_uri": body.redirect_uri})
+
+
+@app.post(f"{_BASE}/tokens")
+async def set_tokens(sandbox: Here, body: TokensBody) -> Response:
+    """Expire access tokens or revoke grants, of one customer or, where none is named, of all."""
+    if body.action == "expire":
+        return _told({"expired": sandbox.grants.expire(body.customer, sandbox.now())})
+    keep = body.action == "revoke_refresh"
+    revoked = sandbox.grants.revoke(body.customer, sandbox.now(), keep_access=keep)
+    return _told({"revoked": revoked})
 
 
 def _check_plan(body: PeopleBody) -> None:
@@ -412,8 +465,7 @@ def _check_plan(body: PeopleBody) -> None:
         raise ValueError("life needs the customer, the username of who lives it")
     records = []
     if body.listing:
-        identity = body.listing.identity
-        known = karma_record(identity, identity_kind(identity) or "bvn")
+        known = karma_record(body.listing.identity, "bvn")
         records.append(("listing.record", body.listing.record, known))
     if bvn and body.history:
         records.append(("history", body.history, ecosystem_of(bvn, known=True) or {}))
@@ -422,136 +474,69 @@ def _check_plan(body: PeopleBody) -> None:
             raise ValueError(f"{what} has no field {name}; it has {', '.join(sorted(known))}")
 
 
-def plant(sandbox: Sandbox, body: PeopleBody) -> dict[str, object]:
+@app.post(f"{_BASE}/people")
+async def plant(sandbox: Here, body: PeopleBody) -> Response:
     """Plant a person, an account, a listing, a history or a life under any identifier."""
     _check_plan(body)
     planted, bvn = sandbox.planted, body.bvn
     shown: dict[str, object] = {"bvn": bvn}
     if bvn and body.person:
-        fields = body.person.model_dump(exclude_unset=True, exclude_none=True)
-        shown["person"] = _plain(planted.plant_person(bvn, fields))
-        place = planted.people[bvn].account
-        if {"bank_code", "account_number"} & set(fields):
-            planted.holders[place] = bvn
+        fields = body.person.model_dump(exclude_none=True)
+        person = planted.plant_person(bvn, fields)
+        shown["person"] = TypeAdapter(Person).dump_python(person, mode="json")
     if bvn and body.account:
-        place = Account(body.account.bank_code, body.account.account_number)
+        place = (body.account.bank_code, body.account.account_number)
         planted.holders[place] = bvn if body.account.exists else None
         shown["account"] = planted.account(*place, sandbox.day, masked=False)
     if bvn and "history" in body.model_fields_set:
         planted.histories[bvn] = body.history
         shown["history"] = planted.history(bvn, sandbox.day)
     if body.listing:
-        identity, kind = body.listing.identity, identity_kind(body.listing.identity) or "bvn"
-        record = {**karma_record(identity, kind), **body.listing.record}
-        planted.listings[identity] = record if body.listing.listed else None
-        shown["listing"] = planted.listings[identity]
+        identity, listed = body.listing.identity, body.listing.listed
+        record = {**karma_record(identity, identity_kind(identity) or "bvn"), **body.listing.record}
+        shown["listing"] = planted.listings[identity] = record if listed else None
     if body.customer:
-        plan = None if body.life is None else body.life.model_dump()
-        owner = planted.plant_life(body.customer, bvn, plan)
+        life = Life(**body.life.model_dump()) if body.life else None
+        owner = planted.plant_life(body.customer, bvn, life)
         sandbox.linked.forget(body.customer)
-        shown |= {"customer": body.customer, "life": _plain(owner.life)}
-    return shown
+        shown |= {"customer": body.customer, "life": TypeAdapter(Life).dump_python(owner.life)}
+    return _told(shown)
 
 
-def _plain(value: Person | Life) -> dict[str, object]:
-    return {
-        name: setting.isoformat() if isinstance(setting, date) else setting
-        for name, setting in asdict(value).items()
-    }
+@app.exception_handler(ValueError)
+@app.exception_handler(RequestValidationError)
+async def _refused(_request: Request, error: Exception) -> Response:
+    """Say which fields are wrong and why, without the values."""
+    if not isinstance(error, ValidationError | RequestValidationError):
+        return _told({"error": str(error)}, _REFUSED)
+    told = [
+        f"{'.'.join(str(part) for part in mistake['loc'] if part != 'body')}: {mistake['msg']}"
+        for mistake in error.errors()
+    ]
+    return _told({"error": "; ".join(told)}, _REFUSED)
 
 
-def show_truth(sandbox: Sandbox, query: dict[str, str]) -> dict[str, object]:
-    """Show the truth about a customer's life on day 0, only for tests."""
-    if "customer" not in query:
-        raise ValueError("truth needs ?customer=USERNAME")
-    customer = query["customer"]
-    return {"truth": truth_of(customer, sandbox.planted.owner(customer).life)._asdict()}
+def surface(unknown: ASGIApp, describe: Callable[[], dict[str, Any]]) -> ASGIApp:
+    """Return the control surface, with the pages that describe everything.
 
-
-def set_tokens(sandbox: Sandbox, body: TokensBody) -> dict[str, object]:
-    """Expire access tokens or revoke grants, of one customer or, where none is named, of all."""
-    if body.action == "expire":
-        return {"expired": sandbox.grants.expire(body.customer, sandbox.now())}
-    keep = body.action == "revoke_refresh"
-    return {"revoked": sandbox.grants.revoke(body.customer, sandbox.now(), keep_access=keep)}
-
-
-VIEWS: Final[dict[str, View]] = {
-    "ledger": show_ledger,
-    "state": lambda sandbox, _query: sandbox.as_json(),
-    "grants": lambda sandbox, query: sandbox.grants.as_json(query.get("customer"), sandbox.now()),
-    # every code and token ever issued, for tests that search for them elsewhere
-    "secrets": lambda sandbox, _query: {**sandbox.grants.secrets_json()},
-    "otps": show_otps,
-    "truth": show_truth,
-    "loans": show_loans,
-}
-_SWITCHES: Final = TypeAdapter(dict[str, Any])
-_PRICES: Final = TypeAdapter(
-    dict[Annotated[str, _one_of(PRICES, "priced operation")], PlannedPrice | Amount]
-)
-ACTIONS: Final[dict[str, tuple[Action, TypeAdapter[Any]]]] = {
-    "reset": (reset, TypeAdapter(ResetBody)),
-    "wallet": (set_wallet, TypeAdapter(WalletBody)),
-    "latency": (set_latency, TypeAdapter(LatencyBody)),
-    "faults": (set_faults, TypeAdapter(FaultsBody)),
-    "mode": (set_mode, TypeAdapter(ModeBody)),
-    "manners": (set_manners, _SWITCHES),
-    "prices": (set_prices, _PRICES),
-    "capacity": (set_capacity, TypeAdapter(CapacityBody)),
-    "world": (set_world, TypeAdapter(WorldBody)),
-    "grants": (make_grant, TypeAdapter(GrantBody)),
-    "people": (plant, TypeAdapter(PeopleBody)),
-    "tokens": (set_tokens, TypeAdapter(TokensBody)),
-    "clock": (set_clock, TypeAdapter(ClockBody)),
-    "loans/{reference}": (set_loan_state, TypeAdapter(LoanBody)),
-}
-
-
-def act(sandbox: Sandbox, name: str, body: dict[str, object]) -> dict[str, object]:
-    """Do what a POST to an address does.
-
-    Raises:
-        ValueError: the body is not understood; nothing was changed.
+    Args:
+        unknown: answers any other address.
+        describe: writes the description at `/openapi.json`.
     """
-    action, adapter = ACTIONS[name]
-    try:
-        wanted = adapter.validate_python(body)
-    except ValidationError as error:
-        raise ValueError(_reasons(error)) from None
-    return action(sandbox, wanted)
+    app.openapi = describe  # type: ignore[method-assign]
+    app.router.default = unknown
 
-
-class ControlPage:
-    """One address of the control surface: a GET looks, a POST sets."""
-
-    def __init__(self, sandbox: Sandbox, name: str) -> None:
-        self._sandbox = sandbox
-        self._name = name
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with what is seen or now in force, or a 400 or 403 with the reason."""
-        foreign = _foreign(Request(scope))
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        foreign = _foreign(Request(scope)) if scope["path"].startswith(_BASE) else ""
         if foreign:
-            reply = wire.json_reply(403, {"error": foreign})
-            await wire.deliver(reply, scope, receive, send)
+            await _told({"error": foreign}, 403)(scope, receive, send)
             return
-        raw = await wire.read_body(receive)
-        try:
-            reply = wire.json_reply(200, self._answer(scope, raw))
-        except ValueError as error:
-            reply = wire.json_reply(400, {"error": str(error)})
-        await wire.deliver(reply, scope, receive, send)
+        # a body is JSON, whatever the caller's tool calls it: curl -d says it is a form
+        kept = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+        scope["headers"] = [*kept, (b"content-type", b"application/json")]
+        await app(scope, receive, send)
 
-    def _answer(self, scope: Scope, raw: bytes) -> dict[str, object]:
-        if scope["method"] == "POST" and self._name in ACTIONS:
-            body = json.loads(raw or b"{}", parse_float=Decimal)
-            if not isinstance(body, dict):
-                raise ValueError("the body must be an object")
-            return act(self._sandbox, self._name, {**body, **scope["path_params"]})
-        if scope["method"] == "GET" and self._name in VIEWS:
-            return VIEWS[self._name](self._sandbox, dict(Request(scope).query_params))
-        raise ValueError("only GET" if self._name in VIEWS else "only POST")
+    return serve
 
 
 def _foreign(request: Request) -> str:
@@ -571,16 +556,3 @@ def _foreign(request: Request) -> str:
     if origin is not None and urlsplit(origin).netloc != host:
         return "this Origin is refused: only the sandbox's own pages may steer it"
     return ""
-
-
-def _reasons(error: ValidationError) -> str:
-    """Say which fields are wrong and why, without the values."""
-    return "; ".join(
-        f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}"
-        for mistake in error.errors(include_input=False, include_url=False)
-    )
-
-
-def routes(sandbox: Sandbox) -> list[Route]:
-    """Return the routes of the control surface."""
-    return [Route(f"/_sandbox/{name}", ControlPage(sandbox, name)) for name in {**VIEWS, **ACTIONS}]

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from nightscreen.sandbox.seeded_random import SeededRandom
-
-if TYPE_CHECKING:
-    from nightscreen.sandbox.test_identifiers import MagicPerson
 
 ALL: Final = "all"
 
@@ -25,39 +22,47 @@ class Fault:
     name: str  # its name on the control surface
     after: bool  # whether the call is worked out, and charged if it hits, before it fails
     status: int  # HTTP status sent, 0 where none is
+    meaning: str  # what happens, for people
 
 
 FAULTS: Final = {
-    fault.name: fault
-    for fault in (
-        Fault("slow", after=True, status=200),
-        Fault("http_429", after=False, status=429),
-        Fault("http_500", after=False, status=500),
-        Fault("http_502", after=False, status=502),
-        Fault("http_503", after=False, status=503),
-        Fault("http_504", after=False, status=504),
-        Fault("cut_before_charge", after=False, status=0),
-        Fault("cut_after_charge", after=True, status=0),
-        Fault("truncated", after=True, status=200),
-        Fault("unreadable", after=True, status=200),
-        Fault("no_data", after=False, status=200),
-        Fault("timeout", after=True, status=0),
-        Fault("timeout_before_charge", after=False, status=0),
-        Fault("http_500_after_charge", after=True, status=500),
-        Fault("http_502_after_charge", after=True, status=502),
-        Fault("http_504_after_charge", after=True, status=504),
-        Fault("mock_response", after=False, status=200),
-        Fault("empty_object", after=False, status=200),
-        Fault("denied", after=False, status=403),
-        Fault("unpriced", after=False, status=500),
-        Fault("low_wallet", after=False, status=402),
-        Fault("foreign_404", after=False, status=404),
-        Fault("redirect", after=False, status=302),
-        Fault("huge", after=True, status=200),
-        Fault("not_offered", after=False, status=500),
-        Fault("mock_message", after=False, status=200),
+    name: Fault(name, bool(after), status, meaning)
+    for name, after, status, meaning in (
+        ("slow", 1, 200, "the right answer, seconds late"),
+        ("http_429", 0, 429, "429 with Retry-After, not charged"),
+        ("http_500", 0, 500, "500 as JSON, not charged"),
+        ("http_502", 0, 502, "502 as an HTML page, not charged"),
+        ("http_503", 0, 503, "503 as an HTML page, not charged"),
+        ("http_504", 0, 504, "504 as plain text, not charged"),
+        ("cut_before_charge", 0, 0, "the connection is cut, nothing sent, not charged"),
+        ("cut_after_charge", 1, 0, "the connection is cut, nothing sent, charged"),
+        ("truncated", 1, 200, "charged; the body stops in the middle and the connection is cut"),
+        ("unreadable", 1, 200, "charged; status 200 with a body that is not JSON"),
+        ("no_data", 0, 200, "status 200, an envelope without data, not charged"),
+        ("timeout", 1, 0, "charged, then silence until the connection is cut"),
+        ("timeout_before_charge", 0, 0, "silence until the connection is cut, not charged"),
+        ("http_500_after_charge", 1, 500, "charged, then 500 as JSON"),
+        ("http_502_after_charge", 1, 502, "charged, then 502 as an HTML page"),
+        ("http_504_after_charge", 1, 504, "charged, then 504 as plain text"),
+        (
+            *("mock_response", 0, 200),
+            "a test-mode answer: the sample record with mock-response, not charged",
+        ),
+        ("empty_object", 0, 200, "a test-mode answer: 200 with {}, not charged"),
+        ("denied", 0, 403, "403, this key has no right to the operation"),
+        ("unpriced", 0, 500, "500, the operation has no price for this account"),
+        ("low_wallet", 0, 402, "402, the wallet is too low, whatever it holds"),
+        ("foreign_404", 0, 404, "404 as an HTML page, not one of the service's own"),
+        ("redirect", 0, 302, "302 to another address"),
+        ("huge", 1, 200, "charged; a valid answer of several megabytes"),
+        ("not_offered", 0, 500, "500, the operation is not offered to this account"),
+        (
+            *("mock_message", 0, 200),
+            "a test-mode answer: the sample record, its message says so, not charged",
+        ),
     )
 }
+"""Every fault, in the order of its row among the test identifiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,14 @@ class FaultPlan:
     def choose(
         self, operation: str, identity: str, attempt: int, numbers: tuple[int, int]
     ) -> Fault | None:
-        """Choose the fault of a call, the same for the same call whatever else is going on."""
+        """Choose the fault of a call, the same for the same call whatever else is going on.
+
+        Args:
+            operation: what is called.
+            identity: whom it asks about.
+            attempt: how often the same was asked, this call included.
+            numbers: of the call among those of its operation, and among all.
+        """
         for step in self.script:
             number = numbers[1] if step.operation == ALL else numbers[0]
             if step.operation in (ALL, operation) and 0 <= number - step.at_call < step.calls:
@@ -101,37 +113,9 @@ class FaultPlan:
 
     def as_json(self) -> dict[str, object]:
         """Return the plan as the control surface shows it."""
-        return {
-            "seed": self.seed,
-            "rates": self.rates,
-            "retry_after_s": self.retry_after_s,
-            "script": [
-                {
-                    "operation": step.operation,
-                    "at_call": step.at_call,
-                    "calls": step.calls,
-                    "fault": step.fault,
-                }
-                for step in self.script
-            ],
-        }
+        return asdict(self)
 
 
-def of_magic(row: MagicPerson | None, operation: str) -> Fault | None:
-    """Return which fault a magic identifier asks for, at every attempt of an operation."""
-    if row is None or not row.fault or row.only not in ("", operation):
-        return None
-    return FAULTS[row.fault]
-
-
-def of_trouble(trouble: tuple[str, int] | None, attempt: int) -> Fault | None:
-    """Which fault a customer in trouble meets at this attempt; 0 attempts are all of them."""
-    if trouble is None or 0 < trouble[1] < attempt:
-        return None
-    return FAULTS[trouble[0]]
-
-
-KINDS: Final = ("none", "fixed", "lognormal")
 _P99: Final = 2.326347874
 """How many standard deviations above the median the 99th percentile lies."""
 
@@ -146,13 +130,13 @@ class Profile:
 
     def as_json(self) -> dict[str, object]:
         """Return the form in which the control surface takes it."""
-        if self.kind == "none":
-            return {"kind": "none"}
         middle = round(self.middle_s * 1000, 3)
-        if self.kind == "fixed":
-            return {"kind": "fixed", "ms": middle}
         p99 = round(middle * math.exp(self.spread * _P99), 3)
-        return {"kind": "lognormal", "median_ms": middle, "p99_ms": p99}
+        shown: dict[str, dict[str, object]] = {
+            "fixed": {"ms": middle},
+            "lognormal": {"median_ms": middle, "p99_ms": p99},
+        }
+        return {"kind": self.kind, **shown.get(self.kind, {})}
 
 
 NO_WAIT: Final = Profile("none")
@@ -185,7 +169,7 @@ class Latency:
         self._random = random.Random(seed)
 
     def seconds(self, operation: str) -> float:
-        """SeededRandom how long the next answer takes."""
+        """Draw how long the next answer takes."""
         profile = self.by_operation.get(operation, self.default)
         if profile.spread == 0.0:
             return profile.middle_s
@@ -193,5 +177,5 @@ class Latency:
 
     def as_json(self) -> dict[str, object]:
         """Return the profiles in force."""
-        exceptions = {name: rates.as_json() for name, rates in self.by_operation.items()}
+        exceptions = {name: profile.as_json() for name, profile in self.by_operation.items()}
         return {**self.default.as_json(), "by_operation": exceptions}

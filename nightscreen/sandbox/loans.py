@@ -1,129 +1,525 @@
-"""Area C, loans: the three operations of distributors, their input and what they answer.
+"""Area C, loans: products, offers, the form behind a short link, and what becomes of a loan.
 
-This module reads requests and chooses answers. `sandbox.auth` and `sandbox.faults` handle keys and
-faults, `sandbox.loan_book` has the state of a loan, and `sandbox.loan_pages` the form behind the
-short link.
+Where a loan stands on a day of the simulated world is worked out, never stored, so that the world
+can be moved freely: from the customer's fate, the form filled in by hand, and the control surface.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
-from nightscreen.sandbox import loan_book
-from nightscreen.sandbox.auth import KeyAuth, header
-from nightscreen.sandbox.loan_book import SHORT_LINK, LoanBook, magic_row, product_of
+from pydantic import BaseModel
+
+from nightscreen.sandbox import test_identifiers, wire
+from nightscreen.sandbox.auth import by_key_for_links
+from nightscreen.sandbox.pages import HTML, page_reply, render, secure_headers
+from nightscreen.sandbox.people import FIRST_DAY, contact_key, is_phone, person_of_bvn, stamp
 from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
+from nightscreen.sandbox.seeded_random import SeededRandom
+from nightscreen.sandbox.wire import Reply
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
+    from starlette.types import Receive, Scope, Send
 
     from nightscreen.sandbox.state import Sandbox
+    from nightscreen.sandbox.test_identifiers import MagicPerson
 
-_NO_OFFER: Final = Answer(
-    "no_distributor",
-    "This offer is not available. Contact support to be set up as a distributor.",
-    http_status=400,
+WORDS: Final = ("PENDING", "RUNNING", "SETTLED", "CANCELLED")
+"""The states of a loan, as the service has them."""
+FATES: Final = ("approved", "rejected", "running", "never", "cancelled", "stuck")
+"""What becomes of an offer: see the loan rows of `sandbox.test_identifiers`."""
+SHORT_LINK: Final = "/l"
+"""The path of all short links, below the sandbox's own address."""
+
+_DAYS: Final = {"day": 1, "month": 30}
+_REASONS: Final = (
+    "Income could not be confirmed",
+    "Too many loans with other lenders",
+    "The account is not in the applicant's name",
 )
-_SAMPLE_ORIGIN: Final = "https://loans.example"
+_RUNNING_PCT: Final = 4  # of contacts have a running loan already
+_FATES_PCT: Final = (("never", 12), ("rejected", 10), ("cancelled", 4), ("stuck", 2))
+_LATEST_ANSWER: Final = 4  # days after the offer
+_LETTERS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_KOBO: Final = Decimal("0.01")
 
 
-def _refused(sandbox: Sandbox) -> Answer | None:
-    return None if sandbox.manners.distributor else _NO_OFFER
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One loan product (service.md, "Loan product")."""
+
+    product_id: str
+    name: str
+    description: str
+    disburse_to: str
+    collection_method: str
+    interest_rate: Decimal  # percent for each period, on the amount lent
+    period: str  # `day` or `month`, of interest and tenor
+    amounts: tuple[int, int]  # smallest and largest loan, naira
+    tenors: tuple[int, ...]  # the choices of length, in periods, shortest first
+    guarantor: int = 0
+    shows_period: bool = True  # whether the list says of which period interest and tenors are
+
+    def as_json(self) -> dict[str, object]:
+        """Return the product as the list of products shows it."""
+        period = self.period if self.shows_period else None
+        return {
+            "product_id": self.product_id,
+            "name": self.name,
+            "description": self.description,
+            "disburse_to": self.disburse_to,
+            "collection_method": self.collection_method,
+            "interest_rate": self.interest_rate,
+            "interest_period": period,
+            "min_amount": self.amounts[0],
+            "max_amount": self.amounts[1],
+            "min_tenor_value": self.tenors[0],
+            "min_tenor_period": period,
+            "max_tenor_value": self.tenors[-1],
+            "max_tenor_period": period,
+            "require_guarantor": self.guarantor,
+            "allows_early_settlement": 1,
+            "is_active": 1,
+        }
 
 
-def origin(scope: Scope) -> str:
-    """Return the address under which the sandbox was reached."""
-    host = header(scope, b"host").decode("latin-1") or "localhost"
-    return f"{scope['scheme']}://{host}"
+PRODUCTS: Final = (
+    Product(
+        "LP1001",
+        "Salary advance",
+        "Part of your next salaries, today.",
+        "bank_account",
+        "direct_debit",
+        Decimal(4),
+        "month",
+        amounts=(5_000, 150_000),
+        tenors=(1, 2, 3),
+    ),
+    Product(
+        "LP1002",
+        "Quick loan",
+        "A small loan for a few weeks.",
+        "bank_account",
+        "card",
+        Decimal("0.5"),
+        "day",
+        amounts=(2_000, 50_000),
+        tenors=(7, 14, 21, 30),
+    ),
+    Product(
+        "LP1003",
+        "School fees",
+        "Fees paid at the start of term, repaid over it.",
+        "school",
+        "direct_debit",
+        Decimal("2.75"),
+        "month",
+        amounts=(20_000, 500_000),
+        tenors=(3, 4, 5, 6),
+    ),
+    Product(
+        "LP1004",
+        "Device finance",
+        "A phone or a computer, paid for month by month.",
+        "merchant",
+        "card",
+        Decimal("3.5"),
+        "month",
+        amounts=(50_000, 1_500_000),
+        tenors=(3, 6, 9, 12),
+        guarantor=1,
+        shows_period=False,
+    ),
+)
 
 
-class LoanAuth(KeyAuth):
-    """Lets in who has the API key, and notes where short links are to lead."""
+def _magic_row(*contacts: str) -> MagicPerson | None:
+    for contact in map(contact_key, contacts):
+        row = test_identifiers.by_karma_identity(contact)
+        if row and ("@" in contact or is_phone(contact)):
+            return row
+    return None
 
-    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
-        """Read a request, and the address it was sent to."""
-        subject = super().read(operation, scope, body)
-        subject.fields["origin"] = origin(scope)
-        return subject
+
+def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
+    """Return what becomes of an offer, a word of `FATES`: the same for the same customer."""
+    row = _magic_row(email, phone_number)
+    contact = contact_key(email) or contact_key(phone_number)
+    if row or not contact:
+        return row.loan if row else "approved"
+    if SeededRandom("borrower", contact).below(100) < _RUNNING_PCT:
+        return "running"
+    chance = SeededRandom("loan fate", product_id, contact).below(100)
+    for word, share in _FATES_PCT:
+        if chance < share:
+            return word
+        chance -= share
+    return "approved"
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What a customer asked for on the form, by hand or played by the sandbox."""
+
+    user: dict[str, object]  # who applied, as a loan shows its user
+    day: int
+    amount: Decimal  # naira
+    tenor: int  # periods of the product
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a loan stands on a day."""
+
+    status: str  # one of `WORDS`
+    application: Application | None = None  # None while the form is not filled in
+    disbursed_on: int | None = None
+    settled_on: int | None = None
+    reason: str | None = None  # why it was turned down
+    paid: Decimal = Decimal(0)  # naira paid back so far
+
+    @property
+    def can_request(self) -> bool:
+        """Whether the form can be filled in."""
+        return self.application is None and self.status == "PENDING"
+
+
+@dataclass(slots=True)
+class Loan:
+    """One offer of one product, and the loan that it may become."""
+
+    reference: str
+    token: str  # the last part of the short link
+    product: Product
+    email: str  # as in `meta`, or empty
+    phone_number: str
+    opened_on: int  # day of the simulated world
+    fate: str  # a word of `FATES`
+    application: Application | None = None  # what was filled in by hand
+    steered: tuple[int, str, str | None] | None = None  # day, status and reason, by control
+
+    @property
+    def path(self) -> str:
+        """The path of its short link, below the sandbox's own address."""
+        return f"{SHORT_LINK}/{self.token}"
+
+    def _played(self) -> Application:
+        """Make the application that the sandbox's customer fills in on the customer's own day."""
+        draw = SeededRandom("loan application", self.reference)
+        low, high = self.product.amounts
+        day = self.opened_on + draw.between(1, _LATEST_ANSWER)
+        amount = Decimal(low + 1000 * draw.between(0, (high - low) // 1000))
+        tenor = draw.pick(self.product.tenors)
+        row = _magic_row(self.email, self.phone_number)
+        contact = contact_key(self.email) or contact_key(self.phone_number) or self.reference
+        number = SeededRandom("borrower person", contact).below(10**9)
+        person = person_of_bvn(row.bvn if row else f"22{number:09d}")
+        contacts = self.email or person.email, self.phone_number or person.phone
+        user = _user(person.first_name, person.last_name, *contacts)
+        return Application(user, day, amount, tenor)
+
+    def place(self, day: int) -> Place:
+        """Return where the loan stands on a day of the simulated world."""
+        if self.steered and day >= self.steered[0]:
+            return self._where_steered(day, *self.steered)
+        application = self.application
+        if application is None and self.fate not in ("never", "running"):
+            application = self._played()
+        if application is None or day < application.day:
+            return Place("PENDING")
+        decided = application.day + 1
+        if day < decided or self.fate == "stuck":
+            return Place("PENDING", application)
+        if self.fate in ("cancelled", "rejected"):
+            reason = SeededRandom("reject reason", self.reference).pick(_REASONS)
+            rejected = self.fate == "rejected"
+            return Place("CANCELLED", application, reason=reason if rejected else None)
+        return self._repaying(day, application, decided)
+
+    def _repaying(self, day: int, application: Application, disbursed: int) -> Place:
+        """Pay a loan back month by month, or at once where its periods are days."""
+        product, tenor = self.product, application.tenor
+        due = disbursed + tenor * _DAYS[product.period]
+        whole = self._repayable(application)
+        if day >= due:
+            return Place("SETTLED", application, disbursed, due, paid=whole)
+        parts = tenor if product.period == "month" else 1
+        length = (due - disbursed) // parts
+        paid = (whole * ((day - disbursed) // length) / parts).quantize(_KOBO)
+        return Place("RUNNING", application, disbursed, paid=paid)
+
+    def _repayable(self, application: Application) -> Decimal:
+        rate = 1 + self.product.interest_rate * application.tenor / 100
+        return (application.amount * rate).quantize(_KOBO)
+
+    def steer(self, day: int, status: str, reason: str | None) -> None:
+        """Put the loan where the control surface wants it, from a day on.
+
+        A loan that runs or is settled has been applied for: the application is played where
+        there is none.
+        """
+        applied = self.place(day).application
+        if applied is None and status in ("RUNNING", "SETTLED"):
+            applied = replace(self._played(), day=day)
+        self.application, self.steered = applied, (day, status, reason)
+
+    def _where_steered(self, day: int, since: int, status: str, reason: str | None) -> Place:
+        application = self.application
+        if application and status == "RUNNING":  # it goes on to be paid back from there
+            return self._repaying(day, application, since)
+        if application and status == "SETTLED":
+            paid = self._repayable(application)
+            return Place(status, application, application.day, since, paid=paid)
+        return Place(status, application, reason=reason)
+
+    def as_json(self, day: int) -> dict[str, object]:
+        """Return the loan as the service shows it (service.md, "Loan or loan request")."""
+        place = self.place(day)
+        application = place.application
+        lent = application.amount if application and place.disbursed_on is not None else 0
+        unknown = _user(None, None, self.email or None, self.phone_number or None)
+        return {
+            "reference": self.reference,
+            "product_id": self.product.product_id,
+            "product_name": self.product.name,
+            "status": {
+                "status": place.status,
+                "can_request": place.can_request,
+                "can_cancel": application is not None and place.status == "PENDING",
+            },
+            "loan_amount": application.amount if application else None,
+            "amount_disbursed": lent,
+            "paid": place.paid,
+            "tenor_value": application.tenor if application else None,
+            "tenor_period": self.product.period,
+            "reject_reason": place.reason,
+            "user": application.user if application else unknown,
+            "created_on": self._moment(self.opened_on),
+            "applied_on": self._moment(application.day) if application else None,
+            "disbursed_on": self._moment(place.disbursed_on),
+            "settled_on": self._moment(place.settled_on),
+        }
+
+    def shown(self, day: int) -> dict[str, object]:
+        """Return the loan as the control surface shows it."""
+        place = self.place(day)
+        return {
+            "reference": self.reference,
+            "path": self.path,
+            "product_id": self.product.product_id,
+            "email": self.email,
+            "phone_number": self.phone_number,
+            "fate": self.fate,
+            "opened_on": self.opened_on,
+            "applied_on": place.application.day if place.application else None,
+            "status": place.status,
+            "reject_reason": place.reason,
+        }
+
+    def _moment(self, day: int | None) -> str | None:
+        if day is None:
+            return None
+        draw = SeededRandom("loan moment", self.reference, str(day))
+        return stamp(FIRST_DAY + timedelta(days=day), draw)
+
+
+def _user(
+    first_name: str | None, last_name: str | None, email: str | None, phone_number: str | None
+) -> dict[str, object]:
+    return {
+        "first_name": first_name,
+        "last_name": last_name,
+        "email": email,
+        "phone_number": phone_number,
+    }
+
+
+@dataclass(slots=True)
+class LoanBook:
+    """Every loan since the last reset."""
+
+    loans: dict[str, Loan] = field(default_factory=dict)  # by reference
+    by_token: dict[str, Loan] = field(default_factory=dict)
+    _offered: dict[tuple[str, str, str], int] = field(default_factory=dict)
+
+    def offer(self, product: Product, email: str, phone_number: str, day: int) -> Loan:
+        """Open a loan; asked again for the same customer, the service opens another."""
+        key = (product.product_id, email, phone_number)
+        number = self._offered[key] = self._offered.get(key, 0) + 1
+        draw = SeededRandom("loan", *key, str(number))
+        names = _free(draw, 12, self.loans), _free(draw, 8, self.by_token).lower()
+        loan = Loan(*names, product, email, phone_number, day, fate_of(*key))
+        self.loans[loan.reference] = self.by_token[loan.token] = loan
+        return loan
+
+
+def _free(draw: SeededRandom, length: int, taken: dict[str, Loan]) -> str:
+    while True:
+        text = "".join(draw.pick(_LETTERS) for _ in range(length))
+        if text not in taken and text.lower() not in taken:
+            return text
+
+
+class LoanMeta(BaseModel):
+    """What the lender knows of the customer; the form is filled in with it."""
+
+    email: str | None = None
+    phone_number: str | None = None
+
+
+class LoanBody(BaseModel):
+    """A product to offer."""
+
+    product_id: str
+    meta: LoanMeta | None = None
+
+
+def _read_start(_sandbox: Sandbox, subject: Subject, body: dict[str, object]) -> None:
+    """Take the customer from `meta`; it and its parts may be left out."""
+    meta = body.get("meta")
+    if meta is not None and not isinstance(meta, dict):
+        subject.refusal = subject.refusal or "meta must be an object"
+    given: dict[str, Any] = meta if isinstance(meta, dict) else {}
+    fields = subject.fields
+    for name in LoanMeta.model_fields:
+        value = given.get(name)
+        fields[name] = value if isinstance(value, str) else ""
+        if value is not None and not isinstance(value, str):
+            subject.refusal = subject.refusal or f"meta.{name} must be a string"
+    told = (fields["product_id"], fields["email"], fields["phone_number"])
+    subject.identity = " ".join(value for value in told if value)
+    subject.hangs = "missing_field" if subject.missing else ""
+    subject.row = _magic_row(*told[1:])
+
+
+def _read_view(_sandbox: Sandbox, subject: Subject, _body: dict[str, object]) -> None:
+    subject.identity = subject.fields.get("reference", "products")
+
+
+def _answer(sandbox: Sandbox, subject: Subject) -> Answer:
+    """List the products, start a loan, or show where one stands."""
+    given = subject.fields
+    if not sandbox.manners.distributor:
+        text = "This offer is not available. Contact support to be set up as a distributor."
+        return Answer.error("no_distributor", text)
+    if "product_id" in given:
+        known = {product.product_id: product for product in PRODUCTS}
+        product = known.get(given["product_id"])
+        if product is None:
+            return Answer.error("unknown_product", "Loan product not found")
+        loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
+        return _started(loan.reference, given["origin"] + loan.path)
+    if "reference" not in given:
+        return _products()
+    found = sandbox.loans.loans.get(given["reference"])
+    if found is None:
+        return Answer.error("not_found", "Loan not found", 404)
+    word = found.place(sandbox.day).status.lower()
+    return Answer(word, "Successful", found.as_json(sandbox.day))
+
+
+def _products() -> Answer:
+    return Answer("listed", "Successful", [product.as_json() for product in PRODUCTS])
 
 
 def _started(reference: str, url: str) -> Answer:
     return Answer("offered", "Loan initialized", {"reference": reference, "url": url})
 
 
-def _products() -> Answer:
-    return Answer("listed", "Successful", [product.as_json() for product in loan_book.PRODUCTS])
-
-
-def _read_start(_path: dict[str, str], body: dict[str, object]) -> Subject:
-    """Take product and customer from the body; `meta` and its parts may be left out."""
-    product_id, meta = body.get("product_id"), body.get("meta")
-    missing = product_id is None or product_id == ""
-    refusal = "" if missing or isinstance(product_id, str) else "product_id must be a string"
-    if meta is not None and not isinstance(meta, dict):
-        refusal = refusal or "meta must be an object"
-    given = meta if isinstance(meta, dict) else {}
-    fields = {"product_id": product_id if isinstance(product_id, str) else ""}
-    for name in ("email", "phone_number"):
-        value = given.get(name)
-        fields[name] = value if isinstance(value, str) else ""
-        if value is not None and not isinstance(value, str):
-            refusal = refusal or f"meta.{name} must be a string"
-    return Subject(
-        " ".join(value for value in fields.values() if value),
-        fields,
-        missing=missing,
-        refusal=refusal,
-        special=magic_row(fields["email"], fields["phone_number"]),
-    )
-
-
-def _start(sandbox: Sandbox, subject: Subject) -> Answer:
-    """Open a loan, and make the short link to its form."""
-    given = subject.fields
-    product = product_of(given["product_id"])
-    if product is None:
-        return Answer("unknown_product", "Loan product not found", http_status=400)
-    loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
-    return _started(loan.reference, f"{given['origin']}{loan.path}")
-
-
-def _view(sandbox: Sandbox, subject: Subject) -> Answer:
-    """Return the loan's state today."""
-    loan = sandbox.loans.loans.get(subject.identity)
-    if loan is None:
-        return Answer("not_found", "Loan not found", miss="404_error")
-    place = loan.place(sandbox.day)
-    return Answer(place.status.lower(), "Successful", loan.as_json(place))
-
-
 def _sample_loan() -> Answer:
-    loan = LoanBook().offer(loan_book.PRODUCTS[0], "clear@magic.example", "", 0)
-    return Answer("pending", "Successful", loan.as_json(loan.place(0)))
+    loan = LoanBook().offer(PRODUCTS[0], "clear@magic.example", "", 0)
+    return Answer("pending", "Successful", loan.as_json(0))
 
 
-PRODUCTS: Final = Operation(
-    "loan_products",
-    lambda _path, _body: Subject("products"),
-    lambda sandbox, _subject: _refused(sandbox) or _products(),
-    _products,  # in test mode too
+_READ: Final = (by_key_for_links, _read_view, _answer)
+OPERATIONS: Final = (
+    Operation("loan_products", "GET", "/v2/loans/products", *_READ, _products),
+    Operation(
+        *("loan_start", "POST", "/v2/loans/initialize", by_key_for_links, _read_start, _answer),
+        lambda: _started("SAMPLE000000", f"https://loans.example{SHORT_LINK}/sample00"),
+        LoanBody,
+    ),
+    Operation("loan_view", "GET", "/v2/loans/{reference:path}", *_READ, _sample_loan),
 )
-START: Final = Operation(
-    "loan_start",
-    _read_start,
-    lambda sandbox, subject: _refused(sandbox) or _start(sandbox, subject),
-    lambda: _started("SAMPLE000000", f"{_SAMPLE_ORIGIN}{SHORT_LINK}/sample00"),
-)
-VIEW: Final = Operation(
-    "loan_view",
-    lambda path, _body: Subject(path["reference"]),
-    lambda sandbox, subject: _refused(sandbox) or _view(sandbox, subject),
-    _sample_loan,
-)
+"""The operations of area C."""
 
-ROUTES: Final = {
-    "/v2/loans/products": {"GET": PRODUCTS},
-    "/v2/loans/initialize": {"POST": START},
-    "/v2/loans/{reference:path}": {"GET": VIEW},
+_HEADINGS: Final = {
+    "PENDING": "We have your application",
+    "RUNNING": "Your loan is running",
+    "SETTLED": "Your loan is paid back",
+    "CANCELLED": "Your application is closed",
 }
-"""Paths of area C, and the operation behind each method."""
+_FIELDS: Final = {
+    "first_name": ("First name", "text"),
+    "last_name": ("Last name", "text"),
+    "date_of_birth": ("Date of birth", "date"),
+    "email": ("Email", "email"),
+    "phone_number": ("Phone number", "tel"),
+    "amount": ("Amount in naira", "text"),
+}
+
+
+async def loan_page(sandbox: Sandbox, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a short link: show the form or the loan, or take the form.
+
+    Whoever has the link is taken for the customer. This is no call of the service: the ledger does
+    not have it.
+    """
+    raw = await wire.read_body(receive) if scope["method"] == "POST" else b""
+    loan = sandbox.loans.by_token.get(scope["path_params"]["token"])
+    if loan is None:
+        reply = _page(404, "This link is not known", loan=None)
+    elif scope["method"] == "POST":
+        reply = _take(sandbox, loan, dict(parse_qsl(raw.decode("utf-8", "replace"))))
+    else:
+        reply = _show(sandbox, loan, {})
+    await wire.deliver(reply, scope, receive, send)
+
+
+def _show(sandbox: Sandbox, loan: Loan, given: dict[str, str], problem: str = "") -> Reply:
+    place = loan.place(sandbox.day)
+    if not place.can_request:
+        return _page(200, _HEADINGS[place.status], loan=loan, place=place)
+    values = {"email": loan.email, "phone_number": loan.phone_number, **given}
+    form = {"fields": _FIELDS, "values": values, "problem": problem}
+    title = f"Apply: {loan.product.name}"
+    return _page(422 if problem else 200, title, loan=loan, place=None, **form)
+
+
+def _take(sandbox: Sandbox, loan: Loan, given: dict[str, str]) -> Reply:
+    """Take the form, or show it again with what is wrong."""
+    if loan.place(sandbox.day).can_request:
+        problem = _problem(loan, given)
+        if problem:
+            return _show(sandbox, loan, given, problem)
+        names = given["first_name"], given["last_name"]
+        user = _user(*names, given["email"], contact_key(given["phone_number"]))
+        amount = Decimal(given["amount"]).quantize(_KOBO)
+        loan.application = Application(user, sandbox.day, amount, int(given["tenor"]))
+    return Reply(303, b"", HTML, ((b"location", loan.path.encode()),))
+
+
+def _page(status: int, title: str, **values: object) -> Reply:
+    body = render("loan.html", title=title, **values)
+    return page_reply(status, body, secure_headers("page.css"))
+
+
+def _problem(loan: Loan, given: dict[str, str]) -> str:
+    """Say what is wrong with a form; empty where nothing is."""
+    for name, (label, _) in _FIELDS.items():
+        if not given.get(name, "").strip():
+            return f"{label} is missing"
+    low, high = loan.product.amounts
+    try:
+        right = low <= Decimal(given["amount"]) <= high
+    except InvalidOperation:
+        right = False
+    if not right:
+        return f"Enter an amount from ₦{low:,} to ₦{high:,}"
+    if given.get("tenor") not in {str(tenor) for tenor in loan.product.tenors}:
+        return "Choose for how long you want to borrow"
+    return "" if given.get("consent") == "yes" else "Agree to the lender's checks to go on"

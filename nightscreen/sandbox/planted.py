@@ -6,17 +6,15 @@ The control surface plants them; everything else comes from `people` as before.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.sandbox import people
-from nightscreen.sandbox.lives import Life, life_of
+from nightscreen.sandbox.lives import life_of
 from nightscreen.sandbox.people import Account, Person, contact_key, person_of_bvn
 from nightscreen.sandbox.transactions import Owner, person_of_customer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from nightscreen.sandbox.lives import Life
     from nightscreen.sandbox.transactions import Record
 
 
@@ -25,7 +23,8 @@ class Planted:
     """What was planted, by the identifier it is looked up with; None if nothing is found."""
 
     people: dict[str, Person] = field(default_factory=dict)
-    holders: dict[Account, str | None] = field(default_factory=dict)  # BVN of who holds an account
+    # BVN of who holds an account, by bank code and number
+    holders: dict[tuple[str, str], str | None] = field(default_factory=dict)
     listings: dict[str, Record | None] = field(default_factory=dict)
     histories: dict[str, Record | None] = field(default_factory=dict)
     customers: dict[str, Owner] = field(default_factory=dict)
@@ -34,29 +33,29 @@ class Planted:
         """Return the person of a BVN."""
         return self.people.get(bvn) or person_of_bvn(bvn)
 
-    def plant_person(self, bvn: str, fields: Mapping[str, Any]) -> Person:
+    def plant_person(self, bvn: str, fields: dict[str, Any]) -> Person:
         """Give the bearer of a BVN other fields; the rest stays as made up."""
-        given = dict(fields)
-        if "date_of_birth" in given:
-            given["date_of_birth"] = date.fromisoformat(given["date_of_birth"])
-        if "phone" in given:
-            given["phone"] = contact_key(given["phone"])
-        self.people[bvn] = replace(self.person(bvn), **given)
-        return self.people[bvn]
+        if "phone" in fields:
+            fields["phone"] = contact_key(fields["phone"])
+        person = self.people[bvn] = replace(self.person(bvn), **fields)
+        if {"bank_code", "account_number"} & set(fields):
+            self.holders[person.account] = bvn
+        return person
 
-    def plant_life(self, customer: str, bvn: str | None, plan: Mapping[str, Any] | None) -> Owner:
+    def plant_life(self, customer: str, bvn: str | None, life: Life | None) -> Owner:
         """Say who signs in under a username, and how they live."""
-        person = self.person(bvn) if bvn else self.owner(customer).person
-        life = self.owner(customer).life if plan is None else Life(**plan)
-        self.customers[customer] = Owner(person, life)
-        return self.customers[customer]
+        known = self.owner(customer)
+        owner = Owner(self.person(bvn) if bvn else known.person, life or known.life)
+        self.customers[customer] = owner
+        return owner
 
     def owner(self, customer: str) -> Owner:
         """Return who signs in under a username, and their life."""
         known = self.customers.get(customer)
         person = known.person if known else person_of_customer(customer)
-        life = known.life if known else life_of(customer)
-        return Owner(self.people.get(person.bvn, person), life)
+        return Owner(
+            self.people.get(person.bvn, person), known.life if known else life_of(customer)
+        )
 
     def karma(self, identity: str, day: int) -> Record | None:
         """Return what the blacklist holds on an identity."""

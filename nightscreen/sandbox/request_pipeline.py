@@ -1,7 +1,8 @@
-"""The pipeline every priced call passes: key, wallet, faults, input, answer, charge, ledger.
+"""The pipeline every call passes: key, faults, wallet, input, answer, charge, ledger.
 
-One class carries a call from its arrival to its delivery. The routes of an area know what a lookup
-finds; the state knows how the sandbox is set.
+An area says in a table of operations how its requests are read and what they find; the state
+knows how the sandbox is set. Bodies are read raw, for the service answers malformed ones in its own
+way.
 """
 
 from __future__ import annotations
@@ -10,25 +11,58 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox import faults, wire
+from nightscreen.sandbox import wire
+from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.ledger import Entry
 from nightscreen.sandbox.seeded_random import SeededRandom
-from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Meta, Reply
+from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import BaseModel
     from starlette.types import Receive, Scope, Send
 
     from nightscreen.sandbox.faults import Fault
     from nightscreen.sandbox.state import Sandbox
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
+    Door = Callable[[Sandbox, Scope, dict[str, str]], "Outcome | None"]
+
 _HUGE: Final = 6_000_000
 _REMARK_ONE_IN: Final = 64
-_MOCK_TEXT: Final = "This is a mock response"
+_REMARK: Final = {"deprecation": "A later version of this operation is available"}
+_OK: Final = 200
+_TOO_MANY: Final = 429
+_GATEWAY: Final = 504
+_REFUSALS: Final[dict[str, tuple[int, str, object]]] = {
+    "denied": (
+        403,
+        "Access denied. You do not have permission to access this resource.",
+        ABSENT,
+    ),
+    "unpriced": (500, "We could not find a matching price definition for your request.", None),
+    "not_offered": (500, "The specified service does not exist.", None),
+    "low_wallet": (402, "Insufficient balance", None),
+}
+"""Status, message and data of what is refused for the account's sake, by fault."""
+_FAILURES: Final = {
+    _TOO_MANY: "Too many requests",
+    500: "Something went wrong, please try again",
+}
+_SAMPLES: Final = {
+    "empty_object": "empty",
+    "mock_response": "mock-response",
+    "mock_message": "message",
+}
+"""Faults that answer as a test mode does."""
+_MARKS: Final[dict[str, dict[str, object] | None]] = {
+    "mock-response": {"mock-response": "This is a mock response"},
+    "message": None,
+    "unmarked": None,
+}
 TEST_MODE_TEXT: Final = (
     "This is a test mode response. Your app is in test mode. Switch to live mode for real answers."
 )
@@ -39,40 +73,54 @@ TEST_MODE_TEXT: Final = (
 class Subject:
     """What a request asks about, as read from path and body."""
 
-    identity: str  # the identifier, as the ledger shows it
-    fields: dict[str, str] = field(default_factory=dict)  # the values the lookup needs
-    missing: bool = False  # whether a required field is absent or empty
+    identity: str = ""  # the identifier, as the ledger shows it
+    fields: dict[str, str] = field(default_factory=dict)  # path parameters, texts of the body
+    missing: str = ""  # the first field of the body that is absent or empty
     refusal: str = ""  # message of the 400 where a value is malformed
-    special: MagicPerson | None = None  # row of the magic table, if the identifier is one
+    hangs: str = ""  # outcome in a word where the service hangs until its gateway gives up
+    row: MagicPerson | None = None  # row of the magic table, if the identifier is one
     # name of a fault that this call meets, and at how many attempts; 0 is every one
     trouble: tuple[str, int] | None = None
-    # whether the photograph's address is not a web address; the service hangs then, as where a
-    # field is missing, until its gateway gives up
-    no_address: bool = False
 
 
 @dataclass(slots=True)
 class Answer:
-    """What a lookup found."""
+    """What a lookup found; errors of the operation's own and misses included."""
 
     word: str  # outcome in one word, for the ledger
     message: str | None  # text of the envelope; None leaves it out
     data: object = ABSENT  # the record, or ABSENT
     status: str = "success"  # status word of the envelope
-    miss: str = ""  # form of a miss as the manners name it, such as `404_error`; empty for a hit
-    meta: bool = True  # whether a miss carries the balance
-    http_status: int = 200  # for an error of the operation's own, its HTTP status; 200 otherwise
+    http_status: int = _OK  # every other than 200 is free
     bare: bool = False  # whether the data is the whole body, without an envelope around it
+    meta: bool = True  # whether the envelope has cost and balance, of a priced operation
+
+    @classmethod
+    def error(
+        cls, word: str, message: str, http_status: int = 400, data: object = ABSENT
+    ) -> Answer:
+        """Make an error of an operation's own."""
+        return cls(word, message, data, "error", http_status)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the service: how its requests are read, and what it answers."""
 
-    name: str  # in ledger, prices and switches
-    read: Callable[[dict[str, str], dict[str, object]], Subject]  # of path and body
+    name: str  # in ledger, prices and faults
+    method: str
+    path: str  # path parameters in braces, in the manner of Starlette
+    door: Door  # refuses who has not the right credential; may add to the fields of the request
+    read: Callable[[Sandbox, Subject, dict[str, object]], None]  # completes what was read
     answer: Callable[[Sandbox, Subject], Answer]
     sample: Callable[[], Answer]  # what test mode gives to everyone
+    body: type[BaseModel] | None = None  # its texts are required, unless they have a default
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that the body must hold."""
+        fields = self.body.model_fields.items() if self.body else ()
+        return tuple(name for name, one in fields if one.is_required())
 
 
 @dataclass(slots=True)
@@ -81,286 +129,217 @@ class Outcome:
 
     word: str
     reply: Reply
-    charged: int = 0
+    charged: int = 0  # micro-naira
 
 
-@dataclass(slots=True)
-class Call:
-    """One call on its way through the pipeline."""
+class Handler:
+    """Answers the calls of one operation; see the module's first line for the order."""
 
-    operation: Operation
-    in_flight: int
-    subject: Subject = field(default_factory=lambda: Subject(""))
-    fault: Fault | None = None
-    authorized: bool = False
-    attempt: int = 0
-    number: int = 0
-    metered: bool = False
-    price: int = 0
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self._texts = operation.texts
 
-
-class Authenticator(Protocol):
-    """Who is let in, and on whose behalf; `sandbox.auth` has those of the service."""
-
-    def refuse(self, scope: Scope) -> Outcome | None:
-        """Refuse a caller without the right credential."""
-        ...
-
-    def read(self, operation: Operation, scope: Scope, body: dict[str, object]) -> Subject:
-        """Read what a request asks about."""
-        ...
-
-
-class RequestPipeline:
-    """Carries calls through; see the module's first line for the order."""
-
-    def __init__(self, sandbox: Sandbox, door: Authenticator) -> None:
-        self._sandbox = sandbox
-        self._door = door
-
-    async def handle(
-        self, operation: Operation, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answer one request of an operation, and write it down before the answer leaves."""
-        sandbox = self._sandbox
-        call = Call(operation, sandbox.arrive(operation.name))
+    async def handle(self, sandbox: Sandbox, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, and write it down before the answer leaves."""
+        call = _Call(self.operation, sandbox, sandbox.arrive(self.operation.name))
         try:
             outcome = await self._decide(call, scope, receive)
-            self._write_down(call, outcome, gone=wire.is_gone(scope))
+            _write_down(call, outcome, gone=wire.is_gone(scope))
             await wire.deliver(outcome.reply, scope, receive, send)
         finally:
-            sandbox.leave(operation.name)
+            sandbox.leave(self.operation.name)
 
-    def _write_down(self, call: Call, outcome: Outcome, *, gone: bool) -> None:
-        reply = outcome.reply
-        sent = reply.way == "send"
-        self._sandbox.ledger.append(
-            Entry(
-                at=time.time(),
-                operation=call.operation.name,
-                identity=call.subject.identity,
-                http_status=0 if reply.way == "cut" else reply.status,
-                outcome=outcome.word,
-                fault=call.fault.name if call.fault else "",
-                charged=outcome.charged,
-                balance=self._sandbox.wallet.balance,
-                delivery="abandoned" if gone else "sent" if sent else "cut",
-                attempt=call.attempt,
-                authorized=call.authorized,
-                in_flight=call.in_flight,
-            )
-        )
-
-    async def _decide(self, call: Call, scope: Scope, receive: Receive) -> Outcome:
-        operation, sandbox = call.operation, self._sandbox
+    async def _decide(self, call: _Call, scope: Scope, receive: Receive) -> Outcome:
+        operation, sandbox = self.operation, call.sandbox
         raw = await wire.read_body(receive) if scope["method"] != "GET" else b""
-        refused = self._door.refuse(scope)
+        subject = call.subject = Subject(fields=dict(scope["path_params"]))
+        refused = operation.door(sandbox, scope, subject.fields)
         if refused:
-            call.subject = self._door.read(operation, scope, {})
+            self._read(sandbox, subject, {})
             return refused
         call.authorized = True
         body = _parsed(raw)
         if body is None:
-            return self._malformed_json()
-        subject = call.subject = self._door.read(operation, scope, body)
+            call.subject = Subject()
+            page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
+            return Outcome("malformed_json", Reply(400, page, HTML))
+        self._read(sandbox, subject, body)
         call.attempt, numbers = sandbox.count_call(operation.name, subject.identity)
-        call.number = numbers[0]
-        full = sandbox.over_capacity(operation.name)
-        if full:
-            call.fault = faults.FAULTS[full.refusal]
-            return Outcome("refused", self._failing(call, call.fault))
-        call.fault = (
-            faults.of_magic(subject.special, operation.name)
-            or faults.of_trouble(subject.trouble, call.attempt)
-            or sandbox.faults.choose(operation.name, subject.identity, call.attempt, numbers)
+        refusal = sandbox.over_capacity(operation.name)
+        if refusal:
+            call.fault = FAULTS[refusal]
+            return Outcome("refused", call.failing(call.fault))
+        call.fault = _chosen(subject, operation.name, call.attempt) or sandbox.faults.choose(
+            operation.name, subject.identity, call.attempt, numbers
         )
-        await self._wait(call)
-        return self._work_out(call)
-
-    async def _wait(self, call: Call) -> None:
-        seconds = self._sandbox.latency.seconds(call.operation.name)
+        wait_s = sandbox.latency.seconds(operation.name)
         if call.fault and call.fault.name == "slow":
-            seconds += self._sandbox.manners.slow_s
-        if seconds > 0:
-            await asyncio.sleep(seconds)
+            wait_s += sandbox.manners.slow_s
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        return call.work_out(numbers[0])
 
-    def _work_out(self, call: Call) -> Outcome:
-        """Decide the call; nothing is awaited from here on, so that wallet and ledger agree."""
-        sandbox, fault = self._sandbox, call.fault
-        call.metered = call.operation.name in sandbox.prices.now
-        if call.metered:
+    def _read(self, sandbox: Sandbox, subject: Subject, body: dict[str, object]) -> None:
+        for name in self._texts:
+            value = body.get(name)
+            subject.fields[name] = value if isinstance(value, str) else ""
+            if value is None or value == "":
+                subject.missing = subject.missing or name
+            elif not isinstance(value, str):
+                subject.refusal = subject.refusal or f"{name} must be a string"
+        self.operation.read(sandbox, subject, body)
+
+
+def _chosen(subject: Subject, operation: str, attempt: int) -> Fault | None:
+    """Return the fault that a magic identifier or a magic customer asks for."""
+    row, trouble = subject.row, subject.trouble
+    if row and row.fault and row.only in ("", operation):
+        return FAULTS[row.fault]
+    if trouble and (trouble[1] == 0 or attempt <= trouble[1]):
+        return FAULTS[trouble[0]]
+    return None
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call on its way."""
+
+    operation: Operation
+    sandbox: Sandbox
+    in_flight: int
+    subject: Subject = field(default_factory=Subject)
+    fault: Fault | None = None
+    authorized: bool = False
+    attempt: int = 0
+    priced: bool = False
+    price: int = 0
+
+    def work_out(self, number: int) -> Outcome:
+        """Decide the call; nothing is awaited here, so that wallet and ledger agree."""
+        sandbox, fault, mode = self.sandbox, self.fault, self.sandbox.test_mode
+        self.priced = self.operation.name in sandbox.prices.now
+        if self.priced:
             sandbox.wallet.count_call()
-            call.price = sandbox.prices.price(call.operation.name, call.number)
+            self.price = sandbox.prices.price(self.operation.name, number)
         if fault and not fault.after:
-            return self._play_before(call, fault)
-        checks: tuple[Callable[[Call], Outcome | None], ...] = (
-            self._check_rights,
-            self._check_wallet,
-            self._check_test_mode,
-            self._check_input,
-        )
-        for check in checks:
-            refused = check(call)
-            if refused:
-                return refused
-        outcome = self._look_up(call)
-        return self._play_after(call, outcome, fault) if fault else outcome
-
-    def _check_rights(self, call: Call) -> Outcome | None:
-        manners, name = self._sandbox.manners, call.operation.name
-        if name in manners.denied_operations:
-            return self._denied(call)
-        if name in manners.unoffered_operations:
-            return self._not_offered(call)
-        return self._unpriced(call) if name in manners.unpriced_operations else None
-
-    def _denied(self, call: Call) -> Outcome:
-        text = "Access denied. You do not have permission to access this resource."
-        return Outcome(
-            "denied", Reply(403, wire.envelope("error", text, meta=self._meta(call, None)))
-        )
-
-    def _unpriced(self, call: Call) -> Outcome:
-        text = "We could not find a matching price definition for your request."
-        return self._unsold(call, "unpriced", text)
-
-    def _not_offered(self, call: Call) -> Outcome:
-        return self._unsold(call, "not_offered", "The specified service does not exist.")
-
-    def _unsold(self, call: Call, word: str, text: str) -> Outcome:
-        return Outcome(word, Reply(500, wire.envelope("error", text, None, self._meta(call, None))))
-
-    def _check_wallet(self, call: Call) -> Outcome | None:
-        return None if self._sandbox.wallet.balance >= call.price else self._low_wallet(call)
-
-    def _low_wallet(self, call: Call) -> Outcome:
-        body = wire.envelope("error", "Insufficient balance", None, self._meta(call, None))
-        return Outcome("low_wallet", Reply(402, body))
-
-    def _check_test_mode(self, call: Call) -> Outcome | None:
-        mode = self._sandbox.test_mode
-        if mode is None:
-            return None
-        return self._empty_object() if mode == "empty" else self._sample(call, mode)
-
-    def _empty_object(self) -> Outcome:
-        return Outcome("test_mode", Reply(200, b"{}"))
-
-    def _sample(self, call: Call, mode: str) -> Outcome:
-        """Answer with the record that everybody gets, marked in the way of the mode."""
-        sample = call.operation.sample()
-        cost = call.price if self._sandbox.manners.mock_cost else 0
-        marked = mode == "mock-response"
-        if mode == "message":
-            sample.message = TEST_MODE_TEXT
-        extra: dict[str, object] | None = {"mock-response": _MOCK_TEXT} if marked else None
-        body = _written(sample, self._meta(call, cost), extra)
-        return Outcome("test_mode", Reply(200, body))
-
-    def _check_input(self, call: Call) -> Outcome | None:
-        subject = call.subject
-        if subject.missing or subject.no_address:
-            word = "missing_field" if subject.missing else "malformed"
-            return Outcome(word, Reply(504, b"upstream request timeout", TEXT))
+            return self._before(fault)
+        if sandbox.wallet.balance < self.price:
+            return self._refused("low_wallet")
+        if mode:
+            return self._in_test_mode(mode)
+        subject = self.subject
+        if subject.hangs:
+            return Outcome(subject.hangs, Reply(_GATEWAY, b"upstream request timeout", TEXT))
         if subject.refusal:
-            body = wire.envelope("error", subject.refusal, meta=self._meta(call, None))
+            body = wire.envelope("error", subject.refusal, meta=self._meta())
             return Outcome("malformed", Reply(400, body))
-        return None
-
-    def _malformed_json(self) -> Outcome:
-        page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
-        return Outcome("malformed_json", Reply(400, page, HTML))
-
-    def _look_up(self, call: Call) -> Outcome:
-        sandbox = self._sandbox
-        answer = call.operation.answer(sandbox, call.subject)
-        if answer.http_status != 200:  # noqa: PLR2004 - an error of the operation's own
-            body = wire.envelope("error", answer.message, answer.data, self._meta(call, None))
-            return Outcome(answer.word, Reply(answer.http_status, body))
-        if answer.miss:
-            code, _, status = answer.miss.partition("_")
-            meta = self._meta(call, None) if answer.meta else None
-            body = wire.envelope(status, answer.message, meta=meta)
-            return Outcome(answer.word, Reply(int(code), body))
-        if call.price:
-            sandbox.wallet.charge(call.price)
-        body = _written(answer, self._meta(call, call.price), self._remark(call))
-        return Outcome(answer.word, Reply(200, body), call.price)
-
-    def _remark(self, call: Call) -> dict[str, object] | None:
-        rare = self._sandbox.manners.unknown_keys == "sometimes"
-        if rare and SeededRandom("remark", call.subject.identity).below(_REMARK_ONE_IN):
-            return None
-        return {"deprecation": "A later version of this operation is available"}
-
-    def _meta(self, call: Call, cost: int | None) -> Meta | None:
-        """Return cost and balance; calls that are never priced have neither."""
-        sandbox = self._sandbox
-        if not call.metered:
-            return None
-        lags = sandbox.manners.balance_lags
-        balance = sandbox.wallet.previous if lags else sandbox.wallet.balance
-        return Meta(cost, balance)
-
-    def _play_before(self, call: Call, fault: Fault) -> Outcome:
-        """Fail a call before it is worked out; nothing is charged."""
-        special: dict[str, Callable[[], Outcome]] = {
-            "denied": lambda: self._denied(call),
-            "unpriced": lambda: self._unpriced(call),
-            "not_offered": lambda: self._not_offered(call),
-            "low_wallet": lambda: self._low_wallet(call),
-            "empty_object": self._empty_object,
-            "mock_response": lambda: self._sample(call, "mock-response"),
-            "mock_message": lambda: self._sample(call, "message"),
-        }
-        if fault.name in special:
-            return special[fault.name]()
-        return Outcome("fault", self._failing(call, fault))
-
-    def _play_after(self, call: Call, outcome: Outcome, fault: Fault) -> Outcome:
-        """Damage the delivery of a call that was processed and, if it hit, charged."""
-        reply = outcome.reply
-        if fault.name == "slow":
-            return outcome
-        if fault.name == "truncated":
-            reply.way = "truncate"
-        elif fault.name == "unreadable":
-            outcome.reply = Reply(200, b'<!doctype html>{"status":"success","data":', HTML)
-        elif fault.name == "huge":
-            reply.body = reply.body[:-1] + b',"padding":"' + b"x" * _HUGE + b'"}'
-        else:
-            outcome.reply = self._failing(call, fault)
+        outcome = self._look_up()
+        if fault:
+            self._after(outcome, fault)
         return outcome
 
-    def _failing(self, call: Call, fault: Fault) -> Reply:
+    def _in_test_mode(self, mode: str) -> Outcome:
+        """Answer with the record that everybody gets, marked in the way of the mode."""
+        if mode == "empty":
+            return Outcome("test_mode", Reply(_OK, b"{}"))
+        sample = self.operation.sample()
+        if mode == "message":
+            sample.message = TEST_MODE_TEXT
+        meta = self._meta(self.price if self.sandbox.manners.mock_cost else 0)
+        return Outcome("test_mode", Reply(_OK, _written(sample, meta, _MARKS[mode])))
+
+    def _look_up(self) -> Outcome:
+        answer = self.operation.answer(self.sandbox, self.subject)
+        if answer.http_status != _OK:
+            meta = self._meta() if answer.meta else ""
+            body = wire.envelope(answer.status, answer.message, answer.data, meta)
+            return Outcome(answer.word, Reply(answer.http_status, body))
+        if self.price:
+            self.sandbox.wallet.charge(self.price)
+        rare = SeededRandom("remark", self.subject.identity).below(_REMARK_ONE_IN)
+        body = _written(answer, self._meta(self.price), None if rare else {**_REMARK})
+        return Outcome(answer.word, Reply(_OK, body), self.price)
+
+    def _meta(self, cost: int | None = None) -> str:
+        """Write cost and balance; calls that are never priced have neither."""
+        if not self.priced:
+            return ""
+        wallet = self.sandbox.wallet
+        lags = self.sandbox.manners.balance_lags
+        return wire.meta_text(cost, wallet.previous if lags else wallet.balance)
+
+    def _before(self, fault: Fault) -> Outcome:
+        """Fail a call before it is worked out; nothing is charged."""
+        if fault.name in _REFUSALS:
+            return self._refused(fault.name)
+        if fault.name in _SAMPLES:
+            return self._in_test_mode(_SAMPLES[fault.name])
+        return Outcome("fault", self.failing(fault))
+
+    def _refused(self, word: str) -> Outcome:
+        """Refuse a call for the account's sake: its rights, its prices, its wallet."""
+        status, text, data = _REFUSALS[word]
+        return Outcome(word, Reply(status, wire.envelope("error", text, data, self._meta())))
+
+    def _after(self, outcome: Outcome, fault: Fault) -> None:
+        """Damage the delivery of a call that was processed and, if it hit, charged."""
+        reply = outcome.reply
+        match fault.name:
+            case "slow":
+                pass
+            case "truncated":
+                reply.way = "truncate"
+            case "unreadable":
+                outcome.reply = Reply(_OK, b'<!doctype html>{"status":"success","data":', HTML)
+            case "huge":
+                reply.body = reply.body[:-1] + b',"padding":"' + b"x" * _HUGE + b'"}'
+            case _:
+                outcome.reply = self.failing(fault)
+
+    def failing(self, fault: Fault) -> Reply:
+        """Make the reply of a fault that has one of its own, or none at all."""
+        sandbox = self.sandbox
+        if fault.name == "no_data":
+            return Reply(_OK, wire.envelope("success", "Successful", meta=self._meta()))
         if fault.status == 0:
             silent = fault.name.startswith("timeout")
-            return Reply(0, b"", way="cut", silence_s=self._sandbox.manners.silence_s * silent)
-        if fault.name == "no_data":
-            return Reply(200, wire.envelope("success", "Successful", meta=self._meta(call, None)))
-        return self._error_reply(fault.status)
-
-    def _error_reply(self, status: int) -> Reply:
-        if status == 429:  # noqa: PLR2004 - too many requests
-            body = wire.envelope("error", "Too many requests")
-            return Reply(429, body, headers=self._retry_after())
-        if status == 500:  # noqa: PLR2004 - internal server error
-            return Reply(500, wire.envelope("error", "Something went wrong, please try again"))
-        if status == 504:  # noqa: PLR2004 - gateway timeout
-            return Reply(504, b"upstream request timeout", TEXT)
-        if status == 302:  # noqa: PLR2004 - found
-            headers = ((b"location", b"/elsewhere"),)
-            return Reply(302, b"", HTML, headers)
-        return Reply(status, wire.html_page(status), HTML)
-
-    def _retry_after(self) -> tuple[tuple[bytes, bytes], ...]:
-        return ((b"retry-after", f"{self._sandbox.faults.retry_after_s:g}".encode()),)
+            return Reply(0, b"", way="cut", silence_s=sandbox.manners.silence_s * silent)
+        if fault.status in _FAILURES:
+            wait = (b"retry-after", f"{sandbox.faults.retry_after_s:g}".encode())
+            headers = (wait,) if fault.status == _TOO_MANY else ()
+            body = wire.envelope("error", _FAILURES[fault.status])
+            return Reply(fault.status, body, headers=headers)
+        if fault.status == _GATEWAY:
+            return Reply(_GATEWAY, b"upstream request timeout", TEXT)
+        if fault.name == "redirect":
+            return Reply(fault.status, b"", HTML, ((b"location", b"/elsewhere"),))
+        return Reply(fault.status, wire.html_page(fault.status), HTML)
 
 
-def _written(answer: Answer, meta: Meta | None, extra: dict[str, object] | None) -> bytes:
+def _write_down(call: _Call, outcome: Outcome, *, gone: bool) -> None:
+    reply = outcome.reply
+    call.sandbox.ledger.append(
+        Entry(
+            at=time.time(),
+            operation=call.operation.name,
+            identity=call.subject.identity,
+            http_status=0 if reply.way == "cut" else reply.status,
+            outcome=outcome.word,
+            fault=call.fault.name if call.fault else "",
+            charged=outcome.charged,
+            balance=call.sandbox.wallet.balance,
+            delivery="abandoned" if gone else "sent" if reply.way == "send" else "cut",
+            attempt=call.attempt,
+            authorized=call.authorized,
+            in_flight=call.in_flight,
+        )
+    )
+
+
+def _written(answer: Answer, meta: str, extra: dict[str, object] | None) -> bytes:
     """Write an answer, with its envelope unless it goes bare."""
-    if answer.bare:
-        return wire.bare(answer.data, extra)
+    if answer.bare and isinstance(answer.data, dict):
+        return wire.dumps({**answer.data, **(extra or {})}).encode("utf-8", "replace")
     return wire.envelope(answer.status, answer.message, answer.data, meta, extra)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from nightscreen.sandbox.behaviour_flags import BehaviourFlags, as_json
+from nightscreen.sandbox.behaviour_flags import BehaviourFlags
 from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, lognormal
 from nightscreen.sandbox.grants import Client, Grants
 from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
-from nightscreen.sandbox.loan_book import LoanBook
+from nightscreen.sandbox.loans import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
 from nightscreen.sandbox.transactions import LinkedAccounts
@@ -22,6 +22,8 @@ FLAKY_RATES: Final = dict.fromkeys(
     ),
     0.05,
 )
+_FIVE_MS: Final = fixed(5)
+_USUAL: Final = BehaviourFlags()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,9 @@ class Scenario:
     """One mood."""
 
     name: str  # as on the command line
-    latency: Profile = field(default_factory=lambda: fixed(5))  # how long answers take
+    latency: Profile = _FIVE_MS  # how long answers take
     rates: dict[str, float] = field(default_factory=dict)  # share of calls that meet each fault
-    manners: BehaviourFlags = field(
-        default_factory=BehaviourFlags
-    )  # habits that differ from the default ones
+    manners: BehaviourFlags = _USUAL  # habits that differ from the default ones
     dry_at_call: int | None = None  # the call that finds the wallet empty
     test_mode: str | None = None  # `mock-response`, `empty` or None
 
@@ -124,10 +124,6 @@ class Sandbox:
         """Return the sandbox's own time in seconds: it never goes back, and can be moved ahead."""
         return time.monotonic() + self.ahead_s
 
-    def advance(self, seconds: float) -> None:
-        """Move the sandbox's own time ahead."""
-        self.ahead_s += seconds
-
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""
         flying, peak = self.in_flight, self.peak
@@ -154,13 +150,13 @@ class Sandbox:
         self.calls[ALL] += 1
         return attempt, (number, self.calls[ALL])
 
-    def over_capacity(self, operation: str) -> Capacity | None:
-        """Return which hidden limit a call that just arrived breaks."""
+    def over_capacity(self, operation: str) -> str:
+        """Return the fault by which a call that just arrived breaks a hidden limit, or nothing."""
         for name in (operation, ALL):
             limit = self.capacity.get(name)
             if limit and self.in_flight[name] > limit.max_in_flight:
-                return limit
-        return None
+                return limit.refusal
+        return ""
 
     def wallet_json(self) -> dict[str, object]:
         """Return the wallet, money as decimal text."""
@@ -186,11 +182,8 @@ class Sandbox:
             "prices": {name: naira_text(price) for name, price in self.prices.now.items()},
             "latency": self.latency.as_json(),
             "faults": self.faults.as_json(),
-            "manners": as_json(self.manners),
-            "capacity": {
-                name: {"max_in_flight": limit.max_in_flight, "refusal": limit.refusal}
-                for name, limit in self.capacity.items()
-            },
+            "manners": asdict(self.manners),
+            "capacity": {name: asdict(limit) for name, limit in self.capacity.items()},
             "client": self.client.as_json(),
             "grants": len(self.grants),
             "calls": dict(self.calls),

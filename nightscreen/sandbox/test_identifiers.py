@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nightscreen.sandbox.banks import account_number
+from nightscreen.sandbox.faults import FAULTS
 
 BANK_CODE: Final = "058"
 MAIL: Final = "@magic.example"
@@ -133,47 +134,19 @@ _LOANS = tuple(
         )
     )
 )
-_FAULTS: Final = (
-    ("slow", "the right answer, seconds late"),
-    ("http_429", "429 with Retry-After, not charged"),
-    ("http_500", "500 as JSON, not charged"),
-    ("http_502", "502 as an HTML page, not charged"),
-    ("http_503", "503 as an HTML page, not charged"),
-    ("http_504", "504 as plain text, not charged"),
-    ("cut_before_charge", "the connection is cut, nothing sent, not charged"),
-    ("cut_after_charge", "the connection is cut, nothing sent, charged"),
-    ("truncated", "charged; the body stops in the middle and the connection is cut"),
-    ("unreadable", "charged; status 200 with a body that is not JSON"),
-    ("no_data", "status 200, an envelope without data, not charged"),
-    ("timeout", "charged, then silence until the connection is cut"),
-    ("timeout_before_charge", "silence until the connection is cut, not charged"),
-    ("http_500_after_charge", "charged, then 500 as JSON"),
-    ("http_502_after_charge", "charged, then 502 as an HTML page"),
-    ("http_504_after_charge", "charged, then 504 as plain text"),
-    ("mock_response", "a test-mode answer: the sample record with mock-response, not charged"),
-    ("empty_object", "a test-mode answer: 200 with {}, not charged"),
-    ("denied", "403, this key has no right to the operation"),
-    ("unpriced", "500, the operation has no price for this account"),
-    ("low_wallet", "402, the wallet is too low, whatever it holds"),
-    ("foreign_404", "404 as an HTML page, not one of the service's own"),
-    ("redirect", "302 to another address"),
-    ("huge", "charged; a valid answer of several megabytes"),
-    ("not_offered", "500, the operation is not offered to this account"),
-    ("mock_message", "a test-mode answer: the sample record, its message says so, not charged"),
-)
-
-
-def _faulty(code: int, fault: str, meaning: str) -> MagicPerson:
-    """Make a row whose faults after the work are charged: listed, with a bad history."""
-    word = fault.replace("_", "-")
-    return MagicPerson(code, word, meaning, listed=True, history="bad", fault=fault)
-
-
 TABLE: Final = (
     *_OUTCOMES,
     *_CONSENTS,
     *_LOANS,
-    *(_faulty(10 + number, fault, text) for number, (fault, text) in enumerate(_FAULTS)),
+    *(
+        MagicPerson(
+            *(10 + number, fault.name.replace("_", "-"), fault.meaning),
+            listed=True,  # and a bad history, so that what comes after the work is charged
+            history="bad",
+            fault=fault.name,
+        )
+        for number, fault in enumerate(FAULTS.values())
+    ),
 )
 """Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans."""
 

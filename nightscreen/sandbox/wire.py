@@ -1,6 +1,6 @@
 """What goes over the wire: envelopes, error pages, and ways not to deliver them.
 
-Bytes only. The routes and the pipeline decide which answer is given.
+Bytes only: the pipeline decides which answer is given.
 """
 
 from __future__ import annotations
@@ -23,13 +23,8 @@ TRANSPORT: Final = "sandbox.transport"
 JSON: Final = b"application/json; charset=utf-8"
 HTML: Final = b"text/html"
 TEXT: Final = b"text/plain; charset=utf-8"
-
-
-class _Absent:
-    """The type of a part that is left out of an envelope."""
-
-
-ABSENT: Final = _Absent()
+ABSENT: Final = object()
+"""The record of an answer that leaves it out."""
 
 
 @dataclass(slots=True)
@@ -37,8 +32,8 @@ class Reply:
     """One answer, and how it is delivered."""
 
     status: int  # HTTP status
-    body: bytes  # the bytes of the body
-    content_type: bytes = JSON  # value of the header
+    body: bytes
+    content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()  # further headers
     way: str = "send"  # `send`, `cut` (nothing is sent), or `truncate` (half of the body)
     silence_s: float = 0.0  # wait before that, ended early when the caller leaves
@@ -54,25 +49,17 @@ def _plain_number(value: object) -> int | float:
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_number).encode
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """Cost and balance of one call in micro-naira; None leaves a part out."""
-
-    cost: int | None
-    balance: int | None
-
-    def text(self) -> str:
-        """Write the JSON object, numbers exact."""
-        named = (("cost", self.cost), ("balance", self.balance))
-        inside = [f'"{name}":{naira_text(micros)}' for name, micros in named if micros is not None]
-        return "{" + ",".join(inside) + "}"
+def meta_text(cost: int | None, balance: int) -> str:
+    """Write cost and balance in naira, given in micro-naira; a cost of None is left out."""
+    told = "" if cost is None else f'"cost":{naira_text(cost)},'
+    return f'{{{told}"balance":{naira_text(balance)}}}'
 
 
 def envelope(
     status: str,
     message: str | None,
     data: object = ABSENT,
-    meta: Meta | None = None,
+    meta: str = "",
     extra: dict[str, object] | None = None,
 ) -> bytes:
     """Write the envelope of area B (service.md, "Validation response envelope").
@@ -81,7 +68,7 @@ def envelope(
         status: `otp`, `success` or `error`.
         message: text for people; left out where it is None.
         data: the result; left out where it is ABSENT.
-        meta: cost and balance; left out where it is None.
+        meta: cost and balance as JSON; left out where it is empty.
         extra: further top-level keys.
     """
     parts = [f'"status":{dumps(status)}']
@@ -89,17 +76,11 @@ def envelope(
         parts.append(f'"message":{dumps(message)}')
     if data is not ABSENT:
         parts.append(f'"data":{dumps(data)}')
-    if meta is not None:
-        parts.append(f'"meta":{meta.text()}')
+    if meta:
+        parts.append(f'"meta":{meta}')
     if extra:
         parts.append(dumps(extra)[1:-1])
     return ("{" + ",".join(parts) + "}").encode("utf-8", "replace")
-
-
-def bare(data: object, extra: dict[str, object] | None = None) -> bytes:
-    """Write an object as the whole body, without an envelope."""
-    whole = {**data, **(extra or {})} if isinstance(data, dict) else data
-    return dumps(whole).encode("utf-8", "replace")
 
 
 def html_page(status: int, text: str = "") -> bytes:
@@ -109,11 +90,6 @@ def html_page(status: int, text: str = "") -> bytes:
         f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{title}</h1>"
         f"</center>\r\n<hr><pre>{text}</pre>\r\n</body>\r\n</html>\r\n"
     ).encode()
-
-
-def json_reply(status: int, payload: object) -> Reply:
-    """Make a plain JSON answer, as the control surface gives them."""
-    return Reply(status, dumps(payload).encode("utf-8", "replace"))
 
 
 def is_gone(scope: Scope) -> bool:
@@ -129,35 +105,22 @@ async def deliver(reply: Reply, scope: Scope, receive: Receive, send: Send) -> N
     """
     if reply.silence_s:
         await _wait_or_leave(receive, reply.silence_s)
+    length = str(len(reply.body)).encode()
+    headers = [(b"content-type", reply.content_type), (b"content-length", length), *reply.headers]
     if reply.way == "send":
-        await _send(reply, send)
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body})
         return
     transport: asyncio.Transport = scope[TRANSPORT]
     if reply.way == "truncate":
-        transport.write(_head(reply) + reply.body[: max(1, len(reply.body) // 2)])
+        lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}".encode()]
+        lines += [name + b": " + value for name, value in headers]
+        head = b"\r\n".join(lines) + b"\r\n\r\n"
+        transport.write(head + reply.body[: max(1, len(reply.body) // 2)])
         transport.close()
     else:
         transport.abort()
     await _wait_or_leave(receive, 5.0)
-
-
-async def _send(reply: Reply, send: Send) -> None:
-    headers = [
-        (b"content-type", reply.content_type),
-        (b"content-length", str(len(reply.body)).encode()),
-        *reply.headers,
-    ]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
-
-
-def _head(reply: Reply) -> bytes:
-    phrase = HTTPStatus(reply.status).phrase
-    return (
-        f"HTTP/1.1 {reply.status} {phrase}\r\n"
-        f"content-type: {reply.content_type.decode()}\r\n"
-        f"content-length: {len(reply.body)}\r\n\r\n"
-    ).encode()
 
 
 async def _wait_or_leave(receive: Receive, seconds: float) -> None:
@@ -170,12 +133,10 @@ async def _wait_or_leave(receive: Receive, seconds: float) -> None:
 
 
 async def read_body(receive: Receive) -> bytes:
-    """Read the whole body of a request."""
+    """Read the whole body of a request, as it came."""
     chunks: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return b"".join(chunks)
+    while (message := await receive())["type"] == "http.request":
         chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
-            return b"".join(chunks)
+            break
+    return b"".join(chunks)

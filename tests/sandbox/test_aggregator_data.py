@@ -173,7 +173,7 @@ async def test_prices_faults_and_rights_hold_here_too(journey: Journey) -> None:
     await journey.control("faults", operation="all", rates={})
     await journey.control("wallet", balance=1)
     assert (await journey.data(token)).status_code == 402
-    await journey.control("manners", denied_operations=["aggregator_profile_view"])
+    await journey.control("faults", operation="aggregator_profile_view", rates={"denied": 1})
     assert (await journey.data(token, "/profile")).status_code == 403
     await journey.control("mode", test_mode="mock-response")
     assert "mock-response" in (await journey.data(token, "/bank-accounts")).json()
@@ -181,11 +181,7 @@ async def test_prices_faults_and_rights_hold_here_too(journey: Journey) -> None:
 
 def test_every_operation_has_a_name_and_a_price() -> None:
     """Names in the manners, the price list and the routes agree."""
-    tables = (aggregator.AUTH_ROUTES, aggregator.DATA_ROUTES)
-    routed = {
-        one.name for table in tables for methods in table.values() for one in methods.values()
-    }
-    assert routed == set(AGGREGATOR)
+    assert {one.name for one in aggregator.OPERATIONS} == set(AGGREGATOR)
     assert all(PRICES[name] == 0 for name in AGGREGATOR)
 
 

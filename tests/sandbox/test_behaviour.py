@@ -30,11 +30,10 @@ def test_balance_can_lag_by_a_call(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("switches", "words"),
     [
-        ({"nonsense": 1}, "unknown switch"),
-        ({"masked_bvn": "yes"}, "true or false"),
-        ({"karma_miss": "418"}, "one of"),
-        ({"slow_s": -1}, "seconds"),
-        ({"denied_operations": ["cooking"]}, "operations"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"masked_bvn": "yes"}, "boolean"),
+        ({"karma_miss": "418"}, "404_error"),
+        ({"slow_s": -1}, "slow_s"),
     ],
 )
 def test_wrong_switches_are_refused(switches: dict[str, object], words: str) -> None:

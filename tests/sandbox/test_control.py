@@ -60,9 +60,9 @@ def test_what_is_not_understood_changes_nothing(
 
 
 def test_control_methods_and_bodies_are_checked(sandbox: SandboxProcess) -> None:
-    """The wrong method, a list for an object and broken JSON are each a 400."""
-    assert sandbox.request("GET", "/_sandbox/reset")[0] == 400
-    assert sandbox.request("POST", "/_sandbox/ledger", {})[0] == 400
+    """The wrong method is a 405, a list for an object or a wrong parameter a 400."""
+    assert sandbox.request("GET", "/_sandbox/reset")[0] == 405
+    assert sandbox.request("POST", "/_sandbox/ledger", {})[0] == 405
     assert sandbox.request("POST", "/_sandbox/world", [])[0] == 400
     assert sandbox.request("GET", "/_sandbox/ledger?since=x")[0] == 400
     assert sandbox.request("GET", "/_sandbox/ledger?limit=0")[0] == 400

@@ -13,11 +13,8 @@ import pytest
 from nightscreen.client.api import Client
 from nightscreen.client.classify import Classifier, Exchange
 from nightscreen.config.settings import TIMEOUTS_S
-from nightscreen.sandbox import validation
-from nightscreen.sandbox.aggregator import AUTH_ROUTES, DATA_ROUTES
-from nightscreen.sandbox.app import application
+from nightscreen.sandbox.app import OPERATIONS, application
 from nightscreen.sandbox.faults import NO_WAIT
-from nightscreen.sandbox.loans import ROUTES as LOAN_ROUTES
 from nightscreen.sandbox.people import contacts_of
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
@@ -231,11 +228,8 @@ async def test_broken_exchanges_break_the_same_way(
 
 def test_every_operation_of_the_sandbox_is_shown() -> None:
     """No route of the service is without an example."""
-    tables = (validation.ROUTES, AUTH_ROUTES, DATA_ROUTES, LOAN_ROUTES)
-    for table in tables:
-        for path, operations in table.items():
-            for method in operations:
-                assert any(_is_at(one, method, path) for one in EXAMPLES), (method, path)
+    for each in OPERATIONS:
+        assert any(_is_at(one, each.method, each.path) for one in EXAMPLES), each.name
 
 
 def test_the_comparison_sees_every_kind_of_difference() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.sandbox.loan_book import (
+from nightscreen.sandbox.loans import (
     FATES,
     PRODUCTS,
     WORDS,
@@ -135,7 +135,8 @@ async def test_faults_reach_loans() -> None:
         assert (await one.client.get("/v2/loans/products")).status_code == 429
         body = {"product_id": "LP1001", "meta": {"email": "http-502@magic.example"}}
         assert (await one.client.post("/v2/loans/initialize", json=body)).status_code == 502
-        await one.control("manners", {"denied_operations": ["loan_products"]})
+        denied = {"operation": "loan_products", "rates": {"denied": 1}}
+        await one.control("faults", {**denied, "script": []})
         assert (await one.client.get("/v2/loans/products")).status_code == 403
 
 

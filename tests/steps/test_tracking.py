@@ -65,7 +65,7 @@ def statuses(found: Offered) -> dict[str, str]:
 def said(lender: Lender, reference: str) -> dict[str, str | None]:
     """Return what the service says of a loan today, as it would be told."""
     loan = lender.world.sandbox.loans.loans[reference]
-    shown: dict[str, Any] = loan.as_json(loan.place(lender.world.sandbox.day))
+    shown: dict[str, Any] = loan.as_json(lender.world.sandbox.day)
     money = ("loan_amount", "amount_disbursed", "paid")
     return {
         "status": shown["status"]["status"],
