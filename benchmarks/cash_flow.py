@@ -27,12 +27,13 @@ import pyarrow.parquet as pq
 from benchmarks.alternatives import cash_flow_pandas
 from benchmarks.measured import run_words
 from nightscreen.config.settings import Settings
+from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.operations.transactions.cashflow import CUSTOMERS, INPUT, CashFlow
 from nightscreen.operations.transactions.cashflow_run import BLOCK
 from nightscreen.operations.transactions.record_fields import load_fields
 from nightscreen.sandbox.lives import KINDS, Truth, life_of, truth_of
 from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
-from nightscreen.schemas.cashflow import CASHFLOW_FILE, FEATURES
+from nightscreen.schemas.cashflow import FEATURES
 from tests.steps.pulls_in_a_test import Lender, username
 
 AS_OF = datetime(2026, 7, 2, 9, tzinfo=UTC)

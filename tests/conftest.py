@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, make_url, text
 from xdist.scheduler import LoadFileScheduling
 
 from tests import how_many
-from tests.laws import require_laws_below
+from tests.laws import require_declared_below, require_laws_below
 from tests.nights.standard import StandardNights
 from tests.screening import World
 from tests.services import (
@@ -62,6 +62,8 @@ FIRST = {
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""
 SCREENED_BY_OTHERS = {"browser", "cli", "demo", "flows", "ops", "privacy"}
 """Folders of tests whose nights are screened by commands or in an engine."""
+WRITTEN_BY_FLOWS = {*SCREENED_BY_OTHERS, "portal", "steps"}
+"""Folders of tests in which runs of every flow write their files."""
 _SESSION = pytest.StashKey[Session]()
 
 
@@ -113,11 +115,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(autouse=True)
 def lawful_nights(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hold the laws after nights that a command or an engine screened in a test."""
+    """Hold the laws after nights that commands and engines screened, and what flows wrote."""
     yield
     folder = request.node.funcargs.get("tmp_path")
     if folder is not None and request.path.parent.name in SCREENED_BY_OTHERS:
         require_laws_below(folder)
+    if folder is not None and request.path.parent.name in WRITTEN_BY_FLOWS:
+        require_declared_below(folder)
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ contract, so that it outlives the code that keeps it:
   every naira of the service's own ledger;
 - no cap or quota was passed at any instant, and nothing was sent without an intent (`Overseen`);
 - nothing that needs a consent was asked without one that was valid at that instant;
-- no identifier stands where none belongs.
+- no identifier stands where none belongs;
+- every file is declared (`files/outputs.py`), so that erasure, purge and subject access reach it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from nightscreen.checks.registry import CHECKS
+from nightscreen.files.outputs import OUTPUTS, declaration_of
 from nightscreen.journal.opening import journal_of
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.pulls import PulledKind
 from tests.recomputed import Folder, differences
 
 if TYPE_CHECKING:
@@ -168,7 +171,27 @@ def broken_laws(folder: Folder) -> list[str]:
         *_about_balance(folder.report),
         *_about_consent(folder),
         *_about_identifiers(folder),
+        *undeclared_files(folder.path),
     ]
+
+
+def undeclared_files(folder: Path) -> list[str]:
+    """Return a sentence for each file in a run's folder, or pulled by it, that nobody declared."""
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    pulled = {path for kind in PulledKind for path in folder.parent.glob(f"{kind.folder}/**/*.*")}
+    declared = {path for each in OUTPUTS if each.beside for path in each.files(folder)}
+    strange = {path.name for path in pulled - declared if path.stem == folder.name}
+    strange |= {each for each in names if declaration_of(each) is None}
+    return [f"{name} is declared nowhere" for name in sorted(strange) if not name.startswith(".")]
+
+
+def require_declared_below(path: Path) -> None:
+    """Fail the test where a run of any flow below some folder wrote a file that is not declared."""
+    found = [
+        each for report in path.rglob("report.json") for each in undeclared_files(report.parent)
+    ]
+    if found:
+        raise AssertionError("\n".join(found))
 
 
 def _about_statuses(folder: Folder) -> Iterator[str]:

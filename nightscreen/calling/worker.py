@@ -22,7 +22,7 @@ from nightscreen.calling.wallet import Wallet
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import max_ages, overridden
-from nightscreen.files.outputs import RunFolder
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import journal_of
 from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.freshness import Freshness

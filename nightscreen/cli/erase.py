@@ -21,10 +21,12 @@ from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from nightscreen.journal import Journal
     from nightscreen.privacy.erasure import Found
 
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
 _BVN = re.compile(r"[0-9]{11}")
 
@@ -51,6 +53,7 @@ def erase(
     list_: Annotated[
         bool, typer.Option("--list", help="Show what was erased and purged, in numbers.")
     ] = False,
+    dry_run: DryRunOption = False,
     yes: YesOption = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -62,6 +65,9 @@ def erase(
         raise UsageError("say who is to be erased: --customer-id as the file has it, or --bvn")
     if batch and not customer_id:
         raise UsageError("--batch narrows --customer-id; a BVN is erased everywhere")
+    if dry_run:
+        _print_found(customer_id, bvn, batch, json_output=json_output)
+        return
     if "-" in (customer_id, bvn):
         _erase_listed(customer_id, bvn, batch, yes=yes, json_output=json_output)
         return
@@ -109,21 +115,14 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
 
 
 def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
-    if bvn and _BVN.fullmatch(bvn) is None:
-        raise UsageError("--bvn takes the 11 digits of a BVN")
-    from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.desk.audit import forget_at_desk, stands_at_desk, write_by_command
-    from nightscreen.journal.customers import Customers
-    from nightscreen.privacy.erasure import Whom, look, mend
+    from nightscreen.desk.audit import forget_at_desk, write_by_command
     from nightscreen.privacy.erasure import erase as erase_person
 
     with opened_journal() as journal:
-        mend(journal)
-        whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
-        at_desk = bool(customer_id) and stands_at_desk(journal, customer_id)
-        inbox = settings_of_command().inbox
-        found = look(journal, Customers.of(journal), whom, at_desk=at_desk, inbox=inbox)
+        found = _look(journal, customer_id, bvn, batch)
         ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
+        if yes and found.workbooks:
+            typer.echo(_about_workbooks(found.workbooks), err=True)
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)
         entries = forget_at_desk(journal, {pseudonym for _, pseudonym in ids})
@@ -131,12 +130,50 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
         return {**done, "desk_entries": entries}
 
 
+def _look(journal: Journal, customer_id: str, bvn: str, batch: str) -> Found:
+    """Find whom a command names; what an earlier erasure left unfinished is finished first."""
+    if bvn and _BVN.fullmatch(bvn) is None:
+        raise UsageError("--bvn takes the 11 digits of a BVN")
+    from nightscreen.cli.env_settings import settings_of_command
+    from nightscreen.desk.audit import stands_at_desk
+    from nightscreen.journal.customers import Customers
+    from nightscreen.privacy.erasure import Whom, look, mend
+
+    mend(journal)
+    whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
+    at_desk = bool(customer_id) and stands_at_desk(journal, customer_id)
+    inbox = settings_of_command().inbox
+    return look(journal, Customers.of(journal), whom, at_desk=at_desk, inbox=inbox)
+
+
+def _print_found(customer_id: str, bvn: str, batch: str, *, json_output: bool) -> None:
+    """Say what an erasure would remove, and remove nothing."""
+    if "-" in (customer_id, bvn):
+        raise UsageError("--dry-run looks for one person: name them instead of -")
+    with opened_journal() as journal:
+        found = _look(journal, customer_id, bvn, batch)
+    if json_output:
+        print_json(found.document() | {"dry_run": True})
+    else:
+        typer.echo(_would_erase(found))
+
+
 def _would_erase(found: Found) -> str:
     held = found.held
-    return (
+    told = (
         f"This erases {found.rows:,} rows of {len(found.in_runs):,} runs, {held.answers:,} answers "
         f"and {held.states:,} states and reviews; it cannot be undone."
     )
+    return "\n".join([told, _about_workbooks(found.workbooks)] if found.workbooks else [told])
+
+
+def _about_workbooks(places: Sequence[str]) -> str:
+    """Return which workbooks go whole, before they do."""
+    told = (
+        f"{len(places):,} workbooks that name this person are removed whole, with all that "
+        "reviewers wrote into them; import it first, with nightscreen review import:"
+    )
+    return "\n".join([told, *(f"  {place}" for place in places)])
 
 
 def _erased(done: Mapping[str, Any]) -> list[str]:
@@ -151,11 +188,12 @@ def _erased(done: Mapping[str, Any]) -> list[str]:
             f"{done['shared_with']:,} other customers share an identifier with this person: those "
             "answers went too and are asked again when needed; their rows stay."
         )
+    if done["workbooks_removed_whole"]:
+        number = len(done["workbooks_removed_whole"])
+        lines.append(f"{number:,} workbooks went whole; what they listed is in decisions.csv.")
     if done["removed_unread"]:
-        lines.append(
-            f"{len(done['removed_unread']):,} workbooks could not be read and were removed whole; "
-            "the list is in decisions.csv."
-        )
+        number = len(done["removed_unread"])
+        lines.append(f"{number:,} files that nobody can read went whole: they may have held them.")
     if done["absent_folders"]:
         lines.append(
             f"{done['absent_folders']:,} runs have no folder here any more: erase the person from "
@@ -176,7 +214,7 @@ def purge(
         int | None,
         typer.Option(min=1, help="Days that replace every period of the settings."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: DryRunOption = False,
     hold: Annotated[str, typer.Option(help="Put this run under legal hold.")] = "",
     reason: Annotated[str, typer.Option(help="Why it is held; no personal data.")] = "",
     release: Annotated[str, typer.Option(help="End the legal hold of this run.")] = "",

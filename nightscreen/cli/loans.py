@@ -215,7 +215,7 @@ def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
     import pyarrow.parquet as pq
 
-    from nightscreen.schemas.offers import LOANS_FILE
+    from nightscreen.files.outputs import LOANS_FILE
 
     shown = ("reference", "product_id", "state", "status", "status_at", "loan_amount", "paid")
     rows = pq.read_table(folder / LOANS_FILE, columns=list(shown)).to_pylist()

@@ -11,6 +11,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.pages import REPORT_POLICY
 from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import DeskError, plain_naira
+from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.journal.read_only import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
@@ -30,29 +31,6 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 50
 SCREENING: Final = "screen_batch"
-_NO_PERSON: Final = frozenset(
-    {"report.html", "report.json", "problems.csv", "calls.parquet", "changes.parquet"}
-    | {"manifest.json"}
-)
-"""Files without identifiers; the others are taken out by whoever has the right to."""
-_MONEY: Final = frozenset({"report.html", "report.json", "calls.parquet"})
-"""Files with costs and the balance."""
-_NO_BRANCH: Final = frozenset({"problems.csv", "manifest.json"})
-"""Files that say nothing of customers; the others are of every branch at once."""
-
-_HOLDS: Final = {
-    "calls.parquet": "every call: check, outcome, attempts, cost, times",
-    "changes.parquet": "what changed since the night before",
-    "decisions.csv": "the list to work on",
-    "decisions.xlsx": "the list to work on, as a workbook",
-    "manifest.json": "every file with its rows and digest",
-    "notices.csv": "what to tell customers",
-    "problems.csv": "every finding about the file, without the values",
-    "quarantine.csv": "rows to fix, each with its line and a hint",
-    "report.html": "the report below",
-    "report.json": "the report, for programs",
-    "shadow.csv": "whom the policy tried beside would decide otherwise",
-}
 
 
 def find_run(visit: Visit) -> RunRecord:
@@ -111,8 +89,7 @@ def run(visit: Visit) -> Response:
         ending=ending(facts),
         files=files_of(found),
         open_files={name for name in files_of(found) if _is_open(visit, name)},
-        costs=_MONEY,
-        held=_HOLDS,
+        declared={name: _declared(name) for name in files_of(found)},
         waits=visit.seat.approvals.newest(found.run_id),
         may_resume=visit.may("screen") and _of_own_branches(visit, found),
     )
@@ -168,29 +145,30 @@ def file(visit: Visit) -> Response:
     found, name = find_run(visit), visit.request.path_params["name"]
     if name not in files_of(found):
         raise DeskError(404, "This run has no such file.")
-    visit.require(_need(name))
-    if name not in _NO_BRANCH:
+    visit.require(_declared(name).right)
+    if _declared(name).of_branches:
         visit.require_all_branches()
     visit.seat.audit.write(visit.name, "file taken out", run_id=found.run_id, file=name)
     path = Path(found.folder) / name
     return FileResponse(path, filename=f"{found.run_id}-{path.name}")
 
 
-def _need(name: str) -> str:
-    """Return the right without which a file is not given."""
-    return "money" if name in _MONEY else "runs" if name in _NO_PERSON else "export"
+def _declared(name: str) -> Output:
+    """Return how a file is declared; one that is not is kept as closely as rows in clear."""
+    return declaration_of(name) or Output(name)
 
 
 def _is_open(visit: Visit, name: str) -> bool:
-    return visit.may(_need(name)) and (name in _NO_BRANCH or not visit.branches)
+    declared = _declared(name)
+    return visit.may(declared.right) and not (declared.of_branches and visit.branches)
 
 
 def report(visit: Visit) -> Response:
     """Give a run's report as it is shown inside its page."""
-    visit.require(_need("report.html"))
+    visit.require(_declared(REPORT_PAGE).right)
     visit.require_all_branches()
     found = find_run(visit)
-    path = Path(found.folder) / "report.html"
+    path = Path(found.folder) / REPORT_PAGE
     if not path.is_file():
         raise DeskError(404, "This run has no report yet.")
     page = path.read_bytes()

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from nightscreen.files.outputs import INBOX_TEXTS
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.schemas.errors import OutputError
 
@@ -27,14 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TAKEN, WAITING, DONE, FAILED = "taken", "waiting", "done", "failed"
-INPUT = "input"
-"""Folder of the dropped file in a run's folder, where no output can have its name."""
-QUOTE, RESULT, WRONG, REPEATED, WAITS = (
-    *("quote.txt", "result.txt", "what-is-wrong.txt"),
-    *("already-screened.txt", "waits-for-approval.txt"),
-)
-OURS = (QUOTE, RESULT, WRONG, REPEATED, WAITS)
-"""Names of the texts that are written beside a file."""
+QUOTE, RESULT, WRONG, REPEATED, WAITS = INBOX_TEXTS
 _LOCK, NOTE = ".lock", ".ticket.json"
 _UNFINISHED = (
     *(".part", ".partial", ".filepart", ".crdownload", ".download", ".opdownload", ".tmp", ".temp"),
@@ -137,7 +131,7 @@ class Ticket:
         """
         make_private_folder(file.parent, ours=False)
         make_private_folder(folder, ours=False)
-        for name in OURS:
+        for name in INBOX_TEXTS:
             with suppress(FileNotFoundError):
                 (self.folder / name).replace(folder / name)
         with suppress(FileNotFoundError):  # moved already, before a crash
@@ -209,7 +203,7 @@ class Inbox:
 
         Args:
             name: the file's name in the inbox.
-            told_as: its name from now on, in paths that others see; none of `OURS`.
+            told_as: its name from now on, in paths that others see; none of `INBOX_TEXTS`.
             ticket: a new id.
         """
         folder = make_private_folder(self.path / TAKEN / f"{ticket}-{secrets.token_hex(3)}")
@@ -346,12 +340,12 @@ def note_of(folder: Path) -> dict[str, Any]:
 
 def _is_ours(name: str) -> bool:
     """Return whether a file of a ticket's folder was made here, and is not the dropped one."""
-    return name.startswith(".") or name in OURS
+    return name.startswith(".") or name in INBOX_TEXTS
 
 
 def _clear(folder: Path, lock: Lock) -> None:
     """Remove a ticket's folder that holds no file any more."""
-    for name in (NOTE, *OURS):
+    for name in (NOTE, *INBOX_TEXTS):
         (folder / name).unlink(missing_ok=True)
     lock.release()
     with suppress(OSError):

@@ -1,209 +1,244 @@
-"""A run's output folder: what users get, each file whole or not at all, the manifest last.
+"""Every file that a run writes or keeps, declared once, and how each is treated.
 
-`results/` decides the content of the files; the files of intake are in `quarantine`.
+Erasure, retention, subject access, the record of processing and the desk's download rights are
+loops over `OUTPUTS`. A file that matches no declaration fails the tests (`tests/laws.py`). Writing
+and rewriting a run's folder is in `run_folder`; what the files say is decided in other rooms.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from nightscreen.files.filesystem import is_url
-from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
-from nightscreen.files.publishing import folder_to_publish, publish, withdraw_manifest
-from nightscreen.schemas.errors import OutputError
+from nightscreen.schemas.pulls import PulledKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Sequence
+    from pathlib import Path
 
-PART_ROWS = 131_072
-GROUP_ROWS = 4096
-"""Rows of a group, which is read whole for one customer: of 16,384 rows and 150 columns that takes
-47 ms of CPU, of 4,096 14 ms; files are 6 % larger for it."""
-_READ_BLOCK = 1 << 20
-MANIFEST = "manifest.json"
-REPORT = "report.json"
-QUARANTINE = "quarantine.csv"
+MANIFEST: Final = "manifest.json"
+REPORT, REPORT_PAGE = "report.json", "report.html"
+PROBLEMS, QUARANTINE = "problems.csv", "quarantine.csv"
 DECISIONS_CSV, DECISIONS_WORKBOOK = "decisions.csv", "decisions.xlsx"
+NOTICES_FILE, SHADOW_FILE = "notices.csv", "shadow.csv"
+CALLS_FILE, CHANGES_FILE, RINGS_FILE = "calls.parquet", "changes.parquet", "rings.parquet"
+CASHFLOW_FILE = "cashflow.parquet"
+OFFERS_FILE, OFFERS_CSV, LOANS_FILE = "offers.parquet", "offers.csv", "loans.parquet"
+INPUT: Final = "input"
+"""Folder of the dropped file in a run's folder, where no output can have its name."""
+INBOX_TEXTS: Final = (
+    *("quote.txt", "result.txt", "what-is-wrong.txt"),
+    *("already-screened.txt", "waits-for-approval.txt"),
+)
+"""What is written beside a file of the inbox for the person who dropped it."""
 
 
-@dataclass(slots=True)
-class RunFolder:
-    """`OUTPUT/RUN_ID/` and what was written into it."""
+class Whose(StrEnum):
+    """The column by which a file's rows name the person they are about.
 
-    path: Path
-    rows: dict[str, int] = field(default_factory=dict)
+    A file with a column `batch` too is of several batch names: a row is the person's where both
+    agree.
+    """
 
-    @classmethod
-    def at(cls, output: str, run_id: str, home: Path) -> Self:
-        """Make the folder of a run in a folder, or the one under HOME that goes to a URL.
-
-        Raises:
-            OutputError: it cannot be made or written, or the URL cannot be used.
-        """
-        if is_url(output):
-            return cls(folder_to_publish(home, output, run_id))
-        return cls.make(Path(output.removeprefix("file://")), run_id)
-
-    @classmethod
-    def make(cls, output: Path, run_id: str) -> Self:
-        """Make the folder of a run, private to its owner.
-
-        Raises:
-            OutputError: it cannot be made or written.
-        """
-        make_private_folder(output, ours=False)
-        return cls(make_private_folder(output / run_id))
-
-    def begin(self) -> None:
-        """Withdraw an earlier manifest and keep its report, before files are replaced."""
-        withdraw_manifest(self.path)
-        (self.path / MANIFEST).unlink(missing_ok=True)
-        report = self.path / REPORT
-        if report.exists():
-            number = 1
-            while (self.path / f"report-{number}.json").exists():
-                number += 1
-            report.rename(self.path / f"report-{number}.json")
-
-    def publish(self) -> None:
-        """Update the folder's copy at a URL; nothing if it has none.
-
-        Raises:
-            OutputError: the URL cannot be used.
-        """
-        publish(self.path)
-
-    @contextmanager
-    def file(self, name: str, rows: int | None = None) -> Iterator[Path]:
-        """Give a temporary path for a file that appears whole on a clean exit."""
-        with atomic_write(self.path / name) as partial:
-            yield partial
-        if rows is not None:
-            self.rows[name] = rows
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a small text file."""
-        write_private(self.path / name, text.encode())
-
-    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        """Write a JSON document."""
-        self.write_text(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-    def write_parts(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-        """Write tables as `name/part-*.parquet` in order; return the number of rows.
-
-        At least one part is written, so that an empty batch has its columns too.
-        """
-        folder = make_private_folder(self.path / name)
-        parts = PartWriter(self, name, schema)
-        try:
-            for table in tables:
-                parts.write(table)
-                del table  # before the next is made
-        except BaseException:
-            parts.abandon()
-            raise
-        written = parts.close()
-        for stale in sorted(folder.glob("part-*.parquet")):
-            if f"{name}/{stale.name}" not in written:
-                stale.unlink()
-        return sum(self.rows[part] for part in written)
-
-    def write_parquet(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-        """Write tables as one Parquet file; return the number of rows."""
-        rows = 0
-        with self.file(name) as partial, _parquet_writer(partial, schema) as writer:
-            for table in tables:
-                writer.write_table(table)
-                rows += table.num_rows
-        self.rows[name] = rows
-        return rows
-
-    def files(self) -> dict[str, dict[str, Any]]:
-        """Return name, bytes, rows and SHA-256 of every file of the folder but the manifest."""
-        found: dict[str, dict[str, Any]] = {}
-        for path in sorted(self.path.rglob("*")):
-            name = path.relative_to(self.path).as_posix()
-            if path.is_file() and name != MANIFEST and not path.name.endswith(".part"):
-                found[name] = {
-                    "bytes": path.stat().st_size,
-                    "rows": self.rows.get(name),
-                    "sha256": _sha256(path),
-                }
-        return found
+    NOBODY = ""
+    IN_CLEAR = "customer_id, bvn"
+    """Either of the two; the rows tell the person's other identifiers."""
+    LISTED = "customer_id"
+    BY_PSEUDONYM = "customer"
+    BY_CALL = "pseudonym"
+    AS_GIVEN = "as the lender names it"
 
 
-class PartWriter:
-    """Writes tables into parts of bounded size, each appearing whole."""
+class Erasing(StrEnum):
+    """What an erasure does to a file that names the person."""
 
-    def __init__(self, folder: RunFolder, name: str, schema: pa.Schema) -> None:
-        self._folder = folder
-        self._name = name
-        self._schema = schema
-        self._number = 0
-        self._rows = 0
-        self._names: list[str] = []
-        self._open()
+    KEEP = "keep"
+    DROP_ROWS = "drop rows"
+    BLANK = "blank"
+    """Rows stay, without what they name the person by."""
+    DELETE = "delete"
+    """The whole file goes."""
 
-    def _open(self) -> None:
-        self._rows = 0
-        self._part = f"{self._name}/part-{self._number:05d}.parquet"
-        self._appearing = atomic_write(self._folder.path / self._part)
-        self._writer = _parquet_writer(self._appearing.__enter__(), self._schema)
 
-    def _finish(self) -> None:
-        self._writer.close()
-        self._appearing.__exit__(None, None, None)
-        self._folder.rows[self._part] = self._rows
-        self._names.append(self._part)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One kind of file.
 
-    def write(self, table: pa.Table) -> None:
-        """Write a table as row groups, beginning a new part where the present one is full."""
-        if self._rows >= PART_ROWS:
-            self._finish()
-            self._number += 1
-            self._open()
-        self._writer.write_table(table, row_group_size=GROUP_ROWS)
-        self._rows += table.num_rows
+    Attributes:
+        pattern: its path in the run's folder; with `beside`, in the folder of all runs, where
+            `RUN_ID` stands for the run's id.
+        whose: by which column its rows name a person.
+        erasing: what becomes of it when that person is erased.
+        ground: on which ground it is kept: `RETENTION__<GROUND>_DAYS`; empty where it stays.
+        right: what a user of the desk must have to download it.
+        of_branches: it says something of customers, and so of every branch at once.
+        section: under which name subject access shows a customer's rows of it; empty where what
+            they hold is shown from the journal, or is shown in another file.
+        holds: what it holds, in a line for a page.
+        beside: it lies outside the run's folder.
+    """
 
-    def close(self) -> list[str]:
-        """Finish the last part and return the names of all."""
-        self._finish()
-        return self._names
+    pattern: str
+    whose: Whose = Whose.NOBODY
+    erasing: Erasing = Erasing.KEEP
+    ground: str = ""
+    right: str = "export"
+    of_branches: bool = True
+    section: str = ""
+    holds: str = ""
+    beside: bool = False
 
-    def abandon(self) -> None:
-        """Leave nothing of the present part behind."""
-        self._writer.close()
-        error = OutputError("abandoned")
-        try:
-            self._appearing.__exit__(OutputError, error, None)
-        except OutputError:
-            return
+    def files(self, folder: Path) -> list[Path]:
+        """Return the files of this kind that a run has, in the order of their rows."""
+        root = folder.parent if self.beside else folder
+        return sorted(root.glob(self.pattern.replace("RUN_ID", folder.name)))
+
+
+OUTPUTS: Final = (
+    Output(
+        DECISIONS_WORKBOOK,
+        Whose.LISTED,
+        Erasing.DELETE,
+        ground="decisions",
+        holds="the list to work on, as a workbook",
+    ),
+    Output(
+        CALLS_FILE,
+        Whose.BY_CALL,
+        Erasing.BLANK,
+        ground="decisions",
+        right="money",
+        holds="every call: check, outcome, attempts, cost, times",
+    ),
+    Output(
+        CHANGES_FILE,
+        Whose.BY_PSEUDONYM,
+        Erasing.DROP_ROWS,
+        ground="decisions",
+        right="runs",
+        section="changes",
+        holds="what changed since the night before",
+    ),
+    Output(
+        RINGS_FILE,
+        Whose.BY_PSEUDONYM,
+        Erasing.DROP_ROWS,
+        ground="decisions",
+        holds="customers tied to each other by what they share",
+    ),
+    Output(
+        DECISIONS_CSV,
+        Whose.LISTED,
+        Erasing.DROP_ROWS,
+        ground="decisions",
+        section="lists",
+        holds="the list to work on",
+    ),
+    Output(
+        NOTICES_FILE,
+        Whose.LISTED,
+        Erasing.DROP_ROWS,
+        ground="notices",
+        section="notices",
+        holds="what to tell customers",
+    ),
+    Output(
+        SHADOW_FILE,
+        Whose.LISTED,
+        Erasing.DROP_ROWS,
+        ground="decisions",
+        section="lists",
+        holds="whom the policy tried beside would decide otherwise",
+    ),
+    *(
+        Output(name, Whose.LISTED, Erasing.DROP_ROWS, ground="enriched", holds=holds)
+        for name, holds in {
+            OFFERS_FILE: "loan offers, each with its link",
+            OFFERS_CSV: "loan offers, to send",
+            LOANS_FILE: "how the loans stand",
+        }.items()
+    ),
+    Output(
+        QUARANTINE,
+        Whose.AS_GIVEN,
+        Erasing.DROP_ROWS,
+        ground="quarantine",
+        section="quarantine",
+        holds="rows to fix, each with its line and a hint",
+    ),
+    Output(
+        f"{INPUT}/*",
+        Whose.AS_GIVEN,
+        Erasing.DROP_ROWS,
+        ground="enriched",
+        holds="the file as it was dropped into the inbox",
+    ),
+    *(
+        Output(
+            f"{kind.folder}/pulled_on=*/RUN_ID.parquet",
+            Whose.LISTED,
+            Erasing.DROP_ROWS,
+            ground="enriched",
+            beside=True,
+        )
+        for kind in PulledKind
+    ),
+    Output(
+        CASHFLOW_FILE,
+        Whose.LISTED,
+        Erasing.DROP_ROWS,
+        ground="enriched",
+        holds="what customers can pay back, from their transactions",
+    ),
+    Output(
+        "bvn/part-*.parquet",
+        Whose.IN_CLEAR,
+        Erasing.DROP_ROWS,
+        ground="enriched",
+        holds="customers asked for BVN consent, and what their BVNs hold",
+    ),
+    Output(
+        "enriched/part-*.parquet",
+        Whose.IN_CLEAR,
+        Erasing.DROP_ROWS,
+        ground="enriched",
+        section="rows",
+        holds="customers with all their answers",
+    ),
+    Output(REPORT, right="money", holds="the report, for programs"),
+    Output("report-*.json", right="money", holds="the report of an earlier session"),
+    Output(REPORT_PAGE, right="money", holds="the report below"),
+    Output(
+        PROBLEMS,
+        right="runs",
+        of_branches=False,
+        holds="every finding about the file, without the values",
+    ),
+    Output(
+        MANIFEST,
+        right="runs",
+        of_branches=False,
+        holds="every file with its rows and digest",
+    ),
+    *(Output(name, holds="what the inbox says of the file") for name in INBOX_TEXTS),
+)
+"""In the order in which an erasure goes through them: rows in clear, by which the person is known,
+come last, so that an erasure that was cut short finds them again."""
+
+
+def declaration_of(name: str) -> Output | None:
+    """Return the declaration of a file by its path in a run's folder; None where there is none."""
+    found = (each for each in OUTPUTS if not each.beside and fnmatchcase(name, each.pattern))
+    return next(found, None)
+
+
+def declared_as(*whose: Whose) -> Sequence[Output]:
+    """Return the declarations of files whose rows name people by some columns."""
+    return [each for each in OUTPUTS if each.whose in whose]
 
 
 def enriched_parts(folder: Path) -> list[Path]:
     """Return the parts of a run's enriched rows, in the order of the rows; none where all went."""
     return sorted((folder / "enriched").glob("part-*.parquet"))
-
-
-def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    return pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=1, use_dictionary=words
-    )
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_READ_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

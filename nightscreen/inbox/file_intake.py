@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.inbox import (
-    INPUT,
-    OURS,
     QUOTE,
     REPEATED,
     RESULT,
@@ -25,6 +23,7 @@ from nightscreen.files.inbox import (
     Lock,
     Ticket,
 )
+from nightscreen.files.outputs import INBOX_TEXTS, INPUT
 from nightscreen.files.person import user_name
 from nightscreen.inbox import notifications
 from nightscreen.journal import journal_of
@@ -88,7 +87,7 @@ class Examined:
 
 def told_name(name: str) -> str:
     """Return the name a file goes by in paths and messages, without anybody's number."""
-    if contains_identifier(name) or name in OURS:
+    if contains_identifier(name) or name in INBOX_TEXTS:
         return f"file{Path(name).suffix[:8]}"
     return name
 

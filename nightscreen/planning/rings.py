@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 RINGS: Final = "rings"
 """Their name in the workspace until the run is written."""
-RINGS_FILE: Final = "rings.parquet"
 RINGS_SCHEMA: Final = pa.schema(
     [
         pa.field("ring", pa.int64(), nullable=False),

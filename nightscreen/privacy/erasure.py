@@ -1,23 +1,29 @@
 """Erasing one person: whose rows and identifiers they are, then journal and past outputs in turn.
 
-`look` finds everything and changes nothing; `erase` removes it. The journal goes first, in one
-transaction; the enriched rows, which tell whose identifiers are meant, go last, so that after a
-crash erasing again finds what is left. How files are rewritten is in `results/run_files.py`, what a
-tombstone keeps in `journal/erasure.py`; retention by age is `purging`.
+`look` finds everything and changes nothing; `erase` removes it, file by file as `files.outputs`
+declares them. The journal goes first, in one transaction; rows in clear, which tell whose
+identifiers are meant, go last, so that after a crash erasing again finds what is left. How a file
+is rewritten is in `files/run_folder.py` and `given_files`, what a tombstone keeps in
+`journal/erasure.py`; retention by age is `purging`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, QUARANTINE
+from nightscreen.files.outputs import (
+    DECISIONS_CSV,
+    QUARANTINE,
+    Erasing,
+    Whose,
+    declared_as,
+)
+from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
 from nightscreen.files.sealed_file import drop_sealed
 from nightscreen.files.workspace import Workspace, sweep_workspaces
 from nightscreen.journal.desk_file import UPLOADS
@@ -32,53 +38,42 @@ from nightscreen.journal.grant_tables import BATCH as TRANSACTIONS
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import KINDS, Records
 from nightscreen.journal.runs import RUNNING
-from nightscreen.operations.bvn.table import PARTS as BVN_PARTS
-from nightscreen.planning.rings import RINGS_FILE
+from nightscreen.journal.tables import TOMBSTONE
 from nightscreen.privacy.contests import drop_asked
-from nightscreen.privacy.erasure_files import is_in, of_hex, rewrite_calls, rewrite_typed
-from nightscreen.privacy.erasure_inbox import (
-    DroppedFile,
-    Going,
-    dropped_files,
+from nightscreen.privacy.given_files import (
+    GivenFile,
+    Theirs,
     forget_dropped_name,
-    require_at_rest,
-    rewrite_dropped,
+    inbox_files,
+    is_at_work,
+    names_person,
+    rewrite,
     what_goes,
 )
-from nightscreen.privacy.erasure_loans import loan_rows, rewrite_loans
 from nightscreen.privacy.lookup_subject import subjects_of
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import open_source
-from nightscreen.results.changes import CHANGES_FILE
-from nightscreen.results.notice_file import NOTICES_FILE
-from nightscreen.results.run_files import (
-    ID_COLUMN,
-    RunFiles,
-    matching_rows,
-    read_columns,
-    records,
-    typed_parts,
-)
-from nightscreen.results.shadow import SHADOW_FILE
-from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.columns import CUSTOMERS, IDENTIFIERS, LOAN_DAYS
+from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.outcomes import OUTCOMES_BATCH, OUTCOMES_FLOW
+from nightscreen.schemas.outcomes import OUTCOMES_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from nightscreen.files.outputs import Output
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunRecord
 
-IDENTIFYING = (ID_COLUMN, *(name for each in IDENTIFIERS.values() for name in each.columns))
+_ID = Whose.LISTED.value
+IDENTIFYING = (_ID, *(name for each in IDENTIFIERS.values() for name in each.columns))
 _SHARED = ("bvn", "phone", "email", "domain")
+_ACCOUNT = ("bank_code", "account_number")
 _BLANKS = re.compile(r"[\s\-().]")
 _PHONE_DIGITS = 10
 _NOT_DIGITS = re.compile(r"\D")
+_NAMELESS = {Whose.BY_CALL.value: TOMBSTONE.hex(), "consent_reference": None}
+"""What stands in the calls of an erased person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +94,10 @@ class Whom:
         """Return whether the customer's id means this person in a batch name."""
         return bool(self.customer_id) and self.batch in ("", batch)
 
-    def mask(self, rows: pa.Table, batch: str) -> pa.ChunkedArray:
-        """Tell of each row of a batch name whether it is this person's."""
-        found = _none(rows)
-        if self.named_in(batch):
-            found = pc.or_(found, pc.equal(rows[ID_COLUMN], self.customer_id))
-        if self.bvn and "bvn" in rows.column_names:
-            found = pc.or_(found, pc.equal(rows["bvn"], self.bvn).fill_null(fill_value=False))
-        return found.fill_null(fill_value=False)
+    def rows_of(self, batch: str) -> RowFilter:
+        """Return what finds this person's rows among rows in clear of a batch name."""
+        ids = {(self.customer_id,)} if self.named_in(batch) else set()
+        return RowFilter([((_ID,), ids), (("bvn",), {(self.bvn,)} if self.bvn else set())])
 
 
 @dataclass(slots=True)
@@ -120,9 +111,11 @@ class Found:
         customers: batch name and customer id of everything that is the person's.
         values: the person's identifiers by column; an account as `bank-number`.
         subjects: pseudonyms of the identifiers.
-        rows: rows in enriched parts, quarantine and lists.
+        rows: rows in all files.
         in_runs: the runs that have such rows.
-        dropped: the files in inboxes that have such rows.
+        given: the files as the lender gave them that have such rows.
+        workbooks: where workbooks lie that name the person, and so go whole.
+        unread: where files lie that nobody can read, and so go whole.
         shared_with: other customers who have one of the identifiers.
         held: what the journal holds.
     """
@@ -135,59 +128,154 @@ class Found:
     subjects: set[bytes] = field(default_factory=set, repr=False)
     rows: int = 0
     in_runs: set[str] = field(default_factory=set)
-    dropped: list[DroppedFile] = field(default_factory=list, repr=False)
+    given: list[GivenFile] = field(default_factory=list, repr=False)
+    workbooks: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     shared_with: int = 0
     held: Removed = field(default_factory=Removed)
 
     @property
     def anything(self) -> bool:
         """Return whether anything is held of the person."""
-        return bool(self.rows or any(self.held))
+        return bool(self.rows or self.workbooks or any(self.held))
 
-    def pseudonyms(self, journal: Journal, batch: str | None = None) -> list[bytes]:
-        """Return the person's pseudonyms as a customer, in one batch name or in all."""
-        meant = sorted(each for each in self.customers if batch in (None, each[0]))
-        mine = [journal.pseudonyms.customer(name, customer) for name, customer in meant]
-        pulled = [customer for name, customer in meant if name == TRANSACTIONS]
-        return [*mine, *(journal.pseudonyms.customers_anywhere([each]) for each in pulled)]
+    def document(self) -> dict[str, Any]:
+        """Return what would go as JSON has it; nothing in it is personal."""
+        return {
+            "answers": self.held.answers,
+            "states": self.held.states,
+            "rows": self.rows,
+            "runs": len(self.in_runs),
+            "shared_with": self.shared_with,
+            "absent_folders": self.absent,
+            "workbooks_removed_whole": self.workbooks,
+            "removed_unread": self.unread,
+        }
 
     def person(self, journal: Journal) -> ErasedPseudonyms:
         """Return all pseudonyms of the person."""
+        names = journal.pseudonyms
         anywhere: dict[bytes, set[str]] = {}
         for batch, customer in self.customers:
-            name = journal.pseudonyms.customers_anywhere([customer])
-            anywhere.setdefault(name, set()).add(batch)
+            anywhere.setdefault(names.customers_anywhere([customer]), set()).add(batch)
         pulled = [name for name, batches in anywhere.items() if TRANSACTIONS in batches]
-        return ErasedPseudonyms({*self.subjects, *pulled}, self.pseudonyms(journal), anywhere)
+        mine = [names.customer(*each) for each in sorted(self.customers)]
+        return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere)
 
-    def take(self, rows: Sequence[dict[str, Any]], batch: str, journal: Journal) -> None:
+    def take(self, rows: Iterable[Mapping[str, Any]], batch: str, journal: Journal) -> None:
         """Learn the identifiers of some of the person's rows."""
-        self.subjects.update(subjects_of(rows, journal.pseudonyms))
         for row in rows:
-            if row.get(ID_COLUMN):
-                self.customers.add((batch, row[ID_COLUMN]))
+            self.subjects.update(subjects_of([row], journal.pseudonyms))
+            if row.get(_ID):
+                self.customers.add((batch, row[_ID]))
             for name in _SHARED:
                 if row.get(name):
                     self.values.setdefault(name, set()).add(row[name])
-            if row.get("bank_code") and row.get("account_number"):
-                account = f"{row['bank_code']}-{row['account_number']}"
+            if all(row.get(name) for name in _ACCOUNT):
+                account = "-".join(row[name] for name in _ACCOUNT)
                 self.values.setdefault("account", set()).add(account)
 
-    def shares(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Tell of each row whether it has one of the person's identifiers."""
-        found = _none(rows)
-        for name in _SHARED:
-            if self.values.get(name) and name in rows.column_names:
-                found = pc.or_(found, is_in(rows[name], self.values[name]))
-        if self.values.get("account") and {"bank_code", "account_number"} <= {*rows.column_names}:
-            text = [rows[name].cast(pa.string()) for name in ("bank_code", "account_number")]
-            account = pc.binary_join_element_wise(*text, "-")
-            found = pc.or_(found, is_in(account, self.values["account"]))
-        return found
+    def sharing(self) -> RowFilter:
+        """Return what finds rows that have one of the person's identifiers."""
+        accounts = {tuple(each.split("-", 1)) for each in self.values.get("account", ())}
+        single = [((name,), {(each,) for each in self.values.get(name, ())}) for name in _SHARED]
+        return RowFilter([*single, (_ACCOUNT, accounts)])
+
+    def mentioned(self, cells: Sequence[str]) -> bool:
+        """Return whether cells whose meaning is not known have one of the identifiers."""
+        return _mention(cells, self.values)
 
 
-def _none(rows: pa.Table) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
+@dataclass(frozen=True, slots=True)
+class _InRun:
+    """By what the files of one run name the person.
+
+    Attributes:
+        ids: customer ids that mean the person in the run's lists.
+    """
+
+    run: RunRecord
+    found: Found
+    ids: set[str] = field(repr=False)
+
+    @classmethod
+    def of(cls, run: RunRecord, found: Found) -> _InRun:
+        """Find the ids: a BVN may have been corrected, so an id with another one in this run stays.
+
+        A run of loan outcomes has customers of every batch name.
+        """
+        anywhere = run.batch == OUTCOMES_BATCH
+        ids = {customer for batch, customer in found.customers if anywhere or batch == run.batch}
+        if found.whom.bvn and ids:
+            mine = found.whom.rows_of(run.batch)
+            for part in _in_clear(run):
+                rows = read_columns(part, IDENTIFYING)
+                others = rows.filter(pc.invert(mine.of_rows(rows)))
+                ids -= set(others[_ID].to_pylist())
+        return cls(run, found, ids)
+
+    def filter(self, whose: Whose, journal: Journal) -> RowFilter:
+        """Return what finds the person's rows in a file of the run."""
+        names, batch, customers = journal.pseudonyms, self.run.batch, self.found.customers
+        column = (whose.value,)
+        if whose is Whose.IN_CLEAR:
+            return self.found.whom.rows_of(batch)
+        if whose is Whose.BY_CALL:
+            person = self.found.person(journal)
+            return RowFilter([(column, {(each.hex(),) for each in person.subjects})])
+
+        def named(at: str, customer_id: str) -> list[str]:
+            if whose is Whose.LISTED:
+                return [customer_id]
+            both = (names.customer(at, customer_id), names.customers_anywhere([customer_id]))
+            return [each.hex() for each in both]
+
+        pairs = {(at, each) for at, customer in customers for each in named(at, customer)}
+        mine = {(each,) for customer in self.ids for each in named(batch, customer)}
+        return RowFilter([(("batch", *column), pairs), (column, mine)])
+
+    def theirs(self) -> Theirs:
+        """Return what tells of the run's quarantine and input whose a row is."""
+        return _theirs(self.ids, self.found, self.run.batch)
+
+
+def _theirs(ids: set[str], found: Found, batch: str) -> Theirs:
+    """Return what tells of rows as they came whether they are the person's.
+
+    A row without a customer's id is theirs where it has one of their identifiers.
+    """
+    ids = {*ids, *([found.whom.customer_id] if found.whom.named_in(batch) else [])}
+    own_bvn = {"bvn": {found.whom.bvn} - {""}}
+
+    def by_columns(known: Sequence[str | None]) -> Callable[[Sequence[str]], bool]:
+        places = [place for place, name in enumerate(known) if name == _ID]
+
+        def goes(cells: Sequence[str]) -> bool:
+            given = {cells[place].strip() for place in places if place < len(cells)} - {""}
+            if given & ids or _mention(cells, own_bvn):
+                return True
+            return not given and found.mentioned(cells)
+
+        return goes
+
+    return Theirs(
+        by_columns, lambda cells: any(e.strip() in ids for e in cells) or found.mentioned(cells)
+    )
+
+
+def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
+    """Return whether a record as it came has one of some identifiers."""
+    bvns, emails = values.get("bvn", set()), values.get("email", set())
+    accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
+    phones = {each[-_PHONE_DIGITS:] for each in values.get("phone", set())}
+    for cell in cells:
+        text = _BLANKS.sub("", cell)
+        digits = _NOT_DIGITS.sub("", cell)
+        if any(bvn in text for bvn in bvns) or text in accounts:
+            return True
+        if digits[-_PHONE_DIGITS:] in phones or cell.strip().casefold() in emails:
+            return True
+    return False
 
 
 def look(
@@ -220,9 +308,13 @@ def look(
     if whom.bvn:
         found.values["bvn"] = {whom.bvn}
         found.subjects.add(journal.pseudonyms.subject("bvn", whom.bvn))
+    _learn(journal, found, runs, inbox)
     for run in found.runs:
-        _look_into(run, found, journal)
-    _look_into_inboxes(runs, found, inbox)
+        in_run = _InRun.of(run, found)
+        for declared in declared_as(Whose.LISTED, Whose.BY_PSEUDONYM):
+            mine = in_run.filter(declared.whose, journal)
+            for file in declared.files(Path(run.folder)):
+                _count(file, declared, in_run, mine)
     found.shared_with = _others(found)
     _recall(journal, found)
     found.held = Erasures.of(journal).held_of(found.person(journal))
@@ -236,6 +328,89 @@ def look(
     return found
 
 
+def _learn(journal: Journal, found: Found, runs: Sequence[RunRecord], inbox: Path | None) -> None:
+    """Learn the person's identifiers from rows in clear, and then from rows as they came."""
+    for run in found.runs:
+        mine = found.whom.rows_of(run.batch)
+        for part in _in_clear(run):
+            rows = read_columns(part, IDENTIFYING)
+            theirs = rows.filter(mine.of_rows(rows)).to_pylist()
+            found.take(theirs, run.batch, journal)
+            found.rows += len(theirs)
+            found.in_runs.update([run.run_id] if theirs else [])
+    for file in [*_quarantines(found), *inbox_files(runs, inbox)]:
+        if file.run is not None and _needs_no_look(file, found):
+            continue
+        going = what_goes(file, _theirs_of(file, found))
+        if not going.anything:
+            continue
+        found.take(going.rows, file.batch, journal)
+        found.rows += len(going.spans)
+        found.workbooks += [file.place] if going.is_workbook else []
+        found.unread += [file.place] if going.is_unread else []
+        if file.run is not None:
+            found.in_runs.add(file.run.run_id)
+        found.given.append(file)
+        if file.path.name != QUARANTINE:
+            _require_at_rest(file)
+
+
+def _quarantines(found: Found) -> Iterator[GivenFile]:
+    for run in found.runs:
+        path = Path(run.folder) / QUARANTINE
+        if path.exists():
+            yield GivenFile(path, run.batch, run)
+
+
+def _needs_no_look(file: GivenFile, found: Found) -> bool:
+    """Return whether all rows of a run's own file are in its results, and none is the person's.
+
+    It saves reading every input again, which takes longer than all the rest.
+    """
+    run = file.run
+    assert run is not None  # noqa: S101 - asked of runs' files alone
+    if file.path.name == QUARANTINE or run.run_id in found.in_runs or not _in_clear(run):
+        return False
+    refused = ((run.report or {}).get("rows") or {}).get("quarantined", 1)
+    return not refused or (Path(run.folder) / QUARANTINE).exists()
+
+
+def _theirs_of(file: GivenFile, found: Found) -> Theirs:
+    if file.run is not None:
+        return _InRun.of(file.run, found).theirs()
+    ids = {customer for batch, customer in found.customers if batch == file.batch}
+    return _theirs(ids, found, file.batch)
+
+
+def _count(file: Path, declared: Output, in_run: _InRun, mine: RowFilter) -> None:
+    """Count the person's rows in a file, and note a workbook that names them."""
+    found, run_id = in_run.found, in_run.run.run_id
+    if declared.erasing is Erasing.DELETE:
+        words = _goes_whole(file, in_run, mine)
+        found.workbooks += [f"{run_id}/{file.name}"] if words == "named" else []
+        found.unread += [f"{run_id}/{file.name}"] if words == "unread" else []
+        number = int(bool(words))
+    else:
+        number = mine.count(file)
+        found.rows += number
+    if number:
+        found.in_runs.add(run_id)
+
+
+def _goes_whole(workbook: Path, in_run: _InRun, mine: RowFilter) -> str:
+    """Return why a workbook goes: `named`, `unread`, or empty where it stays.
+
+    It was made of the rows of the list beside it, which is quicker to read.
+    """
+    beside = workbook.with_name(DECISIONS_CSV)
+    if beside.exists():
+        return "named" if mine.count(beside) else ""
+    try:
+        return "named" if names_person(workbook, in_run.theirs().mentions) else ""
+    except InputError:
+        return "unread"
+
+
 def _recall(journal: Journal, found: Found) -> None:
     """Learn the identifiers that the person was once seen with, also where no file tells them."""
     for name, batches in found.person(journal).anywhere.items():
@@ -247,184 +422,22 @@ def _recall(journal: Journal, found: Found) -> None:
                 found.subjects.update(*(each.subjects for each in held if each.batch in batches))
 
 
-def _look_into(run: RunRecord, found: Found, journal: Journal) -> None:
-    """Learn whatever a run's files tell of the person."""
-    folder = Path(run.folder)
-    number = 0
-    for part in (*_parts(folder), *typed_parts(run), *_cash_flow(folder)):
-        rows = read_columns(part, IDENTIFYING)
-        mine = rows.filter(found.whom.mask(rows, run.batch)).to_pylist()
-        found.take(mine, run.batch, journal)
-        number += len(mine)
-    for row in _quarantined(run, found):
-        found.take([row], run.batch, journal)
-        number += 1
-    number += sum(1 for _ in _listed(folder, _ids(run, found)))
-    number += _told(folder, found.pseudonyms(journal, run.batch))
-    number += loan_rows(folder, found.customers)
-    found.rows += number
-    if number:
-        found.in_runs.add(run.run_id)
-
-
-def _look_into_inboxes(runs: Sequence[RunRecord], found: Found, inbox: Path | None) -> None:
-    """Learn which files in inboxes hold the person.
-
-    A run's own file is read where its results have the person, or there are none.
-    """
-    for file in dropped_files(runs, inbox):
-        run = file.run
-        if run is not None and run.run_id not in found.in_runs and _parts(Path(run.folder)):
-            continue
-        going = _what_goes(file, found)
-        if going.rows or going.is_lost:
-            found.dropped.append(file)
-            found.rows += going.rows
-            if run is not None:
-                found.in_runs.add(run.run_id)
-            require_at_rest(file)
-
-
-def _what_goes(file: DroppedFile, found: Found) -> Going:
-    ids = {customer for batch, customer in found.customers if batch == file.batch}
-    if file.run is not None and Path(file.run.folder).is_dir():
-        ids = _ids(file.run, found)
-    if found.whom.named_in(file.batch):
-        ids.add(found.whom.customer_id)
-    return what_goes(
-        file, lambda known: _theirs(ids, found, known), lambda cells: _named(cells, ids, found)
-    )
-
-
-def _named(cells: Sequence[str], ids: Collection[str], found: Found) -> bool:
-    """Return whether cells whose meaning is not known name the person."""
-    return any(cell.strip() in ids for cell in cells) or _mentions(cells, found.values)
-
-
-def _parts(folder: Path) -> list[Path]:
-    return [
-        part
-        for name in ("enriched", BVN_PARTS)
-        for part in sorted((folder / name).glob("part-*.parquet"))
-    ]
-
-
-def _cash_flow(folder: Path) -> list[Path]:
-    path = folder / CASHFLOW_FILE
-    return [path] if path.exists() else []
-
-
-def _ids(run: RunRecord, found: Found) -> set[str]:
-    """Return the ids that mean the person in a run's lists.
-
-    A BVN may have been corrected since: an id whose row in this run has another one stays.
-    """
-    own = (run.batch,) if run.batch != OUTCOMES_BATCH else {batch for batch, _ in found.customers}
-    ids = {customer for batch, customer in found.customers if batch in own}
-    if found.whom.bvn and ids:
-        for part in _parts(Path(run.folder)):
-            rows = read_columns(part, IDENTIFYING)
-            others = rows.filter(pc.invert(found.whom.mask(rows, run.batch)))
-            ids -= set(others[ID_COLUMN].filter(is_in(others[ID_COLUMN], ids)).to_pylist())
-    return ids
-
-
-def _listed(folder: Path, ids: Collection[str]) -> Iterator[Sequence[str]]:
-    """Yield the person's records of a run's lists."""
-    for path in (folder / name for name in (DECISIONS_CSV, NOTICES_FILE, SHADOW_FILE)):
-        if path.exists():
-            goes = _of_ids(path, ids)
-            yield from (cells for cells, _ in records(path) if goes(cells))
-
-
-def _of_ids(path: Path, ids: Collection[str]) -> Callable[[Sequence[str]], bool]:
-    head, _ = next(records(path), ([], ""))
-    place = head.index(ID_COLUMN) if ID_COLUMN in head else 0
-    return lambda cells: len(cells) > place and cells[place] in ids
-
-
-def _told(folder: Path, customers: Collection[bytes]) -> int:
-    """Return how many changes a run told of the person."""
-    path = folder / CHANGES_FILE
-    return matching_rows(path, ["customer"], of_hex("customer", customers)) if path.exists() else 0
-
-
-def _quarantined(run: RunRecord, found: Found) -> Iterator[dict[str, Any]]:
-    """Yield the person's rows of a run's quarantine, under the columns that are understood."""
-    path = Path(run.folder) / QUARANTINE
-    if not path.exists():
-        return
-    known = _understood(run, path)
-    goes = _from_quarantine(run, found, known)
-    for number, (cells, _) in enumerate(records(path)):
-        if number and goes(cells):
-            pairs = zip(known, cells, strict=False)
-            yield {name: cell.strip() for name, cell in pairs if name in IDENTIFYING}
-
-
-def _understood(run: RunRecord, path: Path) -> list[str | None]:
-    """Return what each column of a run's quarantine is, as far as that can be told."""
-    try:
-        given = run.parameters.get("mapping")
-        kind = LOAN_DAYS if run.flow == OUTCOMES_FLOW else CUSTOMERS
-        mapping = read_mapping(Path(given), kind) if given else None
-        source = open_source(path, mapping=mapping, kind=kind)
-        return [column.known for column in source.header.columns]
-    except InputError:
-        head, _ = next(records(path), ([], ""))
-        return [name if name in IDENTIFYING else None for name in head]
-
-
-def _from_quarantine(
-    run: RunRecord, found: Found, known: Sequence[str | None]
-) -> Callable[[Sequence[str]], bool]:
-    """Return which records of a quarantine are the person's."""
-    return _theirs(_ids(run, found), found, known)
-
-
-def _theirs(
-    ids: Collection[str], found: Found, known: Sequence[str | None]
-) -> Callable[[Sequence[str]], bool]:
-    """Return which records as they came are the person's.
-
-    A record without a customer's id is theirs where it has one of their identifiers.
-    """
-    places = [place for place, name in enumerate(known) if name == ID_COLUMN]
-    ids = set(ids)
-
-    def goes(cells: Sequence[str]) -> bool:
-        given = {cells[place].strip() for place in places if place < len(cells)} - {""}
-        if given & ids or (found.whom.bvn and _mentions(cells, {"bvn": {found.whom.bvn}})):
-            return True
-        return not given and _mentions(cells, found.values)
-
-    return goes
-
-
-def _mentions(cells: Sequence[str], values: dict[str, set[str]]) -> bool:
-    """Return whether a record as it came has one of some identifiers."""
-    bvns, emails = values.get("bvn", set()), values.get("email", set())
-    accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
-    phones = {each[-_PHONE_DIGITS:] for each in values.get("phone", set())}
-    for cell in cells:
-        text = _BLANKS.sub("", cell)
-        digits = _NOT_DIGITS.sub("", cell)
-        if any(bvn in text for bvn in bvns) or text in accounts:
-            return True
-        if digits[-_PHONE_DIGITS:] in phones or cell.strip().casefold() in emails:
-            return True
-    return False
+def _in_clear(run: RunRecord) -> list[Path]:
+    """Return the tables of a run that have identifiers in clear beside the customer's id."""
+    declared = declared_as(Whose.IN_CLEAR)
+    return [part for each in declared for part in each.files(Path(run.folder))]
 
 
 def _others(found: Found) -> int:
     """Return how many other customers have one of the person's identifiers."""
     others: set[tuple[str, str]] = set()
+    sharing = found.sharing()
     for run in found.runs:
-        for part in _parts(Path(run.folder)):
+        for part in _in_clear(run):
             rows = read_columns(part, IDENTIFYING)
-            mine = found.whom.mask(rows, run.batch)
-            sharing = rows.filter(pc.and_(found.shares(rows), pc.invert(mine)))
-            others.update((run.batch, each) for each in sharing[ID_COLUMN].to_pylist())
+            mine = found.whom.rows_of(run.batch).of_rows(rows)
+            found_here = rows.filter(pc.and_(sharing.of_rows(rows), pc.invert(mine)))
+            others.update((run.batch, each) for each in found_here[_ID].to_pylist())
     return len(others - found.customers)
 
 
@@ -432,7 +445,7 @@ def _refuse_held(journal: Journal, found: Found) -> None:
     batches = {batch for batch, _ in found.customers}
     held = Erasures.of(journal).holds()
     for run in found.runs:
-        unknown = not _parts(Path(run.folder)) and run.batch in batches
+        unknown = not _in_clear(run) and run.batch in batches
         if run.run_id in held and (run.run_id in found.in_runs or unknown):
             raise InputError(
                 f"run {run.run_id} is under legal hold and involves this person; a hold goes "
@@ -456,14 +469,21 @@ def _involves(journal: Journal, run: RunRecord, found: Found) -> bool:
     folders = list((journal.home / "work").glob(f"{run.run_id}@*"))
     if not any((folder / "needed.sealed").exists() for folder in folders):
         return True
+    wanted = RowFilter([*found.whom.rows_of(run.batch).any_of, *found.sharing().any_of])
     for folder in folders:
         workspace = Workspace(folder, folder.name, journal.sealer)
         for piece in sorted(folder.glob("rows-*.sealed")):
-            rows = workspace.get(piece.stem)
-            mask = pc.or_(found.whom.mask(rows, run.batch), found.shares(rows))
-            if pc.any(mask).as_py():
+            if pc.any(wanted.of_rows(workspace.get(piece.stem))).as_py():
                 return True
     return False
+
+
+def _require_at_rest(file: GivenFile) -> None:
+    if is_at_work(file):
+        raise InputError(
+            "a file in the inbox that may hold this person is being written or screened; erase "
+            "again after it"
+        )
 
 
 def mend(journal: Journal) -> int:
@@ -495,11 +515,11 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)
-    dropped_rows, lost = _rewrite_dropped(journal, found)
-    folders = _rewrite(journal, found)
+    went = _Gone()
+    folders = _rewrite(journal, found, went)
     at = instant_text(journal.clock()) or ""
-    files = sum(folder.finish(at) for folder in folders) + len(found.dropped)
-    rows = sum(folder.rows for folder in folders) + dropped_rows
+    files = went.files + sum(folder.finish(at) for folder in folders)
+    rows = went.rows + sum(folder.rows for folder in folders)
     _refuse_left_out(folders, found)
     erasures.finish(number, file_rows=rows, files=files)
     return {
@@ -512,30 +532,91 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
         "files": files,
         "shared_with": found.shared_with,
         "absent_folders": found.absent,
-        "removed_unread": [*lost, *(name for folder in folders for name in folder.lost)],
+        "workbooks_removed_whole": went.workbooks,
+        "removed_unread": went.unread,
         "log_emptied": emptied,
     }
 
 
-def _rewrite_dropped(journal: Journal, found: Found) -> tuple[int, list[str]]:
-    """Take the person out of files in inboxes; return how many rows, and what went whole.
+@dataclass(slots=True)
+class _Gone:
+    """What went of files that no run's manifest counts, and the files that went whole."""
+
+    files: int = 0
+    rows: int = 0
+    workbooks: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+
+def _rewrite(journal: Journal, found: Found, went: _Gone) -> list[RunFiles]:
+    """Take the person out of every file, rows in clear last: they tell whose the others are."""
+    resting = [run for run in found.runs if not journal.runs.held_elsewhere(run.run_id)]
+    in_runs = [_InRun.of(run, found) for run in resting]
+    folders = {run.run_id: RunFiles.of(Path(run.folder), ERASURE) for run in resting}
+    for folder in folders.values():
+        folder.sweep()
+
+    def through(*whose: Whose) -> None:
+        for declared in declared_as(*whose):
+            for each in in_runs:
+                folder = folders[each.run.run_id]
+                mine = each.filter(declared.whose, journal)
+                for file in declared.files(folder.path):
+                    _take_out(file, declared, each, mine, folder, went)
+
+    through(Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL)
+    for file in found.given:
+        if file.run is None or not journal.runs.held_elsewhere(file.run.run_id):
+            own = None if file.run is None else folders.get(file.run.run_id)
+            _take_out_given(file, found, own, went)
+    through(Whose.IN_CLEAR)
+    return [*folders.values()]
+
+
+def _take_out(
+    file: Path,
+    declared: Output,
+    in_run: _InRun,
+    mine: RowFilter,
+    folder: RunFiles,
+    went: _Gone,
+) -> None:
+    """Take the person out of a file as it is declared."""
+    match declared.erasing:
+        case Erasing.DROP_ROWS:
+            if folder.drop(file, mine) and declared.beside and not rows_in(file):
+                file.unlink()
+        case Erasing.BLANK:
+            folder.blank(file, mine, _NAMELESS)
+        case Erasing.DELETE:
+            if why := _goes_whole(file, in_run, mine):
+                folder.remove([file])
+                place = f"{in_run.run.run_id}/{file.name}"
+                (went.workbooks if why == "named" else went.unread).append(place)
+
+
+def _take_out_given(file: GivenFile, found: Found, own: RunFiles | None, went: _Gone) -> None:
+    """Take the person out of a file as the lender gave it.
 
     Raises:
-        InputError: a file is being written or screened by now.
+        InputError: it is being written or screened by now.
     """
-    rows, lost = 0, list[str]()
-    for file in found.dropped:
-        if file.run is not None and journal.runs.held_elsewhere(file.run.run_id):
-            continue  # `_refuse_left_out` tells of it
-        if not file.path.exists():
-            continue
-        require_at_rest(file)
-        going = _what_goes(file, found)
-        rewrite_dropped(file, going)
-        forget_dropped_name(file, lambda cells: _mentions(cells, found.values))
-        rows += going.rows
-        lost += [f"{file.path.parent.parent.name}/{file.path.parent.name}"] if going.is_lost else []
-    return rows, lost
+    if not file.path.exists():
+        return
+    if file.path.name != QUARANTINE:
+        _require_at_rest(file)
+        forget_dropped_name(file, found.mentioned)
+    going = what_goes(file, _theirs_of(file, found))
+    if not going.anything:
+        return
+    if own is not None and file.path.is_relative_to(own.path):
+        own.touch(file.path)
+    else:
+        went.files += 1
+    went.rows += len(going.spans)
+    went.workbooks += [file.place] if going.is_workbook else []
+    went.unread += [file.place] if going.is_unread else []
+    rewrite(file, going)
 
 
 def _refuse_left_out(folders: Sequence[RunFiles], found: Found) -> None:
@@ -546,44 +627,3 @@ def _refuse_left_out(folders: Sequence[RunFiles], found: Found) -> None:
                 f"run {run.run_id} was resumed meanwhile, so that its files were left as "
                 "they are; erase again after it"
             )
-
-
-def _rewrite(journal: Journal, found: Found) -> list[RunFiles]:
-    """Rewrite every run's files: those that tell whose identifiers are meant come last."""
-    resting = [run for run in found.runs if not journal.runs.held_elsewhere(run.run_id)]
-    folders = [(run, RunFiles.of(Path(run.folder), ERASURE)) for run in resting]
-    for run, folder in folders:
-        folder.sweep()
-        rewrite_calls(folder, found.person(journal).subjects)
-        _rewrite_lists(folder, run, found, journal)
-        rewrite_loans(folder, found.customers, found.person(journal).anywhere)
-        quarantine = folder.path / QUARANTINE
-        if quarantine.exists():
-            known = _understood(run, quarantine)
-            folder.drop_records(quarantine, _from_quarantine(run, found, known))
-    for run, folder in folders:
-        for part in (*_parts(folder.path), *_cash_flow(folder.path)):
-            folder.drop_rows(part, IDENTIFYING, partial(found.whom.mask, batch=run.batch))
-    days = list(rewrite_typed(resting, found.whom.mask))
-    return [*(folder for _, folder in folders), *days]
-
-
-def _rewrite_lists(folder: RunFiles, run: RunRecord, found: Found, journal: Journal) -> None:
-    """Take the person out of the decision list, of the changes and of the rings."""
-    ids = _ids(run, found)
-    changes, listed, workbook = (
-        folder.path / name for name in (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK)
-    )
-    if changes.exists():
-        customers = found.pseudonyms(journal, run.batch) if run.batch == TRANSACTIONS else []
-        customers += [journal.pseudonyms.customer(run.batch, each) for each in ids]
-        folder.drop_rows(changes, ["customer"], of_hex("customer", customers))
-    rings = folder.path / RINGS_FILE
-    if rings.exists():
-        tied = [*found.person(journal).anywhere]
-        folder.drop_rows(rings, ["customer"], of_hex("customer", tied))
-    if workbook.exists():
-        folder.drop_from_workbook(workbook, ids)
-    for path in (listed, folder.path / NOTICES_FILE, folder.path / SHADOW_FILE):
-        if path.exists():
-            folder.drop_records(path, _of_ids(path, ids))

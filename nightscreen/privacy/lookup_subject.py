@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import DECISIONS_CSV, QUARANTINE
+from nightscreen.files.outputs import CHANGES_FILE, DECISIONS_CSV, NOTICES_FILE, QUARANTINE
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.operations.bvn.access import requests_of
-from nightscreen.results.changes import CHANGES_FILE
-from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.errors import InputError

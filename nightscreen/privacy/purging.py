@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.settings import Cutoffs
-from nightscreen.files import outputs
-from nightscreen.files.inbox import INPUT
-from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
+from nightscreen.files.outputs import OUTPUTS
+from nightscreen.files.run_folder import RunFiles
 from nightscreen.files.sealed_file import drop_sealed
 from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal.audit_chain import audit_before, forget_audit
@@ -21,62 +21,33 @@ from nightscreen.journal.desk_file import UPLOADS
 from nightscreen.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
-from nightscreen.planning.rings import RINGS_FILE
 from nightscreen.privacy.contests import AGAIN
-from nightscreen.privacy.erasure_files import CALLS_FILE
-from nightscreen.results.changes import CHANGES_FILE
-from nightscreen.results.notice_file import NOTICES_FILE
-from nightscreen.results.run_files import RunFiles, typed_parts
-from nightscreen.results.shadow import SHADOW_FILE
-from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from nightscreen.schemas.contests import Contest, ContestState
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.offers import LOANS_FILE, OFFERS_CSV, OFFERS_FILE
 
 if TYPE_CHECKING:
     from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
-QUARANTINE, ENRICHED, DECISIONS, NOTICES = "quarantine", "enriched", "decisions", "notices"
-TYPED = "transactions"
-"""Kind of the typed transactions of pulls, kept as long as enriched rows are."""
-KINDS = {
-    QUARANTINE: (outputs.QUARANTINE,),
-    ENRICHED: (
-        *("enriched/part-*.parquet", "bvn/part-*.parquet", f"{INPUT}/*"),
-        *(OFFERS_FILE, OFFERS_CSV, LOANS_FILE, CASHFLOW_FILE),
-    ),
-    DECISIONS: (
-        DECISIONS_CSV,
-        DECISIONS_WORKBOOK,
-        CHANGES_FILE,
-        CALLS_FILE,
-        RINGS_FILE,
-        SHADOW_FILE,
-    ),
-    NOTICES: (NOTICES_FILE,),
-}
-"""The files of each kind in a run's folder."""
-
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """Files of one kind in one run's folder that are older than their period."""
+    """Files of one run that are kept on one ground and are older than its period."""
 
     run_id: str
-    kind: str
+    ground: str
     folder: Path
     files: tuple[Path, ...]
     days: int
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        names = [path.relative_to(self.folder).as_posix() for path in self.files]
-        return {"run_id": self.run_id, "kind": self.kind, "age_days": self.days, "files": names}
+        names = [os.path.relpath(path, self.folder) for path in self.files]
+        return {"run_id": self.run_id, "kind": self.ground, "age_days": self.days, "files": names}
 
 
 @dataclass(slots=True)
@@ -188,13 +159,11 @@ def _look_into(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> 
         cutoffs = cutoffs._replace(enriched=max(cutoffs.enriched, cutoffs.applicants))
         if ended <= cutoffs.applicants:
             found.applicants.append(run.run_id)
-    for kind, patterns in KINDS.items():
-        files = tuple(path for each in patterns for path in sorted(folder.glob(each)))
-        if files and ended <= getattr(cutoffs, kind):
-            found.outdated.append(Outdated(run.run_id, kind, folder, files, age))
-    for part in typed_parts(run):
-        if ended <= cutoffs.enriched:
-            found.outdated.append(Outdated(run.run_id, TYPED, part.parent, (part,), age))
+    for ground in dict.fromkeys(each.ground for each in OUTPUTS if each.ground):
+        kept = [each for each in OUTPUTS if each.ground == ground]
+        files = tuple(path for each in kept for path in each.files(folder))
+        if files and ended <= getattr(cutoffs, ground):
+            found.outdated.append(Outdated(run.run_id, ground, folder, files, age))
 
 
 def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:

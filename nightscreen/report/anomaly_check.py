@@ -14,7 +14,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.outputs import MANIFEST, REPORT, RunFolder
+from nightscreen.files.outputs import MANIFEST, REPORT
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.report.page import report_page
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from nightscreen.config.declarations import UNDECLARED, Declarations
 from nightscreen.files.memory_tuning import trim_memory
+from nightscreen.files.outputs import CALLS_FILE
 from nightscreen.journal.money import RESERVING
 from nightscreen.report.reconciliation import BalanceReconciliation, WalletCalls
 from nightscreen.report.timeline import NO_BALANCE
@@ -177,7 +178,7 @@ def write_call_log(run: Run) -> CallLog:
     """Write `calls.parquet`, one row per call of a run, and return the accounts of them."""
     call_log = CallLog(declared=run.declared)
     blocks = run.journal.runs.call_columns(run.run_id, list(_COLUMNS), block=_CALLS_READ)
-    run.folder.write_parquet("calls.parquet", CALLS, (call_log.take(rows) for rows in blocks))
+    run.folder.write_parquet(CALLS_FILE, CALLS, (call_log.take(rows) for rows in blocks))
     trim_memory()
     call_log.close()
     return call_log

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.report.coverage import Coverage, weigh
 from nightscreen.report.decided import Decided
 from nightscreen.report.findings import findings_of
 from nightscreen.report.run_end import cost_of, head_of, notices_of, versions_used
 from nightscreen.results.backtest import Moves
-from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Source
 from nightscreen.schemas.clock import MICROS, instant_text, spending_day, spending_month

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import RunFolder
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.quarantine import escape_formula
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.policy.columns import fitted
 from nightscreen.results.decide import decide
 from nightscreen.results.replay import rows_of

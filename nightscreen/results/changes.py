@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.checks.declaration import Column, Compare
 from nightscreen.checks.karma import LISTINGS
+from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.journal.customers import BatchMembership, StateWrite
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.tracked_state import (
@@ -48,13 +49,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.files.outputs import RunFolder
+    from nightscreen.files.run_folder import RunFolder
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.files.workspace import Workspace
     from nightscreen.journal.customers import Customers
     from nightscreen.schemas.decisions import KnownCustomer
 
-CHANGES_FILE = "changes.parquet"
 BLOCK_ROWS = 8192
 _COMPARED_ROWS = 1000
 """Rows whose states are in memory together: each is a thousand bytes and more."""
@@ -477,7 +477,6 @@ def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:
 
 
 __all__ = [
-    "CHANGES_FILE",
     "LISTED_PART",
     "ChangeSet",
     "differences",

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.files.outputs import RunFolder
+    from nightscreen.files.run_folder import RunFolder
     from nightscreen.results.changes import ChangeSet
     from nightscreen.schemas.policy import Policy
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-NOTICES_FILE = "notices.csv"
 TOLD_COLUMNS = ("told_at", "told_how", "told_by")
 """Left empty for the person who tells the customer."""
 NOTICE_COLUMNS = (

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import enriched_parts
+from nightscreen.files.outputs import NOTICES_FILE, enriched_parts
+from nightscreen.files.run_folder import RowFilter, RunFiles
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.notice_file import NOTICES_FILE, read_told, write_notices_file
+from nightscreen.results.notice_file import read_told, write_notices_file
 from nightscreen.results.reviews import active_reviews, read_written_date
-from nightscreen.results.run_files import RunFiles
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import LAGOS, instant_text, lagos_day, to_micros
@@ -354,8 +354,8 @@ def rewrite_notices(
         output.mkdir(parents=True, exist_ok=True)
         return write_notices(output / NOTICES_FILE, parts, told, journal, declared, stands)
     files = RunFiles.of(folder, "notices")
-    with files.replaced(folder / NOTICES_FILE):
-        counts = write_notices(folder / NOTICES_FILE, parts, told, journal, declared, stands)
+    files.touch(folder / NOTICES_FILE)
+    counts = write_notices(folder / NOTICES_FILE, parts, told, journal, declared, stands)
     files.finish(instant_text(journal.clock()) or "")
     return counts
 
@@ -380,7 +380,7 @@ def withdraw_notices(journal: Journal, customer_id: str) -> int:
         if not path.exists() or journal.runs.held_elsewhere(run.run_id):
             continue
         files = RunFiles.of(path.parent, "contest")
-        taken += files.drop_records(path, lambda cells: cells[:1] == [customer_id])
+        taken += files.drop(path, RowFilter([(("customer_id",), {(customer_id,)})]))
         files.finish(instant_text(journal.clock()) or "")
     return taken
 

@@ -12,23 +12,19 @@ from typing import TYPE_CHECKING
 
 from nightscreen.files.memory_tuning import trim_memory
 from nightscreen.files.outputs import (
+    CHANGES_FILE,
     DECISIONS_CSV,
     DECISIONS_WORKBOOK,
     QUARANTINE,
+    RINGS_FILE,
+    SHADOW_FILE,
     enriched_parts,
 )
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.reviews import Reviews
-from nightscreen.planning.rings import RINGS_FILE
 from nightscreen.planning.shared_identifiers import keep_sightings
-from nightscreen.results.changes import (
-    CHANGES_FILE,
-    ChangeSet,
-    keep_states,
-    unreached_checks,
-    write_changes,
-)
+from nightscreen.results.changes import ChangeSet, keep_states, unreached_checks, write_changes
 from nightscreen.results.decision_list import (
     ListCounts,
     quarantined,
@@ -36,12 +32,11 @@ from nightscreen.results.decision_list import (
     write_decisions,
 )
 from nightscreen.results.reviews import active_reviews, reviewed_evidence
-from nightscreen.results.shadow import SHADOW_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.files.outputs import RunFolder
+    from nightscreen.files.run_folder import RunFolder
     from nightscreen.files.workspace import Workspace
     from nightscreen.journal import Journal
     from nightscreen.schemas.policy import Policy

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nightscreen.files.outputs import SHADOW_FILE
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.schemas.enriched import SHADOW_FIELDS
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from nightscreen.files.outputs import RunFolder
+    from nightscreen.files.run_folder import RunFolder
 
-SHADOW_FILE = "shadow.csv"
 SHADOW_COLUMNS = (
     "customer_id",
     "exposure",

@@ -15,10 +15,10 @@ from nightscreen.checks.declaration import Limits
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
 from nightscreen.files.memory_tuning import trim_memory
-from nightscreen.files.outputs import enriched_parts
+from nightscreen.files.outputs import NOTICES_FILE, RINGS_FILE, enriched_parts
 from nightscreen.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.planning.eligibility import slots_of
-from nightscreen.planning.rings import RINGS, RINGS_FILE, RINGS_SCHEMA
+from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.policy.columns import unread_values
 from nightscreen.policy.engine import locked_engine
@@ -45,7 +45,6 @@ from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
 from nightscreen.results.enriched import enriched_schema
-from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.overrides import overrides_of

@@ -25,8 +25,8 @@ from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.declarations import Declarations
 from nightscreen.files.filesystem import is_url
-from nightscreen.files.outputs import RunFolder
 from nightscreen.files.publishing import withdraw
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal import Journal, journal_of
 from nightscreen.policy.declarations import read_declarations

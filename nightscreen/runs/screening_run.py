@@ -19,7 +19,7 @@ from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.files.frame import Frame
 from nightscreen.files.memory_tuning import trim_memory, tune_allocator
-from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, append_problems
 from nightscreen.files.sealed_file import input_in_clear
 from nightscreen.files.workspace import Workspace
@@ -87,7 +87,6 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 16_384
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
-PROBLEMS = "problems.csv"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
-CASHFLOW_FILE: Final = "cashflow.parquet"
-
 FEATURES: Final[dict[str, pa.DataType]] = {
     "tx_as_of": pa.date32(),
     "tx_months": pa.int64(),

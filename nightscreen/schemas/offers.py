@@ -22,7 +22,6 @@ ContactName = Literal["email", "phone"]
 
 OFFER_FLOW, TRACK_FLOW = "offer_loans", "track_loans"
 OFFER_BATCH, TRACK_BATCH = "loan-offers", "loan-tracking"
-OFFERS_FILE, OFFERS_CSV, LOANS_FILE = "offers.parquet", "offers.csv", "loans.parquet"
 
 CLOSED_WORDS = frozenset({"SETTLED", "CANCELLED", "CANCELED", "REJECTED"})
 """Status words after which a loan is not asked about again, in any case of letters.

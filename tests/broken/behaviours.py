@@ -65,7 +65,7 @@ _LANE = "nightscreen/calling/lane.py"
 _LOOKUPS = "nightscreen/journal/lookups.py"
 _MANNERS = "nightscreen/data/manners.toml"
 _MONEY = "nightscreen/journal/money.py"
-_OUTPUTS = "nightscreen/files/outputs.py"
+_OUTPUTS = "nightscreen/files/run_folder.py"
 _PLAN = "nightscreen/planning/plan.sql"
 _PRICES = "nightscreen/schemas/prices.py"
 _PURGING = "nightscreen/privacy/purging.py"
@@ -1106,9 +1106,8 @@ _PEOPLE = (
         (
             Edit(
                 _FORGET,
-                "            folder.drop_rows(part, IDENTIFYING, partial(found.whom.mask, "
-                "batch=run.batch))\n",
-                "            pass\n",
+                "            if folder.drop(file, mine) and declared.beside",
+                "            if declared.beside",
             ),
         ),
         (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
@@ -1118,7 +1117,7 @@ _PEOPLE = (
         "Files that were rewritten look as if somebody had changed them.",
         (
             Edit(
-                "nightscreen/results/run_files.py",
+                "nightscreen/files/run_folder.py",
                 "            write_private(manifest, text.encode())\n",
                 "",
             ),
@@ -1153,8 +1152,8 @@ _PEOPLE = (
         (
             Edit(
                 _PURGING,
-                "if files and ended <= getattr(cutoffs, kind):",
-                "if files and ended <= found.cutoffs.audit:",
+                "if files and ended <= getattr(cutoffs, ground):",
+                "if files and ended <= cutoffs.audit:",
             ),
         ),
         (f"{_T_PURGING}::test_each_kind_goes_at_its_age",),

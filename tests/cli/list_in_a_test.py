@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from nightscreen.files.outputs import RunFolder
+    from nightscreen.files.run_folder import RunFolder
 
 ROWS = [
     enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),

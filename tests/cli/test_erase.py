@@ -88,6 +88,23 @@ def test_a_list_that_is_none_erases_nobody(
     assert len(ids(folder)) == 3
 
 
+def test_a_workbook_that_goes_whole_is_told_before_it_does(folder: Path) -> None:
+    """In words and as JSON; a look beforehand changes nothing."""
+    place = f"{folder.name}/decisions.xlsx"
+    (folder / "decisions.xlsx").write_bytes(b"PK")
+    looked = run("erase", "--customer-id", "0007", "--dry-run")
+    assert looked.exit_code == 0
+    assert "review import" in looked.stdout
+    assert place in looked.stdout
+    told = json.loads(run("erase", "--customer-id", "0007", "--dry-run", "--json").stdout)
+    assert (told["dry_run"], told["workbooks_removed_whole"]) == (True, [place])
+    assert len(ids(folder)) == 3
+    ended = run("erase", "--customer-id", "0007", "--yes", "--json")
+    assert place in ended.stderr
+    assert json.loads(ended.stdout)["workbooks_removed_whole"] == [place]
+    assert not (folder / "decisions.xlsx").exists()
+
+
 def test_erasing_is_one_json_document(folder: Path) -> None:
     """With --json nothing else stands on stdout."""
     ended = run("erase", "--customer-id", "C", "--batch", "borrowers", "--yes", "--json")

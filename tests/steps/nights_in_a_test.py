@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import RunFolder
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.files.workspace import Workspace
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers

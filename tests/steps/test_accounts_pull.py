@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.cash_flows import CashFlows
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.access import consented_data
 from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
-from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from tests.steps.pulls_in_a_test import LIST, Lender, username
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tests.steps.nights_in_a_test import BATCH, Nights
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.files.outputs import RunFolder
+    from nightscreen.files.run_folder import RunFolder
 
 
 def report(run_id: str, *, publishable: bool = True, **karma: int) -> dict[str, Any]:

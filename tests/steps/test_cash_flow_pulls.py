@@ -12,6 +12,7 @@ import pytest
 
 from nightscreen.cli.explain import explain_customer
 from nightscreen.config.settings import Retention
+from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.cash_flows import CashFlows
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
@@ -19,7 +20,7 @@ from nightscreen.operations.consents.access import consented_data
 from nightscreen.operations.transactions.report import close_pull
 from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.privacy.purging import due
-from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA
+from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.errors import InputError
 from tests.steps.pulls_in_a_test import Lender
 

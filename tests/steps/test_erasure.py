@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import openpyxl
 import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
+from nightscreen.files.run_folder import NOTE, RunFiles
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.erasure import Erasures
@@ -21,11 +20,10 @@ from nightscreen.journal.tables import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import Whom, erase, look, mend
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.results.run_files import NOTE, RunFiles
 from nightscreen.runs import screening_run
 from nightscreen.schemas.calls import Caps, ReserveRequest
 from nightscreen.schemas.errors import InputError, OutputError
-from tests.left_behind import content, everything
+from tests.left_behind import everything
 from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:
@@ -232,7 +230,7 @@ def test_erasing_again_finishes_after_a_crash(
 ) -> None:
     """Cut short at each file in turn, it goes on where it stopped."""
     wanted = needles(journal)
-    whole = RunFiles._touch
+    whole = RunFiles.touch
     for crash_at in range(1, 12):
         seen: list[object] = []
 
@@ -244,14 +242,14 @@ def test_erasing_again_finishes_after_a_crash(
                 raise OutputError("the disk is full")
             whole(self, file)
 
-        monkeypatch.setattr(RunFiles, "_touch", touch)
+        monkeypatch.setattr(RunFiles, "touch", touch)
         try:
             erased(journal, customer_id="CUST-3")
         except OutputError:
             continue
         except InputError:
             break
-    monkeypatch.setattr(RunFiles, "_touch", whole)
+    monkeypatch.setattr(RunFiles, "touch", whole)
     for path, held in everything(world.folder):
         assert not [needle for needle in wanted if needle in held], path
     for night in nights:
@@ -389,35 +387,33 @@ def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
     assert erased(journal, customer_id="CUST-3")["answers"] == 3
 
 
-def test_reviews_in_the_workbook_stay(journal: Journal, nights: list[Night]) -> None:
-    """What was written into other rows is kept, as text; the headings too."""
-    path = nights[0].folder / "decisions.xlsx"
-    with (nights[0].folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
-        ids = [row["customer_id"] for row in csv.DictReader(file)]
-    assert len(set(ids)) > 2
-    assert "CUST-3" in ids
-    book = openpyxl.load_workbook(path)
-    for sheet in book.worksheets:
-        for row in sheet.iter_rows(min_row=2):
-            if sheet.title in {"Decline", "Review", "Undecided"} and row[0].value:
-                sheet.cell(row[0].row or 0, sheet.max_column - 1, f"note on {row[0].value}")
-    book.save(path)
-    erased(journal, customer_id="CUST-3")
-    text = content(path).decode()
-    assert "CUST-3" not in text
-    sheet = openpyxl.load_workbook(path)["Review"]
-    assert sheet.auto_filter.ref is not None
-    assert [each.sqref.ranges for each in sheet.data_validations.dataValidation]
-    for other in set(ids) - {"CUST-3"}:
-        assert f"note on {other}" in text
+def test_a_workbook_that_names_the_person_goes_and_is_told_first(
+    world: World, journal: Journal, nights: list[Night]
+) -> None:
+    """It goes whole, whatever reviewers wrote into it; that of a night without them stays."""
+    other = world.screen(OTHERS, **OPTIONS)
+    ids = [night.report["run_id"] for night in nights]
+    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
+    assert found.document()["workbooks_removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]
+    done = erase(journal, found)
+    assert done["workbooks_removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]
+    for night in nights:
+        assert not (night.folder / "decisions.xlsx").exists()
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        assert "decisions.xlsx" not in manifest["files"]
+    assert (other.folder / "decisions.xlsx").exists()
 
 
-def test_a_workbook_nobody_can_read_is_removed(journal: Journal, nights: list[Night]) -> None:
-    """It may hold the person; the list as CSV stays."""
-    (nights[0].folder / "decisions.xlsx").write_bytes(b"not a workbook")
+def test_a_workbook_without_its_list_is_read_itself(journal: Journal, nights: list[Night]) -> None:
+    """It goes where it names the person, and where nobody can read it."""
+    named, broken = nights
+    for night in nights:
+        (night.folder / "decisions.csv").unlink()
+    (broken.folder / "decisions.xlsx").write_bytes(b"not a workbook")
     done = erased(journal, customer_id="CUST-3")
-    assert done["removed_unread"] == ["decisions.xlsx"]
-    assert not (nights[0].folder / "decisions.xlsx").exists()
+    assert done["workbooks_removed_whole"] == [f"{named.report['run_id']}/decisions.xlsx"]
+    assert done["removed_unread"] == [f"{broken.report['run_id']}/decisions.xlsx"]
+    assert not [path for night in nights for path in night.folder.glob("*.xlsx")]
 
 
 def test_a_folder_that_is_gone_is_told(journal: Journal, nights: list[Night]) -> None:

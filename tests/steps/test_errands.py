@@ -14,7 +14,7 @@ from nightscreen.calling.caller import Caller, open_caller
 from nightscreen.client import loans, wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.files.outputs import RunFolder
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import open_journal
 from nightscreen.report.api_run import (
     api_run_markdown,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import shutil
@@ -420,6 +421,9 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str)
         done = erase(journal, look(journal, Customers.of(journal), whom, inbox=desk.dropped))
     assert done["files"] >= 5
     for path in copies:
+        if name.endswith(".xlsx"):  # it goes whole, and that is told
+            assert not path.exists()
+            continue
         text = _clear_text(path)
         for value in (gone["bvn"], gone["account_number"], "Ola"):
             assert value not in text, (path, value)
@@ -430,8 +434,53 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str)
             assert path.read_bytes()[:2] == content[:2]
         if name in {"book.csv", "semicolons.csv", "wide.csv"}:
             assert path.read_bytes() == FORMS[name]([rows[0], *kept])
+    lists = sum(place.endswith("decisions.xlsx") for place in done["workbooks_removed_whole"])
+    workbooks = len(copies) if name.endswith(".xlsx") else 0
+    assert len(done["workbooks_removed_whole"]) == workbooks + lists
     for path in desk.dropped.rglob("*"):
         assert not path.is_file() or gone["bvn"] not in _clear_text(path), path
+
+
+def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk: Desk) -> None:
+    """The quarantine is kept for a month, the dropped file for a year: it has the person still."""
+    desk.inbox  # noqa: B018 - makes the folder
+    people = [
+        customer(1),
+        customer(2),
+        {**customer(3), "bvn": "", "account_number": "", "phone": ""},
+    ]
+    rows = [list(people[0]), *(list(each.values()) for each in people)]
+    rows[3][rows[0].index("bvn")] = "2291"
+    (desk.dropped / "book.csv").write_text(_csv(rows))
+    assert desk.run(desk.take()) is Fate.SCREENED
+    (report,) = desk.reports()
+    assert report["rows"]["quarantined"] == 1
+    folder = desk.dropped / "done" / report["run_id"]
+    with open_journal(desk.folder / "home", clock=partial(_after, 31)) as journal:
+        purge(journal, due(journal, Retention()))
+        assert not (folder / "quarantine.csv").exists()
+        whom = Whom(customer_id=people[2]["customer_id"])
+        erase(journal, look(journal, Customers.of(journal), whom))
+    text = (folder / "input" / "book.csv").read_text()
+    assert people[2]["customer_id"] not in text
+    assert people[1]["customer_id"] in text
+
+
+def test_the_manifest_of_a_resumed_run_knows_its_rewritten_input(desk: Desk) -> None:
+    """A run that was resumed lists its input; the erasure gives it its new digest."""
+    desk.options = {"max_spend": "60"}
+    desk.drop("book.csv")
+    desk.run(desk.take())
+    (stopped,) = desk.reports()
+    night = desk.screen(run=stopped["run_id"], max_spend="100000")
+    with open_journal(desk.folder / "home") as journal:
+        gone = night.rows[0]["customer_id"]
+        erase(journal, look(journal, Customers.of(journal), Whom(customer_id=gone)))
+    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+    assert "input/book.csv" in manifest["files"]
+    for name, told in manifest["files"].items():
+        held = (night.folder / name).read_bytes()
+        assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
 
 
 def test_a_file_that_nobody_can_read_goes_whole_and_text_by_the_line(desk: Desk) -> None:

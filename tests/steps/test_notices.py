@@ -11,6 +11,7 @@ import pytest
 
 from nightscreen.config.declarations import Declarations, PolicyAlone
 from nightscreen.config.settings import ContestClocks
+from nightscreen.files.run_folder import RunFiles
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
@@ -24,7 +25,6 @@ from nightscreen.results.notices import (
     rewrite_notices,
 )
 from nightscreen.results.reviews import Judge, take_in
-from nightscreen.results.run_files import RunFiles
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.decisions import ReviewRow

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.config.settings import Retention
+from nightscreen.files.run_folder import RunFiles
 from nightscreen.journal import open_journal
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.purging import due, hold, purge, release
-from nightscreen.results.run_files import RunFiles
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from tests.screening import CONSENT, Night, Screened, World, customer

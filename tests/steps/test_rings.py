@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.cli.explain import explain_customer
+from nightscreen.files.outputs import RINGS_FILE
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
-from nightscreen.planning.rings import RINGS_FILE, RINGS_SCHEMA
+from nightscreen.planning.rings import RINGS_SCHEMA
 from nightscreen.policy.check import check_policy
 from nightscreen.privacy.erasure import Whom, erase, look
 from tests.screening import World, customer

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.files.filesystem import RemotePlace, is_url, remote_place
-from nightscreen.files.outputs import MANIFEST, REPORT, RunFolder
+from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.files.publishing import withdraw
-from nightscreen.results.run_files import RunFiles
+from nightscreen.files.run_folder import RunFiles, RunFolder
 from nightscreen.schemas.errors import OutputError
 from tests.storage.object_store import BUCKET, object_store
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.calling.caller import ASKED_AGAIN
 from nightscreen.client import wire
-from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.journal import journal_of
 from nightscreen.journal.bvn_consents import BvnConsents
@@ -30,7 +30,6 @@ from nightscreen.operations.bvn.otps import QUARANTINED, OtpFile, Supplied, read
 from nightscreen.operations.bvn.requesting import quote
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.runs.run import open_api_run, require_service
-from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind

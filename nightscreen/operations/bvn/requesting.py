@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.caller import ASKED_AGAIN
 from nightscreen.client import wire
-from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.consent import (
@@ -32,7 +32,6 @@ from nightscreen.reading.mapping import read_mapping
 from nightscreen.reading.tables import file_digest, open_source
 from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import known_prices, open_api_run
-from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind

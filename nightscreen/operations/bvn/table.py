@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.compare import compare
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
@@ -248,7 +249,7 @@ def write_changes(run: Run, moved: Transitions) -> dict[str, Any]:
         for request, before, after in moved.rows
     ]
     table = pa.Table.from_pylist(rows, schema=_plain(CHANGES)).cast(CHANGES)
-    run.folder.write_parquet("changes.parquet", CHANGES, [table])
+    run.folder.write_parquet(CHANGES_FILE, CHANGES, [table])
     kinds = {
         f"{before or 'none'} to {after}": number
         for (before, after), number in sorted(moved.moves.items())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from nightscreen.files.outputs import OFFERS_CSV, OFFERS_FILE
 from nightscreen.operations.loans.offering import find_out_rest
 from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
 from nightscreen.report.call_log import write_call_log
@@ -17,7 +18,7 @@ from nightscreen.results.decision_files import csv_bytes
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
-from nightscreen.schemas.offers import OFFERS_CSV, OFFERS_FILE, LinkState, OfferWord
+from nightscreen.schemas.offers import LinkState, OfferWord
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import TEST_MODE, StopReason
 

@@ -11,15 +11,15 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.files.outputs import QUARANTINE, REPORT, RunFolder
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE, REPORT
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.records import Records
 from nightscreen.operations.loans.loan_days import LoanDayIntake
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.reading.tables import file_digest, open_source
 from nightscreen.results.outcomes import customers_of, loan_key
 from nightscreen.results.stood_decision import StoodDecisions
-from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
 from nightscreen.schemas.columns import LOAN_DAYS
 from nightscreen.schemas.errors import InputError

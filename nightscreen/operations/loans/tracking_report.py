@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from nightscreen.files.outputs import CHANGES_FILE, LOANS_FILE
 from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
 from nightscreen.report.call_log import write_call_log
-from nightscreen.results.changes import CHANGES_FILE
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
-from nightscreen.schemas.offers import LOANS_FILE, LoanWord
+from nightscreen.schemas.offers import LoanWord
 from nightscreen.schemas.rows import INSTANT, NAIRA
 from nightscreen.schemas.stops import TEST_MODE
 

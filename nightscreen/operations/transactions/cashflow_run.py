@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from nightscreen.client.aggregator import Scope
+from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.cash_flows import CashFlows, Figures
 from nightscreen.journal.vault import GrantState, Vault
 from nightscreen.operations.transactions.cashflow import ACCOUNTS, CUSTOMERS, INPUT, NAIRA_WORDS
 from nightscreen.operations.transactions.json_decode import parse_text
 from nightscreen.operations.transactions.record_fields import load_fields
 from nightscreen.operations.transactions.transaction_files import Transactions
-from nightscreen.schemas.cashflow import CASHFLOW_FILE, CASHFLOW_SCHEMA, FEATURES
+from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, FEATURES
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
 from nightscreen.schemas.pulls import KEPT, Pulled, PulledKind
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.outputs import CHANGES_FILE, QUARANTINE
 from nightscreen.files.private_files import atomic_write, make_private_folder
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.operations.transactions.cashflow_run import write_cash_flow
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from nightscreen.operations.transactions.transaction_files import Version
     from nightscreen.report.call_log import CallLog
 
-CHANGES = "changes.parquet"
 _WORD = pa.dictionary(pa.int32(), pa.string())
 CHANGES_SCHEMA = pa.schema(
     [
@@ -361,7 +360,7 @@ def _typed_table(
 
 def write_changes(pull: TransactionSync, pulls: Iterable[Pulled]) -> int:
     """Write `changes.parquet`: what was added, modified and removed, by pseudonyms alone."""
-    return pull.run.folder.write_parquet(CHANGES, CHANGES_SCHEMA, _changes(pull, pulls))
+    return pull.run.folder.write_parquet(CHANGES_FILE, CHANGES_SCHEMA, _changes(pull, pulls))
 
 
 def _changes(pull: TransactionSync, pulls: Iterable[Pulled]) -> Iterator[pa.Table]:

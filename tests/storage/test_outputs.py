@@ -1,0 +1,73 @@
+"""The declarations of output files: each says enough for erasure, purge, access and the desk."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.config.settings import Cutoffs
+from nightscreen.files.outputs import OUTPUTS, Erasing, Whose, declaration_of
+from nightscreen.files.run_folder import RowFilter, RunFiles
+from tests.laws import undeclared_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nightscreen.files.outputs import Output
+    from tests.nights.standard import StandardNight
+
+PERSONAL = [each for each in OUTPUTS if each.whose is not Whose.NOBODY]
+
+
+@pytest.mark.parametrize("declared", PERSONAL, ids=lambda each: each.pattern)
+def test_a_file_about_people_is_erased_and_has_a_period(declared: Output) -> None:
+    """Nothing that names a person stays for good, or whatever is erased."""
+    assert declared.erasing is not Erasing.KEEP
+    assert declared.ground in Cutoffs._fields
+    assert declared.of_branches
+    in_clear = declared.whose in {Whose.IN_CLEAR, Whose.LISTED, Whose.AS_GIVEN}
+    assert not in_clear or declared.right == "export"
+
+
+def test_what_is_about_nobody_is_neither_erased_nor_purged() -> None:
+    """Reports, manifests and findings stay, so that every naira still adds up."""
+    kept = {each.pattern for each in OUTPUTS if not each.ground}
+    assert {"report.json", "report-*.json", "manifest.json", "problems.csv"} <= kept
+    assert all(each.erasing is Erasing.KEEP for each in OUTPUTS if each.pattern in kept)
+
+
+def test_costs_are_for_those_who_may_see_money() -> None:
+    """Of an earlier session too."""
+    for name in ("report.json", "report-1.json", "report.html", "calls.parquet"):
+        declared = declaration_of(name)
+        assert declared is not None
+        assert declared.right == "money"
+
+
+def test_a_file_that_nobody_declared_is_found(
+    standard_night: StandardNight, tmp_path: Path
+) -> None:
+    """Of what a night writes all is declared; a file more, and the law names it."""
+    folder = shutil.copytree(standard_night("plain").night.folder, tmp_path / "run")
+    folder.chmod(0o700)
+    assert undeclared_files(folder) == []
+    (folder / "extras.csv").write_text("customer_id\n")
+    assert undeclared_files(folder) == ["extras.csv is declared nowhere"]
+
+
+def test_rows_are_found_alike_in_text_and_in_parquet(
+    standard_night: StandardNight, tmp_path: Path
+) -> None:
+    """By one column or by two together; a file without the columns has no such row."""
+    path = tmp_path / "list.csv"
+    path.write_text('batch,customer_id,note\na,1,x\nb,1,"two\nlines"\na,2,\'=x\n')
+    both = RowFilter([(("batch", "customer_id"), {("a", "1"), ("b", "2")}), (("bvn",), {("1",)})])
+    assert [row["note"] for row in both.found(path)] == ["x"]
+    one = RowFilter([(("customer_id",), {("1",)})])
+    assert RunFiles(tmp_path, "test").drop(path, one) == 2
+    assert path.read_text() == "batch,customer_id,note\na,2,'=x\n"
+    (part,) = (standard_night("plain").night.folder / "enriched").glob("*.parquet")
+    wanted = RowFilter([(("customer_id", "batch"), {("CUST-0000001", "a")})])
+    assert wanted.count(part) == 0
