@@ -47,8 +47,8 @@ from nightscreen.privacy.erasure_inbox import (
 )
 from nightscreen.privacy.erasure_loans import loan_rows, rewrite_loans
 from nightscreen.privacy.lookup_subject import subjects_of
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import open_source
 from nightscreen.results.changes import CHANGES_FILE
 from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.run_files import (

@@ -31,15 +31,15 @@ from nightscreen.files.inbox import (
 )
 from nightscreen.files.outputs import REPORT
 from nightscreen.files.private_files import atomic_write, write_private
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import (
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import (
     OLE_MAGIC,
     PARQUET_MAGIC,
     START_BYTES,
     ZIP_MAGIC,
     open_source,
 )
-from nightscreen.reading.text_stream import MARKS, open_text
+from nightscreen.reading.text import MARKS, open_text
 from nightscreen.results.run_files import copy_sheets
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.reading.tables import TableSource
-    from nightscreen.reading.text_stream import TextFile
+    from nightscreen.reading.open_file import TableSource
+    from nightscreen.reading.text import TextFile
 
 Goes = Callable[[Sequence[str]], bool]
 """Returns from a row's cells whether it is the person's."""
@@ -208,9 +208,10 @@ def _of_text(path: Path, goes: Callable[[str], bool]) -> Going:
     try:
         text = open_text(path, start)
         found = Going(text=text)
-        for number, line in enumerate(_lines(text), start=1):
-            if goes(line.decode(errors="replace")):
-                found.spans.append((number, number + 1))
+        with text.open() as lines:
+            for number, line in enumerate(lines, start=1):
+                if goes(line):
+                    found.spans.append((number, number + 1))
     except InputError:
         return Going(is_lost=True)
     found.rows = len(found.spans)
@@ -274,25 +275,17 @@ def forget_dropped_name(file: DroppedFile, mentions: Goes) -> None:
             write_private(note, json.dumps({**document, "name": file.path.name}).encode())
 
 
-def _lines(text: TextFile) -> Iterator[bytes]:
-    """Yield the lines of a text as UTF-8, with their ends."""
-    rest = b""
-    for block in text.blocks():
-        *lines, rest = (rest + block).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest
-
-
 def _copy_text(text: TextFile, partial: Path, found: Going) -> None:
     marks = (mark for mark, name in MARKS if name == text.encoding and len(mark) == text.mark_bytes)
     going = found.goes(range(1, 1 << 62))
-    with gzip.open(partial, "wb") if text.gzipped else partial.open("wb") as written:
+    with (
+        text.open() as lines,
+        gzip.open(partial, "wb") if text.gzipped else partial.open("wb") as written,
+    ):
         written.write(next(marks, b""))
-        for line, goes in zip(_lines(text), going, strict=False):
+        for line, goes in zip(lines, going, strict=False):
             if not goes:
-                same = text.encoding == "utf-8"
-                written.write(line if same else line.decode().encode(text.encoding))
+                written.write(line.encode(text.encoding))
 
 
 def _copy_parquet(path: Path, partial: Path, found: Going) -> None:

@@ -33,8 +33,8 @@ from nightscreen.files.outputs import MANIFEST
 from nightscreen.files.private_files import atomic_write, write_private
 from nightscreen.files.publishing import publish
 from nightscreen.files.quarantine import unescape_formula
-from nightscreen.reading.headings import HEADER_SEARCH_ROWS
-from nightscreen.reading.workbook_source import UNREADABLE
+from nightscreen.reading.columns import HEADER_SEARCH_ROWS
+from nightscreen.reading.workbook import UNREADABLE
 from nightscreen.results.decision_files import WORKBOOK_ROWS, column_of
 from nightscreen.schemas.pulls import PulledKind
 
