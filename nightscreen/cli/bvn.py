@@ -100,8 +100,8 @@ def _quoted(parameters: RequestBvns | ConfirmBvns, settings: Settings) -> dict[s
 def _check_input(parameters: RequestBvns | ConfirmBvns) -> None:
     """Report an unreadable file at once, before the engine starts."""
     from nightscreen.operations.bvn.otps import open_otps
-    from nightscreen.reading.mapping import read_mapping
-    from nightscreen.reading.tables import open_source
+    from nightscreen.reading.mapping_file import read_mapping
+    from nightscreen.reading.open_file import open_source
     from nightscreen.schemas.errors import InputError
 
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None

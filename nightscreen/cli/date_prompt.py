@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nightscreen.files.sealed_file import is_sealed
 from nightscreen.reading.date_orders import ORDERS, DateOrders
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 

@@ -65,8 +65,8 @@ def diagnose(
     """
     from nightscreen.config.settings import read_settings
     from nightscreen.reading.date_orders import DateOrders
-    from nightscreen.reading.mapping import read_mapping
-    from nightscreen.reading.tables import open_source
+    from nightscreen.reading.mapping_file import read_mapping
+    from nightscreen.reading.open_file import open_source
     from nightscreen.runs.diagnosis import diagnose as diagnose_file
 
     settings = read_settings()

@@ -10,7 +10,7 @@ import csv
 import io
 import re
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,8 +24,8 @@ from nightscreen.files.person import same_person
 from nightscreen.files.quarantine import escape_formula, unescape_formula
 from nightscreen.files.sealed_file import in_memory, unsealed
 from nightscreen.reading.date_orders import DateOrders
-from nightscreen.reading.mapping import Mapping, mapping_toml, read_mapping
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.mapping_file import Mapping, mapping_toml, read_mapping
+from nightscreen.reading.open_file import open_source
 from nightscreen.results.second_person import needs_second
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
@@ -248,14 +248,14 @@ def _mapping_of(visit: Visit, run: RunRecord, headings: Sequence[str]) -> str:
         if chosen.get("mapping"):
             return str(chosen["mapping"])
         columns = mapping_of(kept, chosen.get("understood") or {}) if meant else Mapping()
-        found = replace(columns, date_order=chosen.get("declared"))
+        found = columns.model_copy(update={"date_order": chosen.get("declared")})
         return "" if found == Mapping() else mapping_toml(found)
     given = Path(run.parameters.get("mapping") or "")
     if not given.is_file():
         return ""
     mapping = read_mapping(given)
     present = tuple(heading for heading in mapping.drop if heading in headings)
-    return mapping_toml(replace(mapping, drop=present, sheet=None))
+    return mapping_toml(mapping.model_copy(update={"drop": present, "sheet": None}))
 
 
 def _edits(visit: Visit, draft: Upload | None) -> dict[int, list[str]]:

@@ -26,11 +26,11 @@ from nightscreen.desk.visit import (
     to_sign_in,
 )
 from nightscreen.files.sealed_file import unsealed
+from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import ORDERS, DateOrders
-from nightscreen.reading.headings import meanings
-from nightscreen.reading.mapping import DATE_ORDERS, read_mapping
-from nightscreen.reading.mapping import Mapping as Meaning
-from nightscreen.reading.tables import headings_of, open_source, sheets_of
+from nightscreen.reading.mapping_file import DATE_ORDERS, read_mapping
+from nightscreen.reading.mapping_file import Mapping as Meaning
+from nightscreen.reading.open_file import headings_of, open_source, sheets_of
 from nightscreen.results.ask_again import rows_as_part
 from nightscreen.runs.diagnosis import diagnose
 from nightscreen.runs.intake import Intake
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from nightscreen.desk.seat import Seat
     from nightscreen.desk.uploads import Upload
     from nightscreen.desk.visit import Visit
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.open_file import TableSource
 
 SHOWN_ROWS: Final = 50
 _PIECE: Final = 1 << 20
@@ -281,7 +281,7 @@ def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -
         return upload
     sheet = upload.choices.get("sheet")
     try:
-        source = open_source(path, mapping=Meaning(sheet=sheet))
+        source = open_source(path, mapping=Meaning(sheet=sheet or None))
         found = {each.heading: each.known or "" for each in source.header.columns}
     except InputError:  # a correction may mend it: what single headings mean is known all the same
         taken: set[str] = set()

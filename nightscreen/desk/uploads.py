@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, SealedWriter, sealed_writer
 from nightscreen.journal.desk_file import UPLOADS, upload_of
 from nightscreen.journal.runs import RUNNING
-from nightscreen.reading.mapping import Mapping, mapping_toml
+from nightscreen.reading.mapping_file import Mapping, mapping_toml
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.columns import KNOWN_COLUMNS
@@ -165,9 +165,8 @@ class Uploads:
         else:
             corrected = any(known != understood.get(each, "") for each, known in headings.items())
             columns = mapping_of(headings, understood) if corrected else Mapping()
-            found = replace(
-                columns, sheet=merged.get("sheet") or None, date_order=merged.get("declared")
-            )
+            sheet, order = merged.get("sheet") or None, merged.get("declared")
+            found = columns.model_copy(update={"sheet": sheet, "date_order": order})
             if found == Mapping():
                 self.mapping(upload.upload_id).unlink(missing_ok=True)
             else:

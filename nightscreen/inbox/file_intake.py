@@ -34,7 +34,7 @@ from nightscreen.journal.read_only import look_into
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.policy.declarations import read_declarations
-from nightscreen.reading.tables import file_digest
+from nightscreen.reading.open_file import file_digest
 from nightscreen.results.decision_files import is_returned, read_returned
 from nightscreen.results.notices import rewrite_reviewed
 from nightscreen.results.reviews import Judge, take_in

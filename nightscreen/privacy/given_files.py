@@ -34,8 +34,8 @@ from nightscreen.files.outputs import INBOX_TEXTS, INPUT, QUARANTINE, REPORT
 from nightscreen.files.private_files import atomic_write, write_private
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.files.run_folder import records
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import (
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import (
     FOREIGN,
     OLE_MAGIC,
     PARQUET_MAGIC,
@@ -43,8 +43,8 @@ from nightscreen.reading.tables import (
     ZIP_MAGIC,
     open_source,
 )
-from nightscreen.reading.text_stream import MARKS, TextFile, open_text
-from nightscreen.reading.workbook_source import UNREADABLE
+from nightscreen.reading.text import MARKS, TextFile, open_text
+from nightscreen.reading.workbook import UNREADABLE
 from nightscreen.schemas.columns import CUSTOMERS, KNOWN_COLUMNS, LOAN_DAYS
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.naming import batch_name
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.open_file import TableSource
 
 _CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
 _NO_TEXT = (
@@ -228,9 +228,10 @@ def _of_text(path: Path, theirs: Theirs) -> Going:
     try:
         text = open_text(path, start)
         found = Going(text=text)
-        for number, line in enumerate(_lines(text), start=1):
-            if theirs.mentions(_split(line.decode(errors="replace"))):
-                found.spans.append((number, number + 1))
+        with text.open() as lines:
+            for number, line in enumerate(lines, start=1):
+                if theirs.mentions(_split(line)):
+                    found.spans.append((number, number + 1))
     except InputError:
         return Going(is_unread=True)
     return found
@@ -306,24 +307,16 @@ def is_at_work(file: GivenFile) -> bool:
     return is_held(file.path.parent) or is_being_written(file.path)
 
 
-def _lines(text: TextFile) -> Iterator[bytes]:
-    """Yield the lines of a text as UTF-8, with their ends."""
-    rest = b""
-    for block in text.blocks():
-        *lines, rest = (rest + block).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest
-
-
 def _copy_text(text: TextFile, partial: Path, going: Going) -> None:
     marks = (mark for mark, name in MARKS if name == text.encoding and len(mark) == text.mark_bytes)
-    with gzip.open(partial, "wb") if text.gzipped else partial.open("wb") as written:
+    with (
+        text.open() as lines,
+        gzip.open(partial, "wb") if text.gzipped else partial.open("wb") as written,
+    ):
         written.write(next(marks, b""))
-        for line, goes in zip(_lines(text), going.goes(count(1)), strict=False):
+        for line, goes in zip(lines, going.goes(count(1)), strict=False):
             if not goes:
-                same = text.encoding == "utf-8"
-                written.write(line if same else line.decode().encode(text.encoding))
+                written.write(line.encode(text.encoding))
 
 
 def _copy_parquet(path: Path, partial: Path, going: Going) -> None:

@@ -23,7 +23,7 @@ from nightscreen.values.validators import trimmed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.open_file import TableSource
     from nightscreen.values.columns import Column
 
 DATE_COLUMNS: Final = ("date_of_birth", *INSTANT_COLUMNS)

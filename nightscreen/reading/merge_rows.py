@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.reading.headings import fold
+from nightscreen.reading.columns import fold
 from nightscreen.schemas.columns import REQUESTED, Flaw
 from nightscreen.schemas.outcomes import LoanStanding
 from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX, NAIRA, Action, Problem, SourceColumn

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.settings import AGED
 from nightscreen.files.quarantine import escape_formula
-from nightscreen.reading.headings import is_output_name
+from nightscreen.reading.columns import is_output_name
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 

@@ -25,9 +25,9 @@ from xlsxwriter.exceptions import FileCreateError  # type: ignore[import-untyped
 from nightscreen.files.outputs import DECISIONS_CSV
 from nightscreen.files.private_files import atomic_write
 from nightscreen.files.quarantine import TRIGGERS, escape_formula, unescape_formula
-from nightscreen.reading.headings import HEADER_SEARCH_ROWS
-from nightscreen.reading.returned_csv import read_start, returned_csv
-from nightscreen.reading.workbook_source import UNREADABLE
+from nightscreen.reading.columns import HEADER_SEARCH_ROWS
+from nightscreen.reading.open_file import read_start, returned_csv
+from nightscreen.reading.workbook import UNREADABLE
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.files.private_files import atomic_write
 from nightscreen.files.quarantine import escape_formula
-from nightscreen.reading.returned_csv import read_start, returned_csv
+from nightscreen.reading.open_file import read_start, returned_csv
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
-from nightscreen.reading.headings import fold
+from nightscreen.reading.columns import fold
 from nightscreen.reading.merge_rows import loan_standings
 from nightscreen.results.stood_decision import StoodDecisions
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_instant

@@ -16,7 +16,7 @@ import pyarrow as pa
 from nightscreen.checks.registry import CHECKS
 from nightscreen.planning.consent import consent_column
 from nightscreen.planning.eligibility import slots_of, why_not
-from nightscreen.reading.headings import looks_like_value
+from nightscreen.reading.columns import looks_like_value
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.checks import IdentityKind
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.reading.date_orders import DateOrders
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
 

@@ -150,8 +150,8 @@ def load_last_stations() -> None:
     run goes on for hours, and what is installed may be another version by then.
     """
     from nightscreen.reading import (  # noqa: PLC0415 - see above
-        parquet_source,  # noqa: F401
-        workbook_source,  # noqa: F401
+        parquet,  # noqa: F401
+        workbook,  # noqa: F401
     )
     from nightscreen.runs import finalize  # noqa: F401, PLC0415 - see above
 

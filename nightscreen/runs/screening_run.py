@@ -47,9 +47,9 @@ from nightscreen.planning.shared_identifiers import (
 from nightscreen.policy.loading import load_policy
 from nightscreen.policy.versions import approval_of, policy_in_force
 from nightscreen.reading.date_orders import DateOrders
-from nightscreen.reading.mapping import Mapping, read_mapping
+from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.merge_rows import merge_rows, status_name
-from nightscreen.reading.tables import file_digest, open_source
+from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import (
     Run,
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.lookups import LookupRun
     from nightscreen.journal.unreadable import Doubts
     from nightscreen.planning.short_circuit import Chains
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.plan import Plan
     from nightscreen.schemas.policy import Policy, PolicyApproval
     from nightscreen.schemas.quote import Quote

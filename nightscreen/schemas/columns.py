@@ -51,7 +51,7 @@ class InputKind:
     """The kind of a file's rows, and so which of its columns have a meaning.
 
     Attributes:
-        headings: the file of `data/` with the words for its columns.
+        headings: the use, in `data/headings.csv`, of the words for its columns.
         columns: the known columns.
         required: those that must be there.
         personal: those that differ from person to person: no value can be right for all rows.
@@ -64,7 +64,7 @@ class InputKind:
 
 
 CUSTOMERS = InputKind(
-    "headings.csv",
+    "customers",
     KNOWN_COLUMNS,
     ("customer_id",),
     frozenset(
@@ -72,7 +72,7 @@ CUSTOMERS = InputKind(
     ),
 )
 LOAN_DAYS = InputKind(
-    "loan_day_headings.csv",
+    "loan_days",
     LOAN_DAY_COLUMNS,
     ("customer_id", "loan_id", "disbursed_at", "as_of"),
     frozenset({"customer_id", "loan_id"}),

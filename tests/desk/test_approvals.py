@@ -14,7 +14,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.heartbeat import FOLDER
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.ops.run_status import HUNG, condition_of
-from nightscreen.reading.tables import file_digest
+from nightscreen.reading.open_file import file_digest
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError

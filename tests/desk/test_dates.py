@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import openpyxl
 import pytest
 
-from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.mapping_file import read_mapping
 from tests.desk.office import Browser, Office
 from tests.desk.test_fix import typed
 from tests.desk.test_new_file import bring

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.files.sealed_file import unsealed
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import UsageError
 from tests.desk.office import Office
 from tests.screening import World, customer

@@ -15,8 +15,8 @@ import pytest
 from nightscreen.desk.uploads import Uploads, mapping_of, plain_name
 from nightscreen.files.sealed_file import is_sealed, unsealed
 from nightscreen.privacy.purging import due, purge
-from nightscreen.reading.mapping import mapping_toml
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.mapping_file import mapping_toml
+from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import UsageError
 from tests.desk.office import Browser, Office
 from tests.screening import customer

@@ -16,7 +16,7 @@ from nightscreen.desk.work_list import WorkList
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.records import Records
 from nightscreen.privacy.contests import list_contests
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.open_file import open_source
 from nightscreen.results.one_row import find_row
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.contests import CustomerAction, ToldNotice

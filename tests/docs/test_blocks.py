@@ -23,7 +23,7 @@ from nightscreen.client.wire import lookup_request
 from nightscreen.config.settings import read_settings
 from nightscreen.policy.check import check_policy
 from nightscreen.policy.declarations import read_declarations
-from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import IdentityKind, Lookup, Operation
 from tests.docs.blocks import Block, blocks, others

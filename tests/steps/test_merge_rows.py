@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from nightscreen.reading.column_mapping import understand
-from nightscreen.reading.headings import fold
-from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.columns import fold, understand
+from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.merge_rows import (
     loan_standings,
     loan_statuses,
@@ -141,10 +140,10 @@ def test_a_resumed_run_merges_as_it_began(world: World) -> None:
 
 
 def test_mapping_of_another_kind_is_refused(tmp_path: Path) -> None:
-    """The error names the line and what must be written."""
+    """The error names the key and what must be written."""
     path = tmp_path / "book.toml"
     path.write_text('merge_rows = "yes"\n')
-    with pytest.raises(SettingsError, match="line 1: merge_rows must be true or false"):
+    with pytest.raises(SettingsError, match="merge_rows must be true or false"):
         read_mapping(path)
 
 
@@ -159,7 +158,7 @@ def test_status_words_stand_once_and_closed_loans_add_nothing() -> None:
 def _merged(rows: list[dict[str, str]]) -> tuple[list[dict[str, Any]], list[str]]:
     """Merge rows without a run; return customers, and codes of what was found."""
     names = list(rows[0])
-    header = understand(__import__("pathlib").Path("book.csv"), names).header
+    header = understand(__import__("pathlib").Path("book.csv"), names)[0]
     table = pa.RecordBatch.from_pylist(rows, pa.schema([(name, pa.string()) for name in names]))
     batch = SourceBatch(list(range(2, len(rows) + 2)), table)
     numbers = CustomerNumbers()

@@ -20,7 +20,7 @@ from nightscreen.files.quarantine import (
     escape_formula,
     unescape_formula,
 )
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.reading import text_stream
-from nightscreen.reading.tables import TableSource, open_source
+from nightscreen.reading.open_file import TableSource, open_source
 from tests.how_many import examples
 
 if TYPE_CHECKING:
@@ -207,13 +206,12 @@ def test_batches_keep_the_order_of_lines(tmp_path: Path) -> None:
     rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=25),
     style=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     ends=st.sampled_from(["\n", "\r\n"]),
-    block=st.sampled_from([16, 61, 1 << 18]),
     size=st.sampled_from([1, 3, 1000]),
 )
 def test_any_text_comes_back_with_its_line(
-    rows: list[tuple[str, str, str]], style: Literal[0, 1], ends: str, block: int, size: int
+    rows: list[tuple[str, str, str]], style: Literal[0, 1], ends: str, size: int
 ) -> None:
-    """What a CSV writer wrote is read back exactly, however blocks and batches are cut."""
+    """What a CSV writer wrote is read back exactly, however batches are cut."""
     out = io.StringIO()
     plain = csv.writer(out, quoting=style, lineterminator=ends)
     quoted = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator=ends)
@@ -225,10 +223,9 @@ def test_any_text_comes_back_with_its_line(
         writer.writerow(row)
         if any(cell.strip(" \t\r\n") for cell in row):
             expected.append((line, list(row)))
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as folder:
         path = save(Path(folder), out.getvalue() + f"last,,{ends}")
         source = open_source(path)
-        patch.setattr(text_stream, "BLOCK_BYTES", block)
         lines, values, broken = read(source, size)
     kept = [
         (line, row) for line, row in zip(lines, values, strict=True) if any(map(str.strip, row))
@@ -240,14 +237,12 @@ def test_any_text_comes_back_with_its_line(
 @settings(deadline=None, max_examples=examples(100))
 @given(
     text=st.text(alphabet='ab,"\n\r', max_size=120),
-    block=st.sampled_from([7, 32, 1 << 18]),
 )
-def test_damaged_text_loses_no_row_around_it(text: str, block: int) -> None:
+def test_damaged_text_loses_no_row_around_it(text: str) -> None:
     """Rows above damage are read as ever, and lines never go backwards."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as folder:
         path = save(Path(folder), f"customer_id,note\nC1,first\n{text}")
         source = open_source(path)
-        patch.setattr(text_stream, "BLOCK_BYTES", block)
         lines, values, broken = read(source)
     assert (lines[0], values[0]) == (2, ["C1", "first"])
     both = [*lines, *(row.line for row in broken)]

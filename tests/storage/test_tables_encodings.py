@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.reading import text_stream
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.open_file import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,20 +25,16 @@ TEXT = "customer_id,surname\nC1,Ɓala\nC2,Ọlá\n"
         ("utf-16-be", b"", "without a byte order mark"),
     ],
 )
-@pytest.mark.parametrize("block", [5, 1 << 18])
 def test_unicode_is_read_in_every_form(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     encoding: str,
     mark: bytes,
     finding: str | None,
-    block: int,
 ) -> None:
-    """A mark is no part of the first heading, and letters may lie across blocks."""
+    """A mark is no part of the first heading."""
     path = tmp_path / "batch.csv"
     path.write_bytes(mark + TEXT.encode(encoding))
     source = open_source(path)
-    monkeypatch.setattr(text_stream, "BLOCK_BYTES", block)
     names = [n for batch in source.batches() for n in batch.columns.column("surname").to_pylist()]
     assert names == ["Ɓala", "Ọlá"]
     assert source.header.columns[0].heading == "customer_id"

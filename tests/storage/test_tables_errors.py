@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.reading.tables import file_digest, open_source
+from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:

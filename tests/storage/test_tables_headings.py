@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
 
-from nightscreen.reading.column_mapping import understand
-from nightscreen.reading.headings import HEADINGS_FILE, fold, heading_words, is_output_name
+from nightscreen.reading.columns import (
+    HEADINGS_FILE,
+    fold,
+    heading_words,
+    is_output_name,
+    understand,
+)
 from nightscreen.results.enriched import enriched_schema
-from nightscreen.schemas.columns import KNOWN_COLUMNS
+from nightscreen.schemas.columns import CUSTOMERS, LOAN_DAYS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import SourceColumn
 
@@ -18,13 +24,13 @@ HERE = Path("batch.csv")
 
 def known(*headings: str) -> list[str | None]:
     """Return what each heading is taken for, after a customer_id."""
-    header = understand(HERE, ["customer_id", *headings]).header
+    header = understand(HERE, ["customer_id", *headings])[0]
     return [column.known for column in header.columns[1:]]
 
 
 def outputs(*headings: str) -> list[str]:
     """Return the output name of each heading, after a customer_id."""
-    header = understand(HERE, ["customer_id", *headings]).header
+    header = understand(HERE, ["customer_id", *headings])[0]
     return [column.output for column in header.columns[1:]]
 
 
@@ -77,12 +83,16 @@ def test_common_headings_are_known(heading: str, column: str | None) -> None:
 
 def test_every_word_of_the_list_means_a_known_column_and_stands_once() -> None:
     """The list has no slip: no unknown column, no word under two meanings."""
-    lines = HEADINGS_FILE.read_text(encoding="utf-8").splitlines()[1:]
-    for line in lines:
-        heading, columns = line.rsplit(",", 1)
-        meant = tuple(column for column in columns.split("|") if column)
-        assert set(meant) <= set(KNOWN_COLUMNS)
-        assert heading_words()[fold(heading)] == meant
+    lines = HEADINGS_FILE.read_text(encoding="utf-8").splitlines()
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("# ")))
+    kinds = {"customers": CUSTOMERS, "loan_days": LOAN_DAYS, "last_choice": CUSTOMERS}
+    for row in rows:
+        kind = kinds.get(row["use"])
+        meant = tuple(column for column in row["means"].split("|") if column)
+        assert kind is None or set(meant) <= set(kind.columns)
+        if row["use"] in {"customers", "loan_days"} and kind is not None:
+            assert heading_words(kind)[fold(row["heading"])] == meant
+    assert {row["use"] for row in rows} == {*kinds, "loan_book", "short_form"}
 
 
 def test_other_names_are_first_names_unless_there_is_a_first_name() -> None:
@@ -107,7 +117,7 @@ def test_a_repeated_heading_of_a_known_column_is_asked_back() -> None:
 
 def test_the_exact_own_name_wins() -> None:
     """The other is carried, and the analyst is reported."""
-    header = understand(HERE, ["customer_id", "GSM", "phone"]).header
+    header = understand(HERE, ["customer_id", "GSM", "phone"])[0]
     assert [column.known for column in header.columns] == ["customer_id", None, "phone"]
     assert header.findings == ('"phone" is taken for phone; "GSM" is only carried through.',)
 
@@ -123,7 +133,7 @@ def test_carried_columns_never_take_the_name_of_an_output_column() -> None:
 
 def test_repeated_and_blank_headings_are_numbered() -> None:
     """Every column keeps a name of its own."""
-    header = understand(HERE, ["customer_id", "State", "state", "", "State_2"]).header
+    header = understand(HERE, ["customer_id", "State", "state", "", "State_2"])[0]
     names = [column.heading for column in header.columns]
     assert names == ["customer_id", "State", "state_3", "column_4", "State_2"]
     assert "1 column without a heading: named column_N." in header.findings
@@ -131,14 +141,14 @@ def test_repeated_and_blank_headings_are_numbered() -> None:
 
 def test_blanks_marks_and_line_ends_in_headings_are_taken_off() -> None:
     """A heading over two lines of a cell is one heading."""
-    header = understand(HERE, ["\ufeffcustomer_id", " \x1bBVN\u200b ", "Account\nNumber"]).header
+    header = understand(HERE, ["\ufeffcustomer_id", " \x1bBVN\u200b ", "Account\nNumber"])[0]
     assert [column.heading for column in header.columns] == ["customer_id", "BVN", "Account Number"]
     assert [column.known for column in header.columns] == ["customer_id", "bvn", "account_number"]
 
 
 def test_near_headings_are_pointed_out() -> None:
     """A misspelt heading is carried, with the line to write."""
-    header = understand(HERE, ["customer_id", "Acount Number", "Account Name"]).header
+    header = understand(HERE, ["customer_id", "Acount Number", "Account Name"])[0]
     assert header.columns[1].known is None
     assert len(header.findings) == 1
     assert 'account_number = "Acount Number"' in header.findings[0]
@@ -146,18 +156,18 @@ def test_near_headings_are_pointed_out() -> None:
 
 def test_what_seems_to_be_about_consent_is_pointed_out_first() -> None:
     """A withdrawal that is not understood must not pass unseen."""
-    header = understand(HERE, ["customer_id", " bvn", "Customer revoked?"]).header
+    header = understand(HERE, ["customer_id", " bvn", "Customer revoked?"])[0]
     assert '"Customer revoked?" seems to be about consent' in header.findings[0]
 
 
 def test_the_columns_of_a_quarantine_file_are_left_out() -> None:
     """All four together only; each alone is the file's own."""
-    layout = understand(HERE, ["customer_id", "bvn", "line", "column", "code", "hint"])
-    assert [column.heading for column in layout.header.columns] == ["customer_id", "bvn"]
+    header, layout = understand(HERE, ["customer_id", "bvn", "line", "column", "code", "hint"])
+    assert [column.heading for column in header.columns] == ["customer_id", "bvn"]
     assert layout.guarded
-    first = understand(HERE, ["line", "column", "code", "hint", "customer_id"])
+    _, first = understand(HERE, ["line", "column", "code", "hint", "customer_id"])
     assert first.order == (4,)
-    own = understand(HERE, ["customer_id", "line", "code", "hint"])
+    _, own = understand(HERE, ["customer_id", "line", "code", "hint"])
     assert not own.guarded
     assert len(own.order) == 4
 

@@ -1,4 +1,4 @@
-"""The mapping file: what it says is done, what it gets wrong is told at its place."""
+"""The mapping file: what it says is done, what it gets wrong is told by its key."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.open_file import TableSource
 
 
 def opened(folder: Path, mapping: str, table: str) -> TableSource:
@@ -72,22 +72,22 @@ def test_a_default_beside_a_column_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[columns]\n\nphon = 'GSM'\n", "line 3: [columns] phon is no column that nightscreen"),
+        ("[columns]\n\nphon = 'GSM'\n", "[columns] phon is no column that nightscreen"),
         ("[columns]\n\nphon = 'GSM'\n", 'did you mean "phone"?'),
-        ("colums = 1\n", 'line 1: colums is no key of a mapping file; did you mean "columns"?'),
+        ("colums = 1\n", 'colums is no key of a mapping file; did you mean "columns"?'),
         ("bvn = 'x'\n", "write it under [columns] or [defaults]: bvn = ..."),
         ("date_order = 'dym'\n", "must be one of dmy, mdy, ymd"),
-        ("sheet = 3\n", "line 1: sheet must be the name of a sheet"),
-        ("drop = 'x'\n", "line 1: drop must be a list of headings"),
+        ("sheet = 3\n", "sheet must be the name of a sheet"),
+        ("drop = 'x'\n", "drop must be a list of headings"),
         ("columns = 3\n", "must be a table"),
-        ("[columns]\nbvn = 3\n", 'line 2: [columns] bvn must be "Their Heading" or a list'),
+        ("[columns]\nbvn = 3\n", '[columns] bvn must be "Their Heading" or a list'),
         ("[defaults]\nbvn = '1'\n", "takes no default"),
         ("[defaults]\ndomain = true\n", "must be a text, number or date"),
         ("[columns\n", "not valid TOML"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_told_at_its_place(tmp_path: Path, text: str, words: str) -> None:
-    """File, line, key, and what to write instead."""
+def test_each_mistake_names_its_key(tmp_path: Path, text: str, words: str) -> None:
+    """File, key, and what to write instead."""
     path = tmp_path / "acme.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError) as caught:

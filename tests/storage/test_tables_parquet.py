@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.reading.parquet_source import as_text
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.open_file import open_source
+from nightscreen.reading.parquet import as_text
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_nested_columns_are_told_and_spans_of_time_refused(tmp_path: Path) -> No
     pq.write_table(pa.table({"customer_id": ["C1"], "tags": [["a"]]}), path)
     assert open_source(path).header.findings == ("Nested columns are carried as JSON: tags.",)
     pq.write_table(pa.table({"customer_id": ["C1"], "age": [dt.timedelta(1)]}), path)
-    with pytest.raises(InputError, match="the column age is of type duration"):
+    with pytest.raises(InputError, match="the column age of type duration"):
         open_source(path)
 
 

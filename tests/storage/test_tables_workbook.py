@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import openpyxl
 import pytest
 
-from nightscreen.reading.mapping import Mapping
-from nightscreen.reading.tables import TableSource, open_source
+from nightscreen.reading.mapping_file import Mapping
+from nightscreen.reading.open_file import TableSource, open_source
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:

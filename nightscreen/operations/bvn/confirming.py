@@ -28,7 +28,7 @@ from nightscreen.operations.bvn.consent import (
 from nightscreen.operations.bvn.opening import batch_asked, keyed_digest, remembered
 from nightscreen.operations.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from nightscreen.operations.bvn.requesting import quote
-from nightscreen.reading.mapping import read_mapping
+from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.runs.run import open_api_run, require_service
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.calls import LookupStatus

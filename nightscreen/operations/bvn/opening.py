@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nightscreen.journal import journal_of
 from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.journal.opening import journal_exists
-from nightscreen.reading.tables import file_digest
+from nightscreen.reading.open_file import file_digest
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError
 

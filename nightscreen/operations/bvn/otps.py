@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nightscreen.reading.headings import fold
-from nightscreen.reading.tables import open_source
+from nightscreen.reading.columns import fold
+from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
 from nightscreen.values.validators import bare_digits, is_absent
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nightscreen.reading.mapping import Mapping
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.mapping_file import Mapping
+    from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.rows import SourceBatch
 
 OTP_HEADINGS = frozenset(

@@ -28,8 +28,8 @@ from nightscreen.operations.bvn.consent import (
 from nightscreen.operations.bvn.opening import remembered
 from nightscreen.planning.consent import consent_column, consent_ends
 from nightscreen.reading.date_orders import DateOrders
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import file_digest, open_source
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import known_prices, open_api_run
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer

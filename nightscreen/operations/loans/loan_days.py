@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nightscreen.reading.headings import fold
+from nightscreen.reading.columns import fold
 from nightscreen.reading.merge_rows import loan_standings
 from nightscreen.runs.intake import known_text, refused_rows
 from nightscreen.schemas.clock import LAGOS, to_micros

@@ -16,8 +16,8 @@ from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.records import Records
 from nightscreen.operations.loans.loan_days import LoanDayIntake
-from nightscreen.reading.mapping import read_mapping
-from nightscreen.reading.tables import file_digest, open_source
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.results.outcomes import customers_of, loan_key
 from nightscreen.results.stood_decision import StoodDecisions
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from nightscreen.journal import Journal
     from nightscreen.operations.loans.loan_days import GivenLoan
-    from nightscreen.reading.tables import TableSource
+    from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.outcomes import Arrears
 
 BLOCK = 20_000

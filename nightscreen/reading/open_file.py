@@ -1,7 +1,7 @@
 """Input files: any of three formats in, batches of text under understood headings out.
 
-This module finds out which kind of file it is and what is wrong with it as a file. `*_source.py`
-read the formats, `column_mapping` knows headings, `values/` checks values.
+This module finds out which kind of file it is and what is wrong with it as a file. `csv_rows`,
+`workbook` and `parquet` read the formats, `columns` knows headings, `values/` checks values.
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from nightscreen.files.quarantine import GUARDED_PATTERN, unescape_formula
-from nightscreen.reading.column_mapping import ColumnMapping, understand, unique_headings
-from nightscreen.reading.csv_source import read_csv
-from nightscreen.reading.headings import Vocabulary
-from nightscreen.reading.text_stream import open_text
+from nightscreen.files.quarantine import unescape_formula
+from nightscreen.reading.columns import Vocabulary, fold, understand, unique_headings
+from nightscreen.reading.csv_rows import read_csv
+from nightscreen.reading.mapping_file import Mapping
+from nightscreen.reading.text import open_text
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nightscreen.reading.mapping import Mapping
-    from nightscreen.reading.raw_table import RawTable
+    from nightscreen.reading.batches import Layout, RawTable
     from nightscreen.schemas.columns import InputKind
+    from nightscreen.schemas.rows import Header, SourceBatch
 
 BATCH_ROWS = 8192
 START_BYTES = 64 * 1024
 ZIP_MAGIC = b"PK\x03\x04"
 PARQUET_MAGIC = b"PAR1"
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-NAMES = {
+_NAMES = {
     "xlsx": ("an Excel workbook", (".xlsx", ".xlsm", ".xltx", ".xltm")),
     "parquet": ("a Parquet file", (".parquet", ".pq", ".parq")),
 }
 """Formats that a name can hide, and the endings that do not."""
-OLE_STREAMS = ("EncryptedPackage", "Workbook", "Book")
-SAVE_AS = 'open it and save it as "Excel workbook (.xlsx)" or "CSV UTF-8"'
+_OLD_OFFICE = (
+    ("EncryptedPackage", "a workbook protected by a password, which cannot be read"),
+    ("Workbook", "an old Excel workbook (.xls), which is not read"),
+    ("Book", "an old Excel workbook (.xls), which is not read"),
+    ("", "an Office file of the old kind, which is not read"),
+)
+"""The streams by which files of the old kind are known."""
+_SAVE_AS = 'open it and save it as "Excel workbook (.xlsx)" or "CSV UTF-8"'
 FOREIGN = (
     (b"%PDF", "a PDF"),
     (b"<", "a web page or XML, whatever its name says"),
@@ -72,7 +74,7 @@ class TableSource:
     path: Path
     header: Header
     table: RawTable
-    layout: ColumnMapping
+    layout: Layout
     stamp: tuple[int, int]
 
     @property
@@ -89,30 +91,12 @@ class TableSource:
         Raises:
             InputError: the file is found damaged further down, or has changed since it was opened.
         """
-        names = [column.heading for column in self.header.columns]
         try:
             if _stamp(self.path) != self.stamp:
                 raise InputError(f"{self.path}: changed while it was being read; start again")
-            for batch in self.table.read(rows):
-                yield self._arranged(batch, names)
+            yield from self.layout.batches(self.table.rows(), rows)
         except OSError as error:
             raise _unreadable(self.path, error) from None
-
-    def _arranged(self, batch: SourceBatch, names: list[str]) -> SourceBatch:
-        arrays = [batch.columns.column(at) for at in self.layout.order]
-        broken = [self._arranged_row(row) for row in batch.broken]
-        if self.layout.guarded:
-            arrays = [
-                pc.replace_substring_regex(array, pattern=GUARDED_PATTERN, replacement=r"\1")
-                for array in arrays
-            ]
-        return SourceBatch(batch.lines, pa.RecordBatch.from_arrays(arrays, names=names), broken)
-
-    def _arranged_row(self, row: RefusedRow) -> RefusedRow:
-        values = [row.values[at] for at in self.layout.order]
-        if self.layout.guarded:
-            values = [value and unescape_formula(value) for value in values]
-        return RefusedRow(row.line, row.column, row.code, row.hint, tuple(values))
 
 
 def open_source(
@@ -123,14 +107,19 @@ def open_source(
     Raises:
         InputError: it cannot be read as rows of that kind; one line says why and what to do.
     """
-    start = _start(path)
+    start = read_start(path)
     try:
         stamp = _stamp(path)
         table = _table(path, start, mapping, kind)
-        findings = (*_misnamed(path, table), *table.findings)
-        layout = understand(path, table.headings, mapping, findings, kind=kind)
-        source = TableSource(path, layout.header, table, layout, stamp)
-        _require_rows(source)
+        findings = list(table.findings)
+        word, endings = _NAMES.get(table.format, ("", ()))
+        if word and path.suffix.casefold() not in endings:
+            ending = path.suffix or "nothing"
+            findings.insert(0, f"This is {word}, though its name ends in {ending}; read as such.")
+        header, layout = understand(path, table.headings, mapping, findings, kind=kind)
+        source = TableSource(path, header, table, layout, stamp)
+        if next(source.batches(1), None) is None:
+            raise InputError(f"{path}: no rows below the headings; export it again")
     except OSError as error:
         raise _unreadable(path, error) from None
     return source
@@ -142,9 +131,9 @@ def sheets_of(path: Path) -> list[str]:
     Raises:
         InputError: it cannot be read.
     """
-    if not _start(path).startswith(ZIP_MAGIC):
+    if not read_start(path).startswith(ZIP_MAGIC):
         return []
-    from nightscreen.reading.workbook_source import visible_sheets  # noqa: PLC0415 - see _table
+    from nightscreen.reading.workbook import visible_sheets  # noqa: PLC0415 - see _table
 
     return visible_sheets(path)
 
@@ -155,10 +144,37 @@ def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
     Raises:
         InputError: it cannot be read as a table.
     """
+    start = read_start(path)
     try:
-        return unique_headings(path, _table(path, _start(path), mapping).headings)
+        return unique_headings(path, _table(path, start, mapping).headings)
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def returned_csv(
+    path: Path, start: bytes, headings: Iterable[str]
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Read a list that we wrote and that comes back, whatever a spreadsheet program made of it.
+
+    Args:
+        path: the file.
+        start: its first bytes.
+        headings: the headings that it was written with, by which they are found again.
+
+    Returns:
+        Its headings unchanged, and line and cells of each row, without formula guards.
+    """
+    ids = frozenset([fold("customer_id")])
+    table = read_csv(open_text(path, start), Vocabulary(frozenset(map(fold, headings)), ids))
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        for row in table.rows():
+            if any(cell and cell.strip() for cell in row.cells):
+                if row.fault:
+                    raise InputError(f"{path}: line {row.line}: {row.fault}; then import it again")
+                yield row.line, [unescape_formula(cell or "") for cell in row.cells]
+
+    return list(table.headings), rows()
 
 
 def file_digest(path: Path) -> str:
@@ -174,8 +190,12 @@ def file_digest(path: Path) -> str:
         raise _unreadable(path, error) from None
 
 
-def _start(path: Path) -> bytes:
-    """Return the first bytes of a file, which must be there and hold something."""
+def read_start(path: Path) -> bytes:
+    """Return the first bytes of a file, which must be there and hold something.
+
+    Raises:
+        InputError: it is not, is no file, or holds nothing.
+    """
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -225,59 +245,31 @@ def _table(
     Readers of workbooks and of Parquet are loaded where such a file is: openpyxl takes 0.11 s of
     CPU, Parquet 0.08, and most batches are CSV.
     """
-    vocabulary = Vocabulary.of(mapping, kind)
+    vocabulary = Vocabulary.of(mapping or Mapping(), kind)
     if start.startswith(ZIP_MAGIC):
-        from nightscreen.reading.workbook_source import read_workbook  # noqa: PLC0415 - see above
+        from nightscreen.reading.workbook import read_workbook  # noqa: PLC0415 - see above
 
         return read_workbook(path, vocabulary, mapping)
     if mapping is not None and mapping.sheet is not None:
         raise InputError(f"{mapping.path}: sheet: {path} is no workbook; take the line out")
     if start.startswith(PARQUET_MAGIC):
-        from nightscreen.reading.parquet_source import read_parquet  # noqa: PLC0415 - see above
+        from nightscreen.reading.parquet import read_parquet  # noqa: PLC0415 - see above
 
         return read_parquet(path)
-    _refuse_foreign(path, start)
-    return _text_table(path, start, vocabulary)
-
-
-def _refuse_foreign(path: Path, start: bytes) -> None:
     if start.startswith(OLE_MAGIC):
-        raise InputError(f"{path}: {_old_workbook(path)}; {SAVE_AS}")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            what = next(
+                what for name, what in _OLD_OFFICE if view.find(name.encode("utf-16-le")) >= 0
+            )
+        raise InputError(f"{path}: {what}; {_SAVE_AS}")
     for magic, what in FOREIGN:
         if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(magic):
             fix = "" if ":" in what else "; give CSV, XLSX or Parquet"
             raise InputError(f"{path}: {what}{fix}")
-
-
-def _old_workbook(path: Path) -> str:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-        streams = {name for name in OLE_STREAMS if view.find(name.encode("utf-16-le")) >= 0}
-    if "EncryptedPackage" in streams:
-        return "a workbook protected by a password, which cannot be read"
-    if streams:
-        return "an old Excel workbook (.xls), which is not read"
-    return "an Office file of the old kind, which is not read"
-
-
-def _text_table(path: Path, start: bytes, vocabulary: Vocabulary) -> RawTable:
     text = open_text(path, start)
     sample = text.sample().lstrip()
-    if sample.startswith((b"{", b"[{", b"[\n", b"[\r", b"[ ")):
+    if sample.startswith(("{", "[{", "[\n", "[\r", "[ ")):
         raise InputError(f"{path}: JSON, which is not read; export it as CSV, XLSX or Parquet")
-    if text.gzipped and sample.startswith((ZIP_MAGIC, PARQUET_MAGIC)):
+    if text.gzipped and sample.startswith((ZIP_MAGIC.decode(), PARQUET_MAGIC.decode())):
         raise InputError(f"{path}: a compressed workbook or Parquet file; unpack it first")
     return read_csv(text, vocabulary)
-
-
-def _misnamed(path: Path, table: RawTable) -> tuple[str, ...]:
-    """Say where a file is something else than its name says; it is read as what it is."""
-    word, endings = NAMES.get(table.format, ("", ()))
-    if not word or path.suffix.casefold() in endings:
-        return ()
-    return (f"This is {word}, though its name ends in {path.suffix or 'nothing'}; read as such.",)
-
-
-def _require_rows(source: TableSource) -> None:
-    first = next(source.batches(1), None)
-    if first is None:
-        raise InputError(f"{source.path}: no rows below the headings; export it again")

@@ -1,0 +1,120 @@
+"""Rows as the readers of the formats give them, and batches of them in Arrow.
+
+Nothing here knows what a column means, or how a format is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.files.quarantine import GUARDED_PATTERN, unescape_formula
+from nightscreen.schemas.rows import RefusedRow, SourceBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+BROKEN = "broken"
+"""The code of a row that cannot be split into the file's columns, or read."""
+MOST_COLUMNS = 2000
+"""Columns of a file; lenders' widest have a few hundred."""
+LONGEST_CELL = 32_767
+"""Characters that a cell of a workbook can hold; of a broken value no more is kept."""
+_NUL = "a zero byte inside a value; export the row again"
+
+
+class Row(NamedTuple):
+    """A row of a file.
+
+    Attributes:
+        line: its first line in the text, or its row in the sheet, from 1.
+        cells: its values, as many as the file has columns.
+        fault: why it cannot be read and what to do; empty if it can.
+        taken: how many lines it takes.
+    """
+
+    line: int
+    cells: Sequence[str | None]
+    fault: str = ""
+    taken: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """A table of text whose columns have no meaning yet.
+
+    Attributes:
+        format: `csv`, `xlsx` or `parquet`.
+        headings: as the file has them.
+        rows: yields all rows, from the beginning at every call.
+        findings: the findings about the reading.
+        encoding: of a text file.
+        separator: of a CSV file, in words.
+        sheet: of a workbook.
+    """
+
+    format: str
+    headings: tuple[str, ...]
+    rows: Callable[[], Iterator[Row]]
+    findings: tuple[str, ...] = ()
+    encoding: str | None = None
+    separator: str | None = None
+    sheet: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns of a file go on.
+
+    Attributes:
+        names: their names in a batch.
+        order: the place of each in the file.
+        guarded: the file is a quarantine file, whose cells have the formula guard.
+    """
+
+    names: tuple[str, ...]
+    order: tuple[int, ...]
+    guarded: bool
+
+    def batches(self, rows: Iterable[Row], size: int) -> Iterator[SourceBatch]:
+        """Yield `size` rows at a time; only the last batch is smaller.
+
+        Blank rows are left out; broken ones count and stay with their neighbours. A zero byte,
+        which other programs take for the end of a text, breaks its row.
+        """
+        held: list[Row] = []
+        for row in rows:
+            text = "".join(filter(None, row.cells))
+            if not text or text.isspace():
+                continue
+            held.append(row._replace(fault=_NUL) if "\0" in text and not row.fault else row)
+            if len(held) == size:
+                yield self._batch(held)
+                held = []
+        if held:
+            yield self._batch(held)
+
+    def _batch(self, rows: list[Row]) -> SourceBatch:
+        sound = [row for row in rows if not row.fault]
+        columns = list(zip(*(row.cells for row in sound), strict=True))
+        arrays = [pa.array(columns[at] if sound else [], pa.string()) for at in self.order]
+        if self.guarded:
+            arrays = [
+                pc.replace_substring_regex(array, pattern=GUARDED_PATTERN, replacement=r"\1")
+                for array in arrays
+            ]
+        return SourceBatch(
+            lines=[row.line for row in sound],
+            columns=pa.RecordBatch.from_arrays(arrays, names=list(self.names)),
+            broken=[self._refused(row) for row in rows if row.fault],
+        )
+
+    def _refused(self, row: Row) -> RefusedRow:
+        values = [row.cells[at] for at in self.order]
+        values = [cell and cell.replace("\0", "\N{REPLACEMENT CHARACTER}") for cell in values]
+        if self.guarded:
+            values = [cell and unescape_formula(cell) for cell in values]
+        return RefusedRow(row.line, "", BROKEN, row.fault, tuple(values))

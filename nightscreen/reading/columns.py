@@ -1,0 +1,551 @@
+"""Headings to meaning: which line of a file has the headings, and which known column each means.
+
+The words are in `data/headings.csv`. A mapping file goes before them (`mapping_file`).
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from nightscreen.checks.registry import CHECKS
+from nightscreen.files.quarantine import unescape_formula
+from nightscreen.reading.batches import MOST_COLUMNS, Layout
+from nightscreen.reading.mapping_file import Mapping
+from nightscreen.schemas.columns import CUSTOMERS
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import Header, SourceColumn
+from nightscreen.schemas.shipped import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping as Words
+    from pathlib import Path
+
+    from nightscreen.schemas.columns import InputKind
+
+HEADINGS_FILE = DATA / "headings.csv"
+HEADER_SEARCH_ROWS = 30
+"""How far down to search for the row of headings; titles and notes take a few rows."""
+ID_WEIGHT = 1000
+LONGEST_HEADING = 120
+"""Characters of a column's name; what is longer is a note, or text that ran into the headings."""
+OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_", "tx_")
+OUTPUT_COLUMNS = frozenset(
+    {
+        *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),
+        *("batch_account_bvns", "ring", "ring_size", "customer_row", "customer_exposure"),
+        "consent_unreadable",
+        *("shadow_decision", "shadow_reasons"),
+    }
+)
+_CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
+_SHORT_WORD = 3
+"""Words of so few letters have no near ones: BVN is not near GSM."""
+_VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
+_NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NO_LETTER = re.compile(r"[^0-9a-z]+")
+_CONSENT_WORDS = ("consent", "withdraw", "revok", "optout")
+_SHOWN = 40
+M = TypeVar("M")
+
+
+def fold(heading: str) -> str:
+    """Return a heading without case, blanks, punctuation, accents and currency."""
+    bare = _CURRENCY.sub(" ", heading).replace("#", " no ")
+    if bare.isascii():  # nearly all, and quicker
+        return _NO_LETTER.sub("", bare.lower())
+    decomposed = unicodedata.normalize("NFKD", bare)
+    return "".join(letter for letter in decomposed.casefold() if letter.isalnum())
+
+
+def looks_like_value(heading: str) -> bool:
+    """Say whether a heading may be somebody's data, which a message must not repeat."""
+    return _VALUE.search(heading) is not None
+
+
+def is_output_name(name: str) -> bool:
+    """Say whether a name is, or may become, a column that the enriched output adds."""
+    folded = name.casefold()
+    return folded in OUTPUT_COLUMNS or folded.startswith(OUTPUT_PREFIXES)
+
+
+class _Word(NamedTuple):
+    """A line of the table of headings; `data/headings.csv` says what each use is."""
+
+    use: str
+    heading: str
+    means: str
+    unless: str
+
+
+@cache
+def _table() -> tuple[_Word, ...]:
+    with HEADINGS_FILE.open(encoding="utf-8", newline="") as file:
+        lines = (line for line in file if not line.startswith("# "))
+        return tuple(_Word(**row) for row in csv.DictReader(lines))
+
+
+def _words(use: str) -> list[_Word]:
+    return [word for word in _table() if word.use == use]
+
+
+@cache
+def _short_forms() -> dict[str, str]:
+    return {word.heading: word.means for word in _words("short_form")}
+
+
+def _spelt_out(heading: str) -> str:
+    """Return a heading folded with its short forms written out, as of `Sal. A/C No`."""
+    apart = _NEW_WORD.sub(" ", _CURRENCY.sub(" ", heading).replace("#", " no ")).casefold()
+    words = (part.strip(".") for part in apart.replace("_", " ").split())
+    parts = (part for word in words for part in ([word] if "/" in word else re.split(r"\W+", word)))
+    return fold(" ".join(_short_forms().get(part, part) for part in parts))
+
+
+def _by_form(rows: Iterable[tuple[str, M]]) -> dict[str, M]:
+    """Return what headings mean by their folded forms; as written goes before spelt out."""
+    given = list(rows)
+    found: dict[str, M] = {}
+    for form in (fold, _spelt_out):
+        for heading, meaning in given:
+            found.setdefault(form(heading), meaning)
+    return found
+
+
+def _known_form(heading: str, words: Words[str, M]) -> M | None:
+    """Return what a heading means among folded ones, as it is written or spelt out."""
+    found = words.get(fold(heading))
+    return words.get(_spelt_out(heading)) if found is None else found
+
+
+@lru_cache(maxsize=2)
+def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, tuple[str, ...]]:
+    """Return folded heading words and the known columns each may mean, the preferred one first.
+
+    A word without a column is a common heading of lenders' files that is only carried through.
+    Headings of a customer's id mean the same in every kind of file.
+    """
+    rows = [(name, (name,)) for name in kind.columns]
+    rows += [(word.heading, _columns_of(word)) for word in _words(kind.headings)]
+    ids = (word for word in _words(CUSTOMERS.headings) if word.means == "customer_id")
+    words = _by_form([*rows, *((word.heading, ("customer_id",)) for word in ids)])
+    for form, word in _last_choices().items() if kind is CUSTOMERS else ():
+        words.setdefault(form, (word.means,))
+    return words
+
+
+def _columns_of(word: _Word) -> tuple[str, ...]:
+    return tuple(filter(None, word.means.split("|")))
+
+
+@cache
+def _last_choices() -> dict[str, _Word]:
+    """Return the folded headings that count only where nothing else means their column."""
+    return _by_form((word.heading, word) for word in _words("last_choice"))
+
+
+@cache
+def _loan_book() -> dict[str, str]:
+    """Return folded headings of loan books with their meaning: `status` or `paid`."""
+    return _by_form((word.heading, word.means) for word in _words("loan_book"))
+
+
+def meanings(heading: str, kind: InputKind = CUSTOMERS) -> tuple[str, ...]:
+    """Return the known columns a heading may mean, the preferred one first; empty if none."""
+    return _known_form(heading, heading_words(kind)) or ()
+
+
+def _near_meaning(heading: str, kind: InputKind) -> str | None:
+    """Return the known column of the word nearest to a heading that is itself unknown."""
+    words = heading_words(kind)
+    folded = fold(heading)
+    if len(folded) <= _SHORT_WORD or _known_form(heading, words) is not None:
+        return None
+    near = difflib.get_close_matches(folded, words, n=1, cutoff=0.85)
+    return next(iter(words[near[0]]), None) if near else None
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The headings to look for in one file: the common ones and those of its mapping.
+
+    Attributes:
+        own: folded headings that the mapping names.
+        ids: those of them that mean `customer_id`.
+        kind: what the rows of the file are.
+    """
+
+    own: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()
+    kind: InputKind = CUSTOMERS
+
+    @classmethod
+    def of(cls, mapping: Mapping, kind: InputKind = CUSTOMERS) -> Vocabulary:
+        """Return the vocabulary for a file read with `mapping`."""
+        named = [heading for listed in mapping.columns.values() for heading in listed]
+        ids = mapping.columns.get("customer_id", ())
+        return cls(frozenset(map(fold, (*named, *mapping.drop))), frozenset(map(fold, ids)), kind)
+
+    def header_row(self, rows: Sequence[Sequence[str | None]]) -> tuple[int, int]:
+        """Return the index of the row of headings among the first rows, and its score.
+
+        The row with most known headings wins, the earlier among equals; where no row has any, it
+        is the first that is not blank.
+        """
+        scored = [self._score(row) for row in rows[:HEADER_SEARCH_ROWS]]
+        best = max(scored, default=0)
+        if best:
+            return scored.index(best), best
+        filled = (at for at, row in enumerate(rows) if any(cell and cell.strip() for cell in row))
+        return next(filled, 0), 0
+
+    def _score(self, cells: Sequence[str | None]) -> int:
+        """Return how many cells of a row are known headings, each counted once.
+
+        One that means `customer_id` outweighs all others, since every file has it and no row of
+        values holds such a word.
+        """
+        words = heading_words(self.kind)
+        seen = {word: _known_form(cell, words) for cell in cells if cell and (word := fold(cell))}
+        known = sum(1 for word, meant in seen.items() if meant is not None or word in self.own)
+        has_id = any(
+            word in self.ids or "customer_id" in (meant or ()) for word, meant in seen.items()
+        )
+        return known + (ID_WEIGHT if has_id else 0)
+
+
+class _Headings:
+    """The headings of a file, tidied and made unique; without the columns of a quarantine file.
+
+    Attributes:
+        path: the file, for messages.
+        tidied: each in one line, without letters not to be seen, cut to a bearable length.
+        unique: those with blank ones named by place and repeated ones numbered.
+        places: of the columns that are the file's own.
+        findings: what was done to them.
+    """
+
+    def __init__(self, path: Path, raw: Sequence[str]) -> None:
+        if len(raw) > MOST_COLUMNS:
+            raise InputError(
+                f"{path}: {len(raw)} columns, over {MOST_COLUMNS}; leave out what is not needed"
+            )
+        self.path = path
+        self.findings: list[str] = []
+        tidied = [_tidy(heading) for heading in raw]
+        long = sum(1 for heading in tidied if len(heading) > LONGEST_HEADING)
+        if long:
+            self.findings.append(f"{_count(long, 'heading')} cut to {LONGEST_HEADING} characters.")
+            tidied = [heading[:LONGEST_HEADING].rstrip() for heading in tidied]
+        self.places = list(range(len(tidied)))
+        ours = len(QUARANTINE_COLUMNS)
+        starts = (at for at in self.places if tuple(tidied[at : at + ours]) == QUARANTINE_COLUMNS)
+        quarantine = max(starts, default=None)
+        self.guarded = quarantine is not None
+        if quarantine is not None:
+            del self.places[quarantine : quarantine + ours]
+            self.findings.append(
+                "This is a quarantine file: its columns line, column, code and hint are left out, "
+                "and the guard against formulas is taken off."
+            )
+            tidied = [unescape_formula(heading) for heading in tidied]
+        if not self.places:
+            raise InputError(f"{path}: no headings; the first line must name the columns")
+        self.tidied, self.unique = tidied, list(tidied)
+        blank = sum(1 for at in self.places if not tidied[at])
+        if blank:
+            self.findings.append(f"{_count(blank, 'column')} without a heading: named column_N.")
+        spaced = sum(1 for at in self.places if raw[at].strip() not in {"", raw[at]})
+        if spaced:
+            self.findings.append(f"Blanks round {_count(spaced, 'heading')} were taken off.")
+        taken = {tidied[at].casefold() for at in self.places if tidied[at]}
+        seen: set[str] = set()
+        for at in self.places:
+            name = tidied[at]
+            if name and name.casefold() in seen and not looks_like_value(name):
+                self.findings.append(f'The heading "{name}" is there more than once.')
+            if not name or name.casefold() in seen:
+                name = _free(name or "column", taken, first=2 if name else at + 1)
+            self.unique[at] = name
+            seen.add(name.casefold())
+            taken.add(name.casefold())
+
+    def find(self, heading: str) -> int | None:
+        """Return the place of a heading: exactly as written, or the only one written alike."""
+        for at in self.places:
+            if heading in (self.unique[at], self.tidied[at]):
+                return at
+        alike = [at for at in self.places if fold(self.tidied[at]) == fold(heading)]
+        return alike[0] if len(alike) == 1 else None
+
+    def shown(self) -> list[str]:
+        """Return the headings for a message; none of them where one may be somebody's data."""
+        names = [self.unique[at] for at in self.places]
+        return [] if any(map(looks_like_value, names)) else names
+
+    def listed(self) -> str:
+        """Return the headings as a message lists them."""
+        names = self.shown()
+        if not names:
+            return "they look like data; does the file have a line of headings?"
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return ", ".join(names[:_SHOWN]) + more
+
+
+def _tidy(heading: str) -> str:
+    seen = (letter for letter in heading if letter.isprintable() or letter.isspace())
+    return " ".join("".join(seen).split())
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
+
+
+def _free(stem: str, taken: set[str], *, first: int) -> str:
+    number = first
+    while f"{stem}_{number}".casefold() in taken:
+        number += 1
+    return f"{stem}_{number}"
+
+
+def unique_headings(path: Path, raw: Sequence[str]) -> list[str]:
+    """Return a file's headings as a mapping may name them: tidied, and each once."""
+    headings = _Headings(path, raw)
+    return [headings.unique[at] for at in headings.places]
+
+
+def understand(
+    path: Path,
+    raw: Sequence[str],
+    mapping: Mapping | None = None,
+    findings: Sequence[str] = (),
+    *,
+    kind: InputKind = CUSTOMERS,
+) -> tuple[Header, Layout]:
+    """Say what each column of a file means, and which go on.
+
+    Args:
+        path: the file, for messages.
+        raw: its headings, as it has them.
+        mapping: what the user says about them.
+        findings: what the reading of the file has to say already.
+        kind: what its rows are.
+
+    Raises:
+        InputError: no column means one that is required, two columns mean the same thing, or the
+            mapping names a heading that the file does not have.
+    """
+    headings = _Headings(path, raw)
+    mapping = mapping or Mapping()
+    dropped = {_place(headings, mapping, heading, "drop") for heading in mapping.drop}
+    kept = [at for at in headings.places if at not in dropped]
+    found, kept = _mapped(headings, mapping, kept)
+    told = _recognise(headings, mapping, kept, found, kind)
+    for required in kind.required:
+        if required not in found.values() and required not in mapping.defaults:
+            raise _missing(headings, found, required, kind)
+    columns: list[SourceColumn] = []
+    taken = set(found.values())
+    for at in kept:
+        name, known = headings.unique[at], found.get(at)
+        output = known or name
+        if known is None and (name.casefold() in kind.columns or is_output_name(name)):
+            output = f"input_{name}"
+        if known is None and output.casefold() in taken:
+            output = _free(output, taken, first=2)
+        taken.add(output.casefold())
+        columns.append(SourceColumn(heading=name, known=known, output=output))
+    unused = [known for known in mapping.defaults if known in found.values()]
+    header = Header(
+        columns=tuple(columns),
+        findings=(
+            *_carried(headings, kept, found, told, kind),
+            *(
+                f"The default for {known} is not used: the file has a column of that meaning."
+                for known in unused
+            ),
+            *findings,
+            *headings.findings,
+        ),
+        defaults={name: text for name, text in mapping.defaults.items() if name not in unused},
+        date_order=mapping.date_order,
+        fed_back=headings.guarded,
+        loan_status=_loan_status(headings, mapping, kept),
+    )
+    names = tuple(column.heading for column in columns)
+    return header, Layout(names, tuple(kept), headings.guarded)
+
+
+def _place(headings: _Headings, mapping: Mapping, heading: str, key: str) -> int:
+    """Return the place of a heading that the mapping names."""
+    at = headings.find(heading)
+    if at is None:
+        by_fold = {fold(name): name for name in headings.shown()}
+        near = difflib.get_close_matches(fold(heading), by_fold, n=1, cutoff=0.6)
+        listed = f"; it has {', '.join([*by_fold.values()][:_SHOWN])}" if by_fold else ""
+        hint = f'; did you mean "{by_fold[near[0]]}"?' if near else listed
+        raise InputError(f'{mapping.path}: {key}: no heading "{heading}" in {headings.path}{hint}')
+    return at
+
+
+def _mapped(
+    headings: _Headings, mapping: Mapping, kept: Sequence[int]
+) -> tuple[dict[int, str], list[int]]:
+    """Return what the mapping says of columns, and all in order: merged ones as it names them."""
+    found: dict[int, str] = {}
+    ordered = list(kept)
+    for known, listed in mapping.columns.items():
+        key = f"[columns] {known}"
+        places = [_place(headings, mapping, heading, key) for heading in listed]
+        for heading, at in zip(listed, places, strict=True):
+            if at not in kept:
+                trouble = "is dropped at drop = [...]"
+            elif at in found:
+                trouble = f"is given twice, first to {found[at]}"
+            else:
+                found[at] = known
+                continue
+            raise InputError(f'{mapping.path}: {key}: "{heading}" {trouble}')
+        slots = sorted(kept.index(at) for at in places)
+        for slot, at in zip(slots, places, strict=True):
+            ordered[slot] = at
+    return found, ordered
+
+
+def _recognise(
+    headings: _Headings,
+    mapping: Mapping,
+    kept: Sequence[int],
+    found: dict[int, str],
+    kind: InputKind,
+) -> list[str]:
+    """Add to `found` what known headings mean, and return what there is to tell of it.
+
+    First those of one meaning, then those of several, which take one that is free, then the last
+    choices. What the mapping has is not looked for.
+    """
+    claims: dict[str, list[int]] = {}
+    several: list[tuple[int, tuple[str, ...]]] = []
+    last: list[tuple[_Word, int]] = []
+    for at in sorted(set(kept) - found.keys()):
+        possible = meanings(headings.tidied[at], kind)
+        choice = _known_form(headings.tidied[at], _last_choices())
+        if choice is not None and kind is CUSTOMERS:
+            last.append((choice, at))
+        elif len(possible) > 1:
+            several.append((at, possible))
+        elif possible:
+            claims.setdefault(possible[0], []).append(at)
+    for at, possible in several:
+        free = [name for name in possible if name not in claims and name not in mapping.columns]
+        claims.setdefault(free[0] if free else possible[-1], []).append(at)
+    told = _choose_last(headings, last, {*claims, *mapping.columns}, found)
+    for known, places in claims.items():
+        if known not in mapping.columns:
+            at = _only(headings, known, places)
+            found[at] = known
+            others = [f'"{headings.unique[place]}"' for place in places if place != at]
+            if others:
+                listed = ", ".join(others)
+                told.append(f'"{known}" is taken for {known}; {listed} is only carried through.')
+    return told
+
+
+def _choose_last(
+    headings: _Headings,
+    last: Sequence[tuple[_Word, int]],
+    meant: set[str],
+    found: dict[int, str],
+) -> list[str]:
+    """Give columns that nothing else means to the headings that count only then."""
+    told: list[str] = []
+    beside = {_known_form(headings.tidied[at], _loan_book()) for at in headings.places}
+    for word, at in sorted(last, key=lambda choice: _table().index(choice[0])):
+        if word.means not in meant and (not word.unless or word.unless not in beside):
+            meant.add(word.means)
+            found[at] = word.means
+            told.append(f'"{headings.unique[at]}" is taken for {word.means}.')
+    return told
+
+
+def _only(headings: _Headings, known: str, places: Sequence[int]) -> int:
+    """Return the only place that means a column, or the one with its very name."""
+    exact = [at for at in places if headings.tidied[at] == known] if len(places) > 1 else places
+    if len(exact) == 1:
+        return exact[0]
+    names = [f'"{headings.unique[at]}"' for at in places]
+    raise InputError(
+        f"{headings.path}: {' and '.join(names)} both mean {known}; say which in a mapping file, "
+        f"under [columns]: {known} = {names[0]} (or [{', '.join(names)}] to merge them)"
+    )
+
+
+def _carried(
+    headings: _Headings,
+    kept: Sequence[int],
+    found: Words[int, str],
+    told: Sequence[str],
+    kind: InputKind,
+) -> list[str]:
+    """Return the findings about meanings, those about consent first."""
+    about_consent: list[str] = []
+    near: list[str] = []
+    for at in kept:
+        name = headings.unique[at]
+        if at in found or not headings.tidied[at]:
+            continue
+        known = _near_meaning(headings.tidied[at], kind)
+        if any(word in fold(headings.tidied[at]) for word in _CONSENT_WORDS):
+            about_consent.append(
+                f'"{name}" seems to be about consent but is not understood: it is only carried '
+                "through. If consent depends on it, name it in a mapping file."
+            )
+        elif known and known not in found.values():
+            near.append(
+                f'"{name}" is only carried through; if it means {known}, write '
+                f'{known} = "{name}" under [columns] of a mapping file.'
+            )
+    return [*about_consent, *told, *near]
+
+
+def _loan_status(headings: _Headings, mapping: Mapping, kept: Sequence[int]) -> int | None:
+    """Return the index, among the columns kept, of the one with a loan's status."""
+    if mapping.loan_status:
+        at = _place(headings, mapping, mapping.loan_status, "loan_status")
+        return kept.index(at) if at in kept else None
+    tidied = [headings.tidied[at] for at in kept]
+    means = [at for at, name in enumerate(tidied) if _known_form(name, _loan_book()) == "status"]
+    plain = [at for at in means if fold(tidied[at]) != "status"]
+    return next(iter(plain or means), None)
+
+
+def _missing(
+    headings: _Headings, found: Words[int, str], required: str, kind: InputKind
+) -> InputError:
+    """Return the error that no column means a required one, with a heading that may be meant."""
+    seen = [headings.unique[at] for at in headings.places if at not in found]
+    near = next((name for name in seen if _near_meaning(name, kind) == required), None)
+    if required == "customer_id":
+        near = near or next((name for name in seen if _like_an_id(name, kind)), None)
+    example = near if near and not looks_like_value(near) else "Their Heading"
+    text = (
+        f"{headings.path}: no {required} column; the headings are: {headings.listed()} - "
+        f'name the column in a mapping file: [columns] {required} = "{example}"'
+    )
+    if required not in kind.personal:
+        text += f", or one value for all rows: [defaults] {required} = ..."
+    return InputError(text)
+
+
+def _like_an_id(heading: str, kind: InputKind) -> bool:
+    folded = fold(heading)
+    return any(part in folded for part in ("cust", "client", "borrower", "member", "cif")) or (
+        folded.endswith(("id", "no", "number", "ref")) and folded not in kind.columns
+    )

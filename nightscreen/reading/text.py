@@ -1,0 +1,210 @@
+"""Text files as characters, whatever encoding they came in; never a letter guessed silently.
+
+All of a file is read once before its first row is used, so that trouble in its last line is
+reported first. Rows and columns belong to `csv_rows`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import re
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nightscreen.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SAMPLE_CHARACTERS = 1 << 20
+"""How much of a text is looked at for headings, separators and line ends: thousands of rows."""
+GZIP_MAGIC = b"\x1f\x8b"
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_BLOCK_BYTES = 256 * 1024
+_WINDOWS_ONLY = re.compile(rb"[^\x00-\x7f\x80\x85\x91-\x97\xa0\xa3\xa9\xae\xb0\xb4\xc0-\xff]")
+"""Bytes that are no letter and no common mark of Windows-1252: other code pages use them."""
+_LETTER_RUN = re.compile(rb"[\xc0-\xff]{3}")
+"""Three accented letters in a row: a word of another alphabet, not of Windows-1252."""
+_GARBLED = re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
+"""UTF-8 that was read as Windows-1252 and saved again, or letters that are lost."""
+_LONE_RETURN = re.compile(r"\r(?!\n)")
+_CONTROLS = bytes(set(range(0x20)) - {*b"\t\n\f\r\x1b"})
+"""Bytes that a text hardly has."""
+_BINARY_SHARE = 0.1
+"""Share of such bytes from which a file is no text; a stray one breaks its row only."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A text file whose encoding is known.
+
+    Attributes:
+        path: the file.
+        encoding: `utf-8`, UTF-16 or UTF-32 in either order, or `windows-1252`.
+        mark_bytes: length of the byte order mark.
+        gzipped: whether it is compressed.
+        old_line_ends: whether lines, or some of them, end in a carriage return alone.
+        findings: the findings about it.
+    """
+
+    path: Path
+    encoding: str
+    mark_bytes: int = 0
+    gzipped: bool = False
+    old_line_ends: bool = False
+    findings: tuple[str, ...] = ()
+
+    def open(self) -> io.TextIOWrapper:
+        """Open the text behind its byte order mark; its lines keep the ends that they have."""
+        raw = _open(self.path, gzipped=self.gzipped)
+        raw.read(self.mark_bytes)
+        newline = "" if self.old_line_ends else "\n"
+        return io.TextIOWrapper(raw, encoding=self.encoding, newline=newline)
+
+    def sample(self) -> str:
+        """Return the beginning of the text."""
+        with self.open() as file:
+            return file.read(SAMPLE_CHARACTERS)
+
+
+def open_text(path: Path, start: bytes) -> TextFile:
+    """Find out how a text file is encoded.
+
+    Args:
+        path: the file.
+        start: its first bytes.
+
+    Raises:
+        InputError: it is damaged, binary, or in no encoding that can be recognised with certainty.
+    """
+    gzipped = start.startswith(GZIP_MAGIC)
+    try:
+        if gzipped:
+            start = next(_blocks(path, 0, gzipped=True), b"")
+        encoding, mark_bytes, finding = _encoding(path, start, gzipped=gzipped)
+        text = TextFile(path, encoding, mark_bytes, gzipped)
+        sample = text.sample()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(
+            f"{path}: the compressed file is damaged or cut short ({error}); fetch it again"
+        ) from None
+    findings = [finding] if finding else []
+    if _GARBLED.search(sample):
+        findings.append(
+            "Some letters look garbled, as when text passes through a wrong encoding before it is "
+            "saved; check names with accents against the source."
+        )
+    line_ends = _about_line_ends(sample)
+    if line_ends:
+        findings.append(line_ends)
+    return replace(text, old_line_ends=bool(line_ends), findings=tuple(findings))
+
+
+def _about_line_ends(sample: str) -> str:
+    """Say where lines end in a carriage return alone, all of them or as many as do not.
+
+    A single one amid other line ends is inside a value, and breaks only its row.
+    """
+    outside = '"'.join(sample.split('"')[::2])  # in quotes a return is part of a value
+    lone = len(_LONE_RETURN.findall(outside))
+    feeds = outside.count("\n")
+    if not lone or (feeds > lone and not _LONE_RETURN.search(outside[: outside.find("\n")])):
+        return ""
+    if feeds:
+        return "Line ends are mixed: some are a carriage return alone; each ends a line."
+    return "Lines end in a carriage return alone, as on old Macs."
+
+
+def _open(path: Path, *, gzipped: bool) -> gzip.GzipFile | io.BufferedReader:
+    return gzip.open(path, "rb") if gzipped else path.open("rb")
+
+
+def _blocks(path: Path, skip: int, *, gzipped: bool) -> Iterator[bytes]:
+    with _open(path, gzipped=gzipped) as file:
+        file.read(skip)
+        while block := file.read(_BLOCK_BYTES):
+            yield block
+
+
+def _encoding(path: Path, start: bytes, *, gzipped: bool) -> tuple[str, int, str]:
+    """Return encoding, length of the mark, and what the analyst should know of it."""
+    found = next((each for each in MARKS if start.startswith(each[0])), None)
+    mark, encoding = found or (b"", _unmarked_wide(start))
+    if encoding:
+        line = _first_fault(_blocks(path, len(mark), gzipped=gzipped), encoding)
+        if line is not None:
+            raise InputError(
+                f"{path}: damaged {encoding.upper()} text in line {line}; "
+                'save it again as "CSV UTF-8" from the program it came from'
+            )
+        without = "" if mark else " without a byte order mark"
+        finding = "" if encoding == "utf-8" else f"The file is {encoding.upper()} text{without}."
+        return encoding, len(mark), finding
+    if b"\0" in start:
+        others = len(start.translate(None, _CONTROLS))
+        if 1 - others / len(start) >= _BINARY_SHARE:
+            raise InputError(f"{path}: not a text file; give CSV, XLSX or Parquet")
+    if _first_fault(_blocks(path, 0, gzipped=gzipped), "utf-8") is None:
+        return "utf-8", 0, ""
+    return "windows-1252", 0, _judge_windows(path, gzipped=gzipped)
+
+
+def _unmarked_wide(start: bytes) -> str:
+    """Return the encoding of wide text without a mark; empty if it is not wide.
+
+    Every other byte of UTF-16, three of four bytes of UTF-32 are mostly zero.
+    """
+    zeros = [start[at::4].count(0) > 0.7 * (len(start) // 4) for at in range(4)]
+    if zeros[1:3] == [True, True] and zeros[0] != zeros[3]:
+        return "utf-32-be" if zeros[0] else "utf-32-le"
+    for first, order in ((1, "le"), (0, "be")):
+        if len(start) > 1 and start[first::2].count(0) > 0.7 * (len(start) // 2):
+            return f"utf-16-{order}"
+    return ""
+
+
+def _first_fault(blocks: Iterator[bytes], encoding: str) -> int | None:
+    """Return the line, from 1, in which the text stops being valid; None if it is."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    try:
+        for block in blocks:
+            line += decoder.decode(block).count("\n")
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        return line + error.object[: error.start].decode(encoding, errors="ignore").count("\n")
+    return None
+
+
+def _judge_windows(path: Path, *, gzipped: bool) -> str:
+    """Say that a file is Windows-1252, where that is beyond doubt.
+
+    Raises:
+        InputError: it may as well be something else, or mixes encodings.
+    """
+    lines = first = 0
+    with _open(path, gzipped=gzipped) as file:
+        for number, line in enumerate(file, start=1):
+            if line.isascii():
+                continue
+            lines, first = lines + 1, first or number
+            is_utf8 = "\ufffd" not in line.decode(errors="replace")
+            if is_utf8 or _WINDOWS_ONLY.search(line) or _LETTER_RUN.search(line):
+                raise InputError(
+                    f"{path}: the letters in line {number} are neither plain UTF-8 nor plain "
+                    'Windows-1252, and guessing would garble names; save it as "CSV UTF-8"'
+                )
+    return (
+        f"The file is Windows-1252 text, not UTF-8; {lines} line(s) hold accented letters, the "
+        f'first is line {first}: check the names there, or save the file as "CSV UTF-8".'
+    )

@@ -1,0 +1,392 @@
+"""XLSX workbooks, streamed row by row; every cell becomes the text that the sheet means.
+
+Whole numbers keep all their digits, dates become ISO, a number shown with leading zeros keeps them.
+A workbook is an archive, and a few megabytes of it can unpack to more than any machine holds: what
+is read of it has bounds. `columns` knows what headings mean; `open_file` recognises old and
+protected workbooks.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+import zlib
+from contextlib import closing, contextmanager
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, Self
+from xml.etree.ElementTree import ParseError
+from xml.parsers import expat
+
+from openpyxl.reader.excel import ExcelReader
+from openpyxl.utils.exceptions import InvalidFileException
+from openpyxl.xml.constants import SHARED_STRINGS, SHEET_MAIN_NS
+
+from nightscreen.reading.batches import LONGEST_CELL, MOST_COLUMNS, RawTable, Row
+from nightscreen.reading.columns import HEADER_SEARCH_ROWS, ID_WEIGHT
+from nightscreen.reading.mapping_file import nearest
+from nightscreen.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from openpyxl.workbook import Workbook
+
+    from nightscreen.reading.columns import Vocabulary
+    from nightscreen.reading.mapping_file import Mapping
+
+LAST_ROW = 1_048_576
+"""The number of the last row that a sheet can have."""
+UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    InvalidFileException,
+    ParseError,
+    expat.ExpatError,
+    KeyError,
+    ValueError,
+    TypeError,
+    IndexError,
+    RuntimeError,
+)
+"""The errors that zipfile and openpyxl raise for a damaged archive or sheet."""
+_MOST_SHEETS = 500
+"""Sheets of a workbook: one for each branch, and room; openpyxl compares each name with all."""
+_ROW_BYTES = 4 << 20
+"""Two thousand columns of 2 kB each; the parser holds about forty times as much."""
+_WHOLE_BYTES = 64 << 20
+"""Limit of a part that is read whole: styles, names of sheets, relations."""
+_WHOLE_TAGS = 100_000
+"""Limit of its tags, which become objects: twenty thousand formats of cells have as many."""
+_RATIO = 200
+"""What is read of an archive, to its size.
+
+Sheets unpack to 9 to 12 times their size, to 110 where every row is the same but for its number and
+no cell says where it stands.
+"""
+_SMALL_BYTES = 2 << 20
+"""So much is read of any archive."""
+_STRINGS_BYTES = 512 << 20
+"""Limit of the table of texts, which is kept in memory: a million rows of 20 such columns."""
+_STRINGS_RATIO = 100
+"""Different texts do not compress so well; only counted from `_FEW_STRINGS_BYTES` on."""
+_FEW_STRINGS_BYTES = 16 << 20
+_STRINGS = "sharedStrings"
+_BEGINS_ROW = re.compile(rb"<(?:\w+:)?(?:row|si)[\s>/]")
+_FULL_DIGITS = 15
+"""How many digits a spreadsheet keeps of a number."""
+_ALL_ZEROS = re.compile(r"0{2,}")
+
+
+class SwollenWorkbookError(Exception):
+    """A part unpacks to more than an honest workbook has; its text says which part."""
+
+
+class BoundedArchive(zipfile.ZipFile):
+    """A workbook's archive whose parts are read with bounds.
+
+    What its directory says of a part's size holds: no more of the part is unpacked. A part may be
+    opened several times, and one sheet may stand under many names: each time counts.
+    """
+
+    _opened_bytes = 0
+
+    def open(
+        self,
+        name: str | zipfile.ZipInfo,
+        mode: Literal["r", "w"] = "r",
+        pwd: bytes | None = None,
+        *,
+        force_zip64: bool = False,
+    ) -> IO[bytes]:
+        """Open a part for reading."""
+        info = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
+        size = info.file_size
+        self._opened_bytes += size
+        packed_well = size > _FEW_STRINGS_BYTES and size > _STRINGS_RATIO * info.compress_size
+        if self._opened_bytes > max(_SMALL_BYTES, _RATIO * self.start_dir) or (
+            _STRINGS in info.filename and (packed_well or size > _STRINGS_BYTES)
+        ):
+            raise SwollenWorkbookError(info.filename)
+        part: Any = _BoundedPart(super().open(info, mode, pwd, force_zip64=force_zip64), info)
+        opened: IO[bytes] = part
+        return opened
+
+
+class _BoundedPart:
+    """One part as a stream, refused where a row or the number of rows is beyond any honest one."""
+
+    def __init__(self, raw: IO[bytes], info: zipfile.ZipInfo) -> None:
+        self._raw = raw
+        self._name = info.filename
+        self._most_rows = 2 * LAST_ROW if _STRINGS not in info.filename else _STRINGS_BYTES
+        self._since_row = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.close()
+
+    def close(self) -> None:
+        """Close the part."""
+        self._raw.close()
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes; all of them only of a part of moderate size."""
+        if size is None or size < 0:
+            whole = self._raw.read(_WHOLE_BYTES + 1)
+            if len(whole) > _WHOLE_BYTES or whole.count(b"<") > _WHOLE_TAGS:
+                raise SwollenWorkbookError(self._name)
+            return whole
+        block = self._raw.read(size)
+        rows = len(_BEGINS_ROW.findall(block))
+        self._most_rows -= rows
+        self._since_row = 0 if rows else self._since_row + len(block)
+        if self._since_row > _ROW_BYTES or self._most_rows < 0:
+            raise SwollenWorkbookError(self._name)
+        return block
+
+
+class _Reader(ExcelReader):
+    """Openpyxl's reader, with a quick one for the table of texts."""
+
+    def read_worksheets(self) -> None:
+        if len(self.parser.sheets) > _MOST_SHEETS:
+            raise SwollenWorkbookError(self.parser.workbook_part_name)
+        super().read_worksheets()
+
+    def read_strings(self) -> None:
+        part = self.package.find(SHARED_STRINGS)  # type: ignore[no-untyped-call]  # the stubs have no types here
+        if part is not None:
+            with self.archive.open(part.PartName[1:]) as opened:
+                self.shared_strings = read_strings(opened)
+
+
+def read_strings(part: IO[bytes]) -> list[str]:
+    """Return the table of texts, runs of a formatted one joined, readings of characters left out.
+
+    It is what openpyxl's own reader returns, in a quarter of its time: that one makes five objects
+    of each text.
+    """
+    text, item, reading = (f"{SHEET_MAIN_NS} {name}" for name in ("t", "si", "rPh"))
+    found: list[str] = []
+    pieces: list[str] = []
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.buffer_text = True
+    in_reading = False
+
+    def begin(tag: str, _attributes: dict[str, str]) -> None:
+        nonlocal in_reading
+        if tag == text and not in_reading:
+            parser.CharacterDataHandler = pieces.append
+        elif tag == reading:
+            in_reading = True
+
+    def end(tag: str) -> None:
+        nonlocal in_reading
+        if tag == text:
+            parser.CharacterDataHandler = None
+        elif tag == item:
+            found.append("".join(pieces).replace("x005F_", ""))
+            pieces.clear()
+        elif tag == reading:
+            in_reading = False
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.ParseFile(part)
+    return found
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Workbook]:
+    """Open a workbook for streaming; what goes wrong inside it is an InputError."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # openpyxl warns of extensions that hold no cells
+        try:
+            with (
+                path.open("rb") as file,  # by name openpyxl refuses a .csv that is a workbook
+                BoundedArchive(file) as archive,
+            ):
+                _require_workbook(path, archive.namelist())
+                reader = _Reader(file, read_only=True, data_only=True)
+                reader.archive = archive
+                reader.read()
+                with closing(reader.wb) as workbook:
+                    yield workbook
+        except SwollenWorkbookError as error:
+            raise InputError(
+                f"{path}: {error} unpacks to far more than a sheet holds; save the rows alone as "
+                '"CSV UTF-8"'
+            ) from None
+        except UNREADABLE:
+            raise InputError(
+                f"{path}: the workbook is damaged or cut short; open it in a spreadsheet and save "
+                "it again"
+            ) from None
+
+
+def _require_workbook(path: Path, parts: Sequence[str]) -> None:
+    """Refuse other archives, which have the same first bytes as a workbook."""
+    if "xl/workbook.xml" in parts:
+        return
+    if "xl/workbook.bin" in parts:
+        what = "a binary workbook (.xlsb); save it as .xlsx"
+    elif "mimetype" in parts and "content.xml" in parts:
+        what = "an OpenDocument file; save it as .xlsx or CSV UTF-8"
+    elif "word/document.xml" in parts:
+        what = "a Word document; give CSV, XLSX or Parquet"
+    else:
+        what = "a ZIP archive; unpack it and give the file inside"
+    raise InputError(f"{path}: {what}")
+
+
+def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -> RawTable:
+    """Return one sheet of a workbook as a table of text.
+
+    Raises:
+        InputError: it is no workbook, is damaged, has no such sheet, or all sheets are empty.
+    """
+    with _open(path) as workbook:
+        rows, findings, sheet = _choose(path, workbook, vocabulary, mapping)
+    at, score = vocabulary.header_row(rows)
+    if score and any(any(row) for row in rows[:at]):
+        findings.append(
+            f"The headings were found in row {at + 1}; everything above them is left out."
+        )
+    # as wide as the headings or the first rows below them are
+    width = max(
+        (index for row in rows[at:] for index, cell in enumerate(row, start=1) if cell.strip()),
+        default=0,
+    )
+    headings = tuple([*rows[at], *[""] * width][:width]) if rows else ()
+    return RawTable(
+        format="xlsx",
+        headings=headings,
+        rows=lambda: _rows(path, sheet, at + 1, width),
+        findings=tuple(findings),
+        sheet=sheet,
+    )
+
+
+def visible_sheets(path: Path) -> list[str]:
+    """Return the names of a workbook's sheets that are not hidden.
+
+    Raises:
+        InputError: it is no workbook, or is damaged.
+    """
+    with _open(path) as workbook:
+        return _visible(workbook)
+
+
+def _visible(workbook: Workbook) -> list[str]:
+    return [sheet.title for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+
+
+def _choose(
+    path: Path, workbook: Workbook, vocabulary: Vocabulary, mapping: Mapping | None
+) -> tuple[list[list[str]], list[str], str]:
+    """Return the first rows of the sheet to read, the findings about the others, and its name.
+
+    It is the first that has a heading for `customer_id`, so that a cover sheet before the data is
+    passed over; where none has, the one with most known headings, so that the user is asked which
+    of the data's own headings it is.
+    """
+    if mapping and mapping.sheet:
+        titles = {sheet.title.casefold(): sheet.title for sheet in workbook.worksheets}
+        name = titles.get(mapping.sheet.casefold())
+        if name is None:
+            hint = nearest(mapping.sheet, tuple(titles)) or f"; it has {', '.join(titles.values())}"
+            raise InputError(f'{mapping.path}: sheet: no sheet "{mapping.sheet}" in {path}{hint}')
+        return _first_rows(workbook, name), [], name
+    first = {name: _first_rows(workbook, name) for name in _visible(workbook)}
+    filled = [name for name, rows in first.items() if any(any(row) for row in rows)]
+    if not filled:
+        raise InputError(
+            f"{path}: no visible sheet holds anything in its first {HEADER_SEARCH_ROWS} rows; "
+            "export it again"
+        )
+    if len(filled) == 1:
+        return first[filled[0]], [], filled[0]
+    scores = {name: vocabulary.header_row(first[name])[1] for name in filled}
+    chosen = next((name for name in filled if scores[name] >= ID_WEIGHT), None)
+    chosen = chosen or max(filled, key=scores.__getitem__)
+    others = ", ".join(name for name in filled if name != chosen)
+    finding = (
+        f'The sheet "{chosen}" is read; {others} also hold rows. '
+        'Name another in a mapping file: sheet = "...".'
+    )
+    return first[chosen], [finding], chosen
+
+
+def _first_rows(workbook: Workbook, sheet: str) -> list[list[str]]:
+    """Return the rows among which headings are looked for, one column more than a file may have."""
+    texts = islice(_texts(workbook, sheet, MOST_COLUMNS + 1), HEADER_SEARCH_ROWS)
+    rows = ([cell or "" for cell in row] for row in texts)
+    return [
+        row[: max((at for at, cell in enumerate(row, start=1) if cell), default=0)] for row in rows
+    ]
+
+
+def _rows(path: Path, sheet: str, skip: int, width: int) -> Iterator[Row]:
+    """Yield the rows below the headings; cells beyond the last heading are left out."""
+    with _open(path) as workbook:
+        for line, cells in enumerate(_texts(workbook, sheet, width), start=1):
+            if line > LAST_ROW:
+                raise InputError(
+                    f"{path}: a row beyond the last that a sheet can have; open it in a "
+                    "spreadsheet and save it again"
+                )
+            if line <= skip:
+                continue
+            fault = ""
+            if any(cell and len(cell) > LONGEST_CELL for cell in cells):
+                cells = [cell and cell[:LONGEST_CELL] for cell in cells]  # noqa: PLW2901
+                fault = f"a cell of over {LONGEST_CELL} characters, which no workbook holds"
+            yield Row(line, cells, fault and f"{fault}; shorten it")
+
+
+def _texts(workbook: Workbook, sheet: str, width: int) -> Iterator[list[str | None]]:
+    """Yield every row of a sheet as text, from row 1 and column 1, so many columns of it."""
+    worksheet = workbook[sheet]
+    worksheet.reset_dimensions()  # what the file says of its size is often wrong
+    for row in worksheet.iter_rows(min_row=1, min_col=1, max_col=max(1, width)):
+        yield [
+            cell.value if isinstance(cell.value, str) else _cell_text(cell.value, cell)
+            for cell in row
+        ]
+
+
+class _Formatted(Protocol):
+    """A cell of a streamed sheet, empty ones included."""
+
+    @property
+    def number_format(self) -> str | None: ...
+
+
+def _cell_text(value: object, cell: _Formatted) -> str | None:
+    """Return the text that a cell means.
+
+    A number has all the digits that the sheet keeps, and the zeros that it shows: the file has
+    seventeen digits, fifteen are meant (0.30000000000000004 is 0.3).
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        text = str(value)
+        if isinstance(value, float):
+            text = format(Decimal(f"{value:.{_FULL_DIGITS}g}"), "f")
+        shown = cell.number_format
+        zeros = shown and _ALL_ZEROS.fullmatch(shown) and text.isdigit()
+        return text.zfill(len(shown or "")) if zeros else text
+    if isinstance(value, datetime):
+        return (value.date() if value.time() == time() else value).isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value)
