@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nightscreen.files.outputs import RunFolder
 from nightscreen.files.quarantine import unescape_formula
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.results import decision_files
 from nightscreen.results.decision_files import COLUMNS, column_of, csv_text, read_returned, title
 from nightscreen.results.decision_list import (

@@ -12,7 +12,7 @@ from nightscreen.cli.explain import explain_customer
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.planning.rings import RINGS_FILE, RINGS_SCHEMA
-from nightscreen.policy.check import check_policy
+from nightscreen.policy.load import check_policy
 from nightscreen.privacy.erasure import Whom, erase, look
 from tests.screening import World, customer
 
@@ -130,7 +130,7 @@ when = "karma_status = 'clear'"
 team = "Clear."
 customer = "Clear."
 """
-    mistakes = [each.message for each in check_policy(rule).mistakes]
+    mistakes = [each.message for each in check_policy(rule).issues]
     assert any("ring" in each for each in mistakes) is not sound
 
 
