@@ -1,4 +1,4 @@
-"""`nightscreen policy`: a policy's mistakes, what it would have decided, which one is in force.
+"""`nightscreen policy`: a policy's issues, what it would have decided, which one is in force.
 
 Checking and versions belong to `policy`, replaying to `results/backtest`; here they are
 reported.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.journal import Journal
-    from nightscreen.policy.check import Checked
+    from nightscreen.policy.load import Checked
     from nightscreen.results.outcomes import PaidAfterwards
     from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.policy import Policy
@@ -36,9 +36,9 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with the rules.")],
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Name every mistake of a policy at its place, or say its rules in words."""
-    from nightscreen.policy.check import check_policy
+    """Name every issue of a policy at its place, or say its rules in words."""
     from nightscreen.policy.file import read_text
+    from nightscreen.policy.load import check_policy
 
     checked = check_policy(read_text(file))
     if json_output:
@@ -46,11 +46,11 @@ def check(
     elif checked.policy is not None:
         print_policy(checked.policy)
     else:
-        for mistake in checked.mistakes:
-            rule = f" {mistake.rule}:" if mistake.rule else ""
-            typer.echo(f"{file.name}:{mistake.line}:{rule} {mistake.message}")
-        number = len(checked.mistakes)
-        typer.echo(f"{number} mistake{'s' if number > 1 else ''}; nothing was changed")
+        for issue in checked.issues:
+            rule = f" {issue.rule}:" if issue.rule else ""
+            typer.echo(f"{file.name}:{issue.line}:{rule} {issue.message}")
+        number = len(checked.issues)
+        typer.echo(f"{number} issue{'s' if number > 1 else ''}; nothing was changed")
     if checked.policy is None:
         raise typer.Exit(2)
 
@@ -63,9 +63,9 @@ def check_document(file: Path, checked: "Checked") -> dict[str, Any]:
         "ok": policy is not None,
         "policy": None if policy is None else policy.label,
         "version": None if policy is None else policy.version,
-        "mistakes": [
-            {"line": mistake.line, "rule": mistake.rule or None, "message": mistake.message}
-            for mistake in checked.mistakes
+        "issues": [
+            {"line": issue.line, "rule": issue.rule or None, "message": issue.message}
+            for issue in checked.issues
         ],
         "rules": [] if policy is None else [rule.model_dump(mode="json") for rule in policy.rules],
     }
@@ -73,7 +73,7 @@ def check_document(file: Path, checked: "Checked") -> dict[str, Any]:
 
 def print_policy(policy: "Policy") -> None:
     """Print a policy's rules in their order, in words."""
-    typer.echo(f"{policy.label}, version {policy.version}: {len(policy.rules)} rules, no mistakes")
+    typer.echo(f"{policy.label}, version {policy.version}: {len(policy.rules)} rules, no issues")
     if policy.allow_sensitive:
         typer.echo("It may decide by gender, marital status or state of origin.")
     for number, rule in enumerate(policy.in_words(), start=1):
@@ -99,7 +99,7 @@ def backtest(
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
-    from nightscreen.policy.loading import load_policy
+    from nightscreen.policy.load import load_policy
     from nightscreen.results.backtest import backtest as replay
     from nightscreen.results.replay import past_run
 
@@ -153,7 +153,7 @@ def approve(
     from nightscreen.cli.journal_context import made_journal
     from nightscreen.files.person import named_by_account
     from nightscreen.journal.reviews import Reviews
-    from nightscreen.policy.loading import load_policy
+    from nightscreen.policy.load import load_policy
     from nightscreen.schemas.clock import instant_text
     from nightscreen.schemas.policy import PolicyApproval
 

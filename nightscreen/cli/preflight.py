@@ -18,7 +18,7 @@ from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.sealed_file import input_in_clear, is_sealed
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.run import deadline_instant, require_same_input, require_service

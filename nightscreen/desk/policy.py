@@ -23,7 +23,7 @@ from nightscreen.desk.runs import SCREENING
 from nightscreen.desk.uploads import TYPED
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.policy.file import read_text, rewritten, threshold_comments
-from nightscreen.policy.loading import sound_policy
+from nightscreen.policy.load import sound_policy
 from nightscreen.policy.versions import (
     decide_version,
     is_own,

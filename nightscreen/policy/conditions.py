@@ -1,48 +1,96 @@
-"""One condition checked against what it may name: columns, types, words, and what is sensitive."""
+"""A condition: text in, one harmless expression over known columns out, or what is wrong with it.
+
+DuckDB does the work: its parser reads the text, its catalogue says which functions always give the
+same answer and cannot grow, its binder finds the types, and one row of nothing is judged to see
+whether a text that is written in the condition can be read as what it is compared with. What is
+checked is also what runs: the SQL is written from the tree that was walked.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
-from nightscreen.policy.columns import (
-    CARRIED_TYPES,
-    PURPOSE,
+from nightscreen.policy.engine import bounded, locked_connection
+from nightscreen.policy.vocabulary import (
     SENSITIVE,
     check_columns,
     is_sensitive,
-    known_columns,
     outputs_of_a_decision,
     suggestion,
     words,
 )
-from nightscreen.policy.engine import bounded
-from nightscreen.policy.sql import (
-    PATHS,
-    TYPES,
-    Condition,
-    SyntaxFinding,
-    children,
-    expressions,
-    place,
-    read_condition,
-    text,
-)
 from nightscreen.schemas.errors import PolicyError
+from nightscreen.schemas.policy import MOST_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from duckdb import DuckDBPyConnection
 
-    from nightscreen.policy.sql import Node
-    from nightscreen.schemas.policy import CarriedKind
+    Node = dict[str, Any]
 
-_EXTRA = "ecosystem_extra"
-_PLAIN_KINDS = {
+_OPENING = "SELECT (\n"
+_MOST_PARTS = 400
+_MOST_PATTERN = 200
+_MOST_REPEATS = 500
+_JUDGING_S = 10.0
+
+_FIXED_SIZE = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE"),
+    *("FLOAT", "DATE", "TIMESTAMP", "INTERVAL"),
+)
+"""Values of these types do not grow, whatever a function makes them of."""
+_TYPES = frozenset(
+    (*_FIXED_SIZE, *("BOOL", "INT", "NUMERIC", "REAL", "VARCHAR", "TEXT", "STRING"))
+) - {"INTERVAL"}
+_PATTERNS = frozenset(
+    {"~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "not_like_escape", "ilike_escape"}
+    | {"not_ilike_escape", "regexp_matches", "regexp_full_match"}
+)
+_PATHS = frozenset({"json_extract_string", "->>"})
+_BY_NAME = _PATHS | frozenset(
+    # texts no longer than those they are made of
+    {"lower", "upper", "trim", "ltrim", "rtrim", "left", "right", "substring", "substr"}
+    | {"strip_accents"}
+    # one of their arguments, or part of one
+    | {"greatest", "least", "list_filter", "list_value"}
+    # macros; those that are not named may be anything
+    | {"nullif", "list_any_value", "list_min", "list_max", "list_sum", "list_count"}
+)
+_NOT_THESE = frozenset(
+    # The catalogue calls these steady; they look at the clock or at the session's time zone.
+    {"age", "current_localtime", "current_localtimestamp", "timezone", "timezone_hour"}
+    | {"timezone_minute"}
+    # They compare each letter of one text with each of another.
+    | {"levenshtein", "damerau_levenshtein", "editdist3", "jaccard", "jaro_similarity"}
+    | {"jaro_winkler_similarity"}
+)
+_CLOCKS = frozenset(
+    {"age", "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"}
+    | {"current_localtime", "current_localtimestamp"}
+)
+_OPERATORS = frozenset(
+    {"OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE"}
+    | {"OPERATOR_NULLIF", "OPERATOR_TRY", "COMPARE_IN", "COMPARE_NOT_IN", "STRUCT_EXTRACT"}
+    | {"ARRAY_EXTRACT"}
+)
+_EQUALS = frozenset({"COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN"})
+_REFUSED = {
+    "SUBQUERY": "a query inside a condition",
+    "WINDOW": "a window over rows",
+    "STAR": "a star or COLUMNS()",
+    "PARAMETER": "a parameter",
+    "POSITIONAL_REFERENCE": "a column by its number",
+}
+_KINDS = {
     "BIGINT": "whole number",
     "INTEGER": "whole number",
     "DECIMAL": "amount",
@@ -50,26 +98,26 @@ _PLAIN_KINDS = {
     "VARCHAR": "text",
     "TIMESTAMP": "time",
 }
-_NULL_TESTS = frozenset({"OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"})
-_EQUALS = frozenset({"COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN"})
-_TYPE_TIMEOUT_S = 10.0
+_EXTRA = "ecosystem_extra"
+_WHOLE_RECORD = (
+    f"{_EXTRA} may hold {', '.join(SENSITIVE[:-1])} or {SENSITIVE[-1]}: name one field of it, as "
+    f"in json_extract_string({_EXTRA}, '$.employer'), or say allow_sensitive = true"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedCondition:
-    """A condition ready to be evaluated, or what is wrong with it.
+@dataclass(slots=True)
+class Condition:
+    """A condition as it was read.
 
     Attributes:
-        sql: the expression; must not be run where there are findings.
-        tree: the expression as DuckDB's parser has it.
+        sql: the expression, written anew; empty where there are issues.
         columns: the columns it names, each once, under their own names.
-        findings: what is wrong, and at which character.
+        issues: what is wrong, and at which character.
     """
 
-    sql: str
-    tree: Node
-    columns: tuple[str, ...]
-    findings: tuple[SyntaxFinding, ...]
+    sql: str = ""
+    columns: tuple[str, ...] = ()
+    issues: dict[str, int] = field(default_factory=dict)
 
     def checks(self) -> frozenset[str]:
         """Return the checks whose columns the condition names."""
@@ -77,88 +125,273 @@ class CheckedCondition:
         return frozenset(known[name] for name in self.columns if name in known)
 
 
-def column_types(carried: Mapping[str, CarriedKind]) -> dict[str, pa.DataType]:
-    """Return every column conditions may name, those the policy says the input carries included."""
-    own = {name: CARRIED_TYPES[kind] for name, kind in carried.items()}
-    return {**own, **known_columns()}
+@cache
+def _functions() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the functions that conditions may call, and those whose answers change by themselves.
+
+    The first have at least one form that is steady and of fixed size. Another form of the same
+    name may join lists or texts, which grow no faster than the condition is long: nothing allowed
+    here repeats them.
+    """
+    fixed = ", ".join(f"'{kind}'" for kind in _FIXED_SIZE)
+    with locked_connection() as connection:
+        rows = connection.execute(
+            "SELECT function_name, bool_or(stability = 'CONSISTENT'), "  # noqa: S608 - constants
+            f"bool_or(stability = 'CONSISTENT' AND return_type IN ({fixed})) "
+            "FROM duckdb_functions() WHERE function_type = 'scalar' GROUP BY 1"
+        ).fetchall()
+    allowed = {name for name, _, small in rows if small and not name.startswith("__")}
+    changing = {name for name, steady, _ in rows if not steady}
+    return frozenset(allowed) - _NOT_THESE | _BY_NAME, frozenset(changing) | _CLOCKS
 
 
-def empty_rows(carried: Mapping[str, CarriedKind]) -> pa.Table:
-    """Return a table of all columns without a row, to find the types of conditions with."""
-    return pa.schema(list(column_types(carried).items())).empty_table()
+@cache
+def _plain() -> tuple[list[Node], Node]:
+    """Return the statement that selects one expression from nothing, as DuckDB parses it."""
+    with locked_connection() as connection:
+        ((read,),) = connection.execute("SELECT json_serialize_sql('SELECT (1)')").fetchall()
+    statements = json.loads(read)["statements"]
+    return statements, statements[0]["node"]["select_list"][0]
 
 
-def check_condition(
+def _around(statements: list[Node], expression: Node) -> object:
+    """Return all there is in statements but one expression: its alias stays."""
+    first = statements[0]["node"]
+    selected = [{"alias": expression.get("alias")}, *first.get("select_list", [])[1:]]
+    return [{**statements[0], "node": {**first, "select_list": selected}}, *statements[1:]]
+
+
+def one_empty_row(types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return a row of nulls; a list has one null in it, so that conditions look into it."""
+    return pa.table(
+        {
+            name: pa.array([[None] if pa.types.is_list(kind) else None], kind)
+            for name, kind in types.items()
+        }
+    )
+
+
+def read_condition(
     connection: DuckDBPyConnection,
     when: str,
+    types: Mapping[str, pa.DataType],
     *,
-    carried: Mapping[str, CarriedKind],
     allow_sensitive: bool,
-) -> CheckedCondition:
-    """Check one condition.
+) -> Condition:
+    """Read one condition.
 
     Args:
-        connection: a locked one, on which `empty_rows` is registered as `rows`.
+        connection: a locked one, with `one_empty_row` as `rows`.
         when: the condition's SQL.
-        carried: columns of the input that the policy may name.
+        types: the columns that it may name.
         allow_sensitive: conditions on sensitive columns are wanted.
     """
-    condition = read_condition(connection, when)
-    types = column_types(carried)
-    by_folded = {name.casefold(): name for name in types}
-    named = {use.name: by_folded.get(use.name.casefold()) for use in condition.columns}
-    findings = list(condition.findings)
-    findings += _unknown(condition, named, types)
-    if not allow_sensitive:
-        findings += _sensitive(when, condition)
-    if condition.tree:
-        findings += _wrong_words(when, condition.tree)
-        findings += _wrong_constants(connection, when, condition.tree, types)
-    if condition.sql and None not in named.values():
-        findings += _wrong_type(connection, condition.sql)
-    columns = tuple(dict.fromkeys(name for name in named.values() if name is not None))
-    return CheckedCondition(condition.sql, condition.tree, columns, tuple(findings))
+    if len(when) > MOST_CHARACTERS:
+        return Condition(issues={f"is longer than {MOST_CHARACTERS} characters": 0})
+    query = f"{_OPENING}{when}\n)"
+    try:
+        ((read,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+        document: Node = json.loads(read)
+    except RecursionError:
+        return Condition(issues={"is nested too deep": 0})
+    if document.get("error", True):
+        message = str(document.get("error_message", "cannot be read")).splitlines()[0]
+        at = _character(when, document.get("position"))
+        return Condition(issues={f"is no SQL condition: {message}": at})
+    statements = document["statements"]
+    tree = statements[0]["node"].get("select_list", [{}])[0]
+    if _around(statements, tree) != _around(*_plain()):
+        return Condition(issues={"is not one condition, but a whole statement": 0})
+    nodes = list(islice(_nodes(tree), _MOST_PARTS))
+    if len(nodes) == _MOST_PARTS:
+        return Condition(issues={"has too many parts: split it into several rules": 0})
+    reading = _Reading(nodes, types, allow_sensitive=allow_sensitive)
+    condition = Condition(columns=tuple(dict.fromkeys(reading.columns())))
+    for node, message in reading.issues():
+        condition.issues.setdefault(message, _character(when, node.get("query_location")))
+    if not condition.issues:
+        write = "SELECT json_deserialize_sql(?::JSON)"
+        ((written,),) = connection.execute(write, [json.dumps(document)]).fetchall()
+        sql = str(written).removeprefix("SELECT ")
+        condition.issues.update(_judged_once(connection, when, sql))
+        condition.sql = "" if condition.issues else sql
+    return condition
 
 
-def _unknown(
-    condition: Condition, named: Mapping[str, str | None], types: Mapping[str, pa.DataType]
-) -> Iterator[SyntaxFinding]:
-    for use in condition.columns:
-        if named[use.name] is not None:
-            continue
-        if use.name.casefold() in outputs_of_a_decision():
-            yield SyntaxFinding(
-                use.at, f"{use.name} is what the policy decides and cannot be named here"
-            )
-        elif is_sensitive(use.name):
-            continue
+def _judged_once(connection: DuckDBPyConnection, when: str, sql: str) -> Iterator[tuple[str, int]]:
+    """Yield what DuckDB says of a condition's types, and of the texts that are written in it.
+
+    On a row of nulls only what stands in the condition itself can fail: `date_of_birth > 'abc'`
+    would fail for every row.
+    """
+    query = f"SELECT ({sql}) FROM rows"  # noqa: S608 - written from an allowed tree
+    try:
+        kind = str(connection.sql(query).types[0]).strip('"').split("(")[0]
+        bounded(connection, query, _JUDGING_S)
+    except PolicyError as error:
+        yield str(error), 0
+    except duckdb.Error as error:
+        message = str(error).splitlines()[0].split(" Error: ", 1)[-1].strip()
+        written = re.search(r"""["']([^"']+)["']""", message)
+        at = max(when.find(f"'{written[1]}'"), 0) if written else 0
+        fix = "; correct it" if isinstance(error, duckdb.ConversionException) else ""
+        yield message + fix, at
+    else:
+        if kind != "BOOLEAN":
+            word = "nothing at all" if "NULL" in kind else _KINDS.get(kind, kind.lower())
+            yield f"is {word}, not true or false", 0
+
+
+class _Reading:
+    """The parts of one condition, against what is allowed."""
+
+    def __init__(
+        self, nodes: list[Node], types: Mapping[str, pa.DataType], *, allow_sensitive: bool
+    ) -> None:
+        self._nodes, self._types, self._allow_sensitive = nodes, types, allow_sensitive
+        self._own_names = {name.casefold(): name for name in types}
+        self._allowed, self._changing = _functions()
+        lambdas = [node for node in nodes if node["class"] == "LAMBDA"]
+        self._lambda_names = {_first_name(node.get("lhs") or {}) for node in lambdas}
+        filters = [node for node in nodes if node.get("function_name") == "list_filter"]
+        self._filters = {id(argument) for each in filters for argument in list(_children(each))[1:]}
+        self._one_field = {
+            id(part) for node in nodes if _reads_no_more(node) for part in _children(node)
+        }
+        """Parts of tests for emptiness, and of reading one named field out of a record."""
+
+    def columns(self) -> Iterator[str]:
+        """Yield each column that is named, under its own name."""
+        for node in self._nodes:
+            name = self._own_names.get(_first_name(node))
+            if name is not None:
+                yield name
+
+    def issues(self) -> Iterator[tuple[Node, str]]:
+        """Yield what is not allowed, and where."""
+        for node in self._nodes:
+            match node["class"]:
+                case "COLUMN_REF":
+                    message = self._column(node)
+                case "FUNCTION":
+                    message = self._call(node, list(_children(node)))
+                case "CAST":
+                    message = _cast(node["type_expr"])
+                case "LAMBDA":
+                    message = self._lambda(node)
+                case "CONSTANT" | "COMPARISON" | "CONJUNCTION" | "CASE" | "BETWEEN":
+                    message = None
+                case "OPERATOR" if node["type"] in _OPERATORS:
+                    message = None
+                case other:
+                    what = _REFUSED.get(other, str(node["type"]).lower())
+                    message = f"{what} is not allowed in a condition"
+            if message is not None:
+                yield node, message
+            elif node["type"] in _EQUALS:
+                yield from _wrong_words(list(_children(node)))
+
+    def _column(self, node: Node) -> str | None:
+        path = [str(name) for name in node["column_names"]]
+        name, folded, message = path[0], path[0].casefold(), None
+        if folded in self._lambda_names:
+            pass
+        elif len(path) > 1:
+            message = f"{'.'.join(path)}: write the name of a column alone"
+        elif is_sensitive(name) and not self._allow_sensitive:
+            message = _forbidden(name)
+        elif folded in self._own_names:
+            whole = folded == _EXTRA and id(node) not in self._one_field
+            message = _WHOLE_RECORD if whole and not self._allow_sensitive else None
+        elif folded in self._changing:
+            message = _clock(name)
+        elif folded in outputs_of_a_decision():
+            message = f"{name} is what the policy decides and cannot be named here"
         else:
-            hint = suggestion(use.name, types) or (
-                "; a column that only your input has must be listed under carried"
-            )
-            yield SyntaxFinding(use.at, f"there is no column {use.name}{hint}")
+            carried = "; a column that only your input has must be listed under carried"
+            message = f"there is no column {name}{suggestion(name, self._types) or carried}"
+        return message
+
+    def _lambda(self, node: Node) -> str | None:
+        """Allow a filter's condition; one inside another is not, for its cost multiplies."""
+        if id(node) not in self._filters:
+            return "a lambda that is not the second argument of list_filter is not allowed"
+        names = (node.get("lhs") or {}).get("column_names", [])
+        if len(names) != 1 or any(part["class"] == "LAMBDA" for part in _nodes(node["expr"])):
+            return "a list_filter takes one name and holds no other list_filter"
+        column = self._own_names.get(names[0].casefold())
+        return column and f"{column} is a column: give each of a list_filter another name"
+
+    def _call(self, node: Node, arguments: list[Node]) -> str | None:
+        name, message = str(node["function_name"]).lower(), None
+        decorated = any(node.get(each) for each in ("filter", "distinct", "export_state", "schema"))
+        ordered = (node.get("order_bys") or {}).get("orders")
+        named = any(argument["name"] for argument in node["arguments"])
+        qualified = node.get("catalog") or len(node["qualified_name"]["path"]) != 1
+        if name in self._changing:
+            message = _clock(name)
+        elif name == "row":
+            message = "several values in a row are not one condition"
+        elif name not in self._allowed or named or decorated or ordered or qualified:
+            message = f"the function {name} is not allowed in a condition"
+        elif name == "list_value" and any(each["class"] != "CONSTANT" for each in arguments):
+            message = "a list in a condition may hold constants only"
+        elif name in _PATTERNS | _PATHS:
+            wrong = (self._pattern(name, _text(argument)) for argument in arguments[1:])
+            message = next(filter(None, wrong), None)
+        return message
+
+    def _pattern(self, name: str, pattern: str | None) -> str | None:
+        """Return why a pattern or path is not allowed: it must be short, and cheap to match."""
+        if pattern is None:
+            return f"the pattern or path of {name} must be a text written in the condition"
+        if len(pattern) > _MOST_PATTERN:
+            return f"the pattern of {name} is longer than {_MOST_PATTERN} characters"
+        if _repeats(pattern) > _MOST_REPEATS:
+            return f"the pattern of {name} repeats too often: its counts multiply"
+        forbidden = name in _PATHS and is_sensitive(pattern) and not self._allow_sensitive
+        return _forbidden(f"{_EXTRA} with {pattern}") if forbidden else None
 
 
-def _sensitive(when: str, condition: Condition) -> Iterator[SyntaxFinding]:
-    """Yield every way to what is sensitive: by column, by path, by a whole record."""
-    for use in condition.columns:
-        if is_sensitive(use.name):
-            yield SyntaxFinding(use.at, _forbidden(use.name))
-    if not any(use.name.casefold() == _EXTRA for use in condition.columns) or not condition.tree:
-        return
-    at = next(use.at for use in condition.columns if use.name.casefold() == _EXTRA)
-    for node in expressions(condition.tree):
-        written = text(node)
-        if written is not None and is_sensitive(written):
-            yield SyntaxFinding(at, _forbidden(f"{_EXTRA} with {written}"))
-    for node in _bare_extras(condition.tree):
-        yield SyntaxFinding(place(when, node), _bare_message())
+def _first_name(node: Node) -> str:
+    return str(node.get("column_names", [""])[0]).casefold()
 
 
-def _bare_message() -> str:
+def _cast(kind: Node) -> str | None:
+    name = str(kind["type_name"]).upper()
+    sizes = all(child["class"] == "CONSTANT" for child in kind["children"])
+    if name in _TYPES and not kind["catalog"] and not kind["schema"] and sizes:
+        return None
+    return f"a cast to {name or 'that type'} is not allowed in a condition"
+
+
+def _wrong_words(parts: list[Node]) -> Iterator[tuple[Node, str]]:
+    """Yield comparisons of a column with a word it never has, which would never hold."""
+    named = [_first_name(part) for part in parts if part["class"] == "COLUMN_REF"]
+    allowed = words().get(named[0], ()) if len(named) == 1 else ()
+    for part in parts if allowed else ():
+        written = _text(part)
+        if written is not None and written not in allowed:
+            hint = suggestion(written, allowed)
+            listed = ", ".join(allowed)
+            yield part, f"{named[0]} is never '{written}'{hint} (its words are {listed})"
+
+
+def _reads_no_more(node: Node) -> bool:
+    """Return whether a part tests for emptiness, or reads one named field and no wildcard."""
+    if node["type"] in {"OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"}:
+        return True
+    if str(node.get("function_name")).lower() not in _PATHS:
+        return False
+    path = _text(list(_children(node))[-1]) or ""
+    steps = path.removeprefix("$").removeprefix(".").split(".")
+    return all(step.replace("_", "").replace("-", "").isalnum() for step in steps)
+
+
+def _clock(name: str) -> str:
     return (
-        f"{_EXTRA} may hold {', '.join(SENSITIVE[:-1])} or {SENSITIVE[-1]}: name one field of it, "
-        f"as in json_extract_string({_EXTRA}, '$.employer'), or say allow_sensitive = true"
+        f"{name} is not allowed: a decision must come out the same when it is made again; "
+        "use the *_checked_at columns or a fixed date"
     )
 
 
@@ -169,118 +402,44 @@ def _forbidden(name: str) -> str:
     )
 
 
-def _is_extra(node: Node) -> bool:
-    return node.get("class") == "COLUMN_REF" and node["column_names"][-1].casefold() == _EXTRA
+def _repeats(pattern: str) -> int:
+    """Return the product of all counts of a regular expression."""
+    product = 1
+    for least, most in re.findall(r"\{(\d{1,9})(?:,(\d{0,9}))?\}", pattern):
+        product *= max(int(most or least), int(least), 1)
+    return product
 
 
-def _bare_extras(node: Node) -> Iterator[Node]:
-    """Yield each use of the whole of `ecosystem_extra`, which might show any field of it."""
-    for child in children(node):
-        if not _is_extra(child):
-            yield from _bare_extras(child)
-        elif not (node.get("type") in _NULL_TESTS or _reads_one_field(node)):
-            yield child
+def _text(node: Node) -> str | None:
+    """Return the text of a constant of text, else None."""
+    literal = node.get("literal") or {}
+    is_text = node.get("class") == "CONSTANT" and literal.get("kind") == "STRING"
+    return str(literal["text"]) if is_text else None
 
 
-def _reads_one_field(node: Node) -> bool:
-    """Return whether a call reads one named field, not a wildcard and not the whole record."""
-    if node.get("class") != "FUNCTION" or str(node["function_name"]).lower() not in PATHS:
-        return False
-    path = text(node["arguments"][1]["expression"]) or ""
-    steps = path.removeprefix("$").removeprefix(".").split(".")
-    return all(step.replace("_", "").replace("-", "").isalnum() for step in steps)
+def _nodes(node: Node) -> Iterator[Node]:
+    """Yield an expression and all below it."""
+    waiting = [node]
+    while waiting:
+        yield (part := waiting.pop(0))
+        waiting += _children(part)
 
 
-def _wrong_words(when: str, tree: Node) -> Iterator[SyntaxFinding]:
-    """Yield comparisons of a column with a word it never has, which would never hold."""
-    known = words()
-    for node in expressions(tree):
-        if node.get("type") not in _EQUALS:
-            continue
-        parts = list(children(node))
-        named = [part for part in parts if part.get("class") == "COLUMN_REF"]
-        columns = [part["column_names"][0].casefold() for part in named]
-        allowed = known.get(columns[0]) if len(columns) == 1 else None
-        for part in parts:
-            written = text(part)
-            if allowed is not None and written is not None and written not in allowed:
-                hint = suggestion(written, allowed)
-                listed = ", ".join(allowed)
-                message = f"{columns[0]} is never '{written}'{hint} (its words are {listed})"
-                yield SyntaxFinding(place(when, part), message)
+def _children(node: Node) -> Iterator[Node]:
+    """Yield the expressions right below one; those of a cast's type are none."""
+    for name, value in node.items():
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, dict) and name != "type_expr":
+                if "class" in child:
+                    yield child
+                elif name in {"case_checks", "arguments"}:
+                    yield from _children(child)
 
 
-def _wrong_constants(
-    connection: DuckDBPyConnection, when: str, tree: Node, types: Mapping[str, pa.DataType]
-) -> Iterator[SyntaxFinding]:
-    """Yield texts that should be a number, date or flag and are not: they would fail every row."""
-    for node in expressions(tree):
-        parts = list(children(node))
-        kind = None
-        if node.get("class") == "CAST":
-            named_type = str(node["type_expr"]["type_name"])
-            kind = named_type if named_type.upper() in TYPES else None  # any other is refused
-        elif node.get("class") in {"COMPARISON", "BETWEEN"} or node.get("type") in _EQUALS:
-            named = [part["column_names"][0] for part in parts if part["class"] == "COLUMN_REF"]
-            kind = _sql_type(types.get(named[0])) if named else None
-        for part in parts:
-            written = text(part)
-            if (
-                kind is not None
-                and written is not None
-                and not _reads_as(connection, written, kind)
-            ):
-                yield SyntaxFinding(place(when, part), f"'{written}' is no {_kind_words(kind)}")
-
-
-def _sql_type(kind: pa.DataType | None) -> str | None:
-    """Return DuckDB's name of a column type that a text in a comparison is converted to."""
-    names = {
-        pa.int64(): "BIGINT",
-        pa.bool_(): "BOOLEAN",
-        pa.date32(): "DATE",
-        pa.float64(): "DOUBLE",
-        pa.timestamp("us"): "TIMESTAMP",
-    }
-    if kind is not None and pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    return names.get(kind)
-
-
-def _reads_as(connection: DuckDBPyConnection, written: str, kind: str) -> bool:
-    """Return whether a text can be converted to a type."""
-    query = f"SELECT TRY_CAST(? AS {kind}) IS NOT NULL"
-    row = connection.execute(query, [written]).fetchone()
-    return bool(row and row[0])
-
-
-def _wrong_type(connection: DuckDBPyConnection, sql: str) -> Iterator[SyntaxFinding]:
-    """Yield what DuckDB says of the types of a condition; it sees no row."""
-    try:
-        query = f"SELECT ({sql}) FROM rows"  # noqa: S608 - written from an allowed tree
-        described = bounded(connection, query, _TYPE_TIMEOUT_S).description
-    except PolicyError as error:
-        yield SyntaxFinding(0, str(error))
-        return
-    except duckdb.Error as error:
-        yield SyntaxFinding(0, _first_line(error))
-        return
-    kind = str(described[0][1]) if described else ""
-    if kind != "BOOLEAN":
-        yield SyntaxFinding(0, f"is {_kind_words(kind)}, not true or false")
-
-
-def _kind_words(kind: str) -> str:
-    if "NULL" in kind:
-        return "nothing at all"
-    bare = kind.strip('"').split("(")[0].upper()
-    return _PLAIN_KINDS.get(bare, bare.lower())
-
-
-def _first_line(error: duckdb.Error) -> str:
-    """Return what DuckDB says in its first sentence, without its name for the kind of error."""
-    line = str(error).splitlines()[0]
-    return line.split(" Error: ", 1)[-1].strip()
-
-
-__all__ = ["PURPOSE", "CheckedCondition", "check_condition", "column_types", "empty_rows"]
+def _character(when: str, byte: object) -> int:
+    """Return which character of a condition a byte of the whole query falls on."""
+    length = len(when.encode())
+    inner = byte - len(_OPENING) if isinstance(byte, int) else 0
+    if not 0 < inner <= length:
+        return 0
+    return min(len(when.encode()[:inner].decode(errors="ignore")), max(len(when) - 1, 0))

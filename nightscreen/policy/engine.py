@@ -1,13 +1,12 @@
 """The engine that evaluates conditions: DuckDB on Arrow tables, locked down and bounded.
 
 No files, no network, no settings, no extensions, no Python variables; a clock and a memory limit.
-It is the second wall: `sql` lets nothing through that would try. Rules are in `decide`.
+It is the second wall: `conditions` lets nothing through that would try. Rules are in `decide`.
 """
 
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -15,8 +14,7 @@ import duckdb
 from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 TIMEOUT_S = 60.0
@@ -36,20 +34,6 @@ _CONFIG: dict[str, str] = {
 }
 
 
-@contextmanager
-def locked_engine(memory: str = MEMORY) -> Iterator[DuckDBPyConnection]:
-    """Give a connection for conditions; it reaches nothing but the tables registered with it.
-
-    Args:
-        memory: most it may use, such as `1GB`; nothing is spilled to disk.
-    """
-    connection = locked_connection(memory, optimizer=False)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
 def locked_connection(memory: str = MEMORY, *, optimizer: bool = True) -> DuckDBPyConnection:
     """Return a connection that reaches nothing but the tables registered with it.
 
@@ -66,10 +50,8 @@ def locked_connection(memory: str = MEMORY, *, optimizer: bool = True) -> DuckDB
     return connection
 
 
-def bounded(
-    connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT_S
-) -> DuckDBPyConnection:
-    """Run a statement that must end within `timeout_s` seconds.
+def bounded(connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT_S) -> pa.Table:
+    """Return what a query says, which must end within `timeout_s` seconds.
 
     Raises:
         PolicyError: it took longer, or more memory than it may use.
@@ -79,7 +61,7 @@ def bounded(
     watchdog = threading.Thread(target=_watch, args=(connection, done, timeout_s), daemon=True)
     watchdog.start()
     try:
-        return connection.execute(sql)
+        return connection.sql(sql).to_arrow_table()
     except duckdb.InterruptException:
         raise PolicyError(
             f"a condition of the policy took longer than {timeout_s:g} seconds and was stopped; "

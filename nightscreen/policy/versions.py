@@ -16,7 +16,7 @@ from nightscreen.files.person import same_person
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.file import DEFAULT_POLICY, parse, read_text
-from nightscreen.policy.loading import sound_policy
+from nightscreen.policy.load import sound_policy
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState, PolicyVersion
 from nightscreen.schemas.errors import InputError, PolicyError
@@ -75,7 +75,7 @@ def label_in_force(journal: Journal) -> tuple[str, str]:
 
 
 def _text_of(found: PolicyVersion | None) -> tuple[str, str, str]:
-    """Return a text, its name for people, and the command that shows its mistakes."""
+    """Return a text, its name for people, and the command that shows its issues."""
     if found is None:
         return read_text(None), _DEFAULT, f"nightscreen policy check {DEFAULT_POLICY}"
     return found.text, found.policy, f"nightscreen policy show {found.policy} > policy.toml"
@@ -120,7 +120,7 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
     Raises:
         InputError: the name is missing, it is in force or waits already, or another was put in
             force meanwhile.
-        PolicyError: it has mistakes.
+        PolicyError: it has issues.
     """
     by, note = " ".join(by.split()), note.strip()
     if not by:
@@ -170,7 +170,7 @@ def decide_version(
     Raises:
         InputError: it does not wait, it is the approver's own, or the policy that it was to
             replace is not in force any more.
-        PolicyError: it has mistakes by today's rules for policies.
+        PolicyError: it has issues by today's rules for policies.
     """
     store = Records.of(journal, PolicyVersion)
     with _ONE_AT_A_TIME:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.policy.columns import fitted
+from nightscreen.policy.vocabulary import fitted
 from nightscreen.results.decide import decide
 from nightscreen.results.replay import rows_of
 from nightscreen.schemas.policy import Decision

@@ -17,54 +17,53 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.policy.check import check_rules
-from nightscreen.policy.columns import (
+from nightscreen.policy.engine import TIMEOUT_S, bounded, locked_connection
+from nightscreen.policy.load import checked_conditions
+from nightscreen.policy.vocabulary import (
+    CARRIED_SQL,
     NO_ANSWER,
     OPEN,
     PURPOSE,
     SILENT,
-    carried_column,
     check_columns,
+    column_types,
     fitted,
     known_columns,
     may_be_absent,
 )
-from nightscreen.policy.conditions import column_types
-from nightscreen.policy.engine import TIMEOUT_S, bounded, locked_engine
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.errors import PolicyError
-from nightscreen.schemas.policy import CarriedKind, Decision, Effect, Policy
+from nightscreen.schemas.policy import Decision, Effect, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
-    from nightscreen.policy.conditions import CheckedCondition
+    from nightscreen.policy.conditions import Condition
     from nightscreen.schemas.policy import PolicyRule
 
 UNDECIDED = Decision.UNDECIDED.value
 _SLICE_ROWS = 131_072
-
 _PLACE = ":place"
-"""Which row of its portion a row is: an engine that is asked for no order promises none."""
-
+"""Which row of its portion a row is."""
 _NO, _YES, _UNTOLD = 0, 1, 2
 """What a rule says of a row; untold only where that must hold an approval back."""
-APPLIES = _YES
-_ANSWERED, _OPEN, _TEST = 0, 1, 2
-_ANSWERS = 3
-_CLOSE_TO_FULL = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A policy as the columns it looks at and the one query that judges rows by it."""
+    """A policy as SQL.
+
+    Attributes:
+        types: the columns it looks at, as they are handed over: carried ones as text.
+        rows: the rows as conditions see them.
+        said: what each rule says of a row, as `rule_0`, …
+        query: place, decision and reasons of each row.
+    """
 
     types: dict[str, pa.DataType]
+    rows: str
+    said: tuple[str, ...]
     query: str
-    verdicts: tuple[str, ...]
-    carried: dict[str, CarriedKind]
 
 
 def decide(
@@ -85,24 +84,25 @@ def decide(
         policy: the rules; without one the rows stay as they came, `undecided`.
         purpose: the run's purpose, which conditions may name.
         timeout_s: most seconds the rules may take for 131,072 rows.
-        engine: a locked engine of the caller's, to be used again; its own where none is given.
+        engine: a locked connection without optimizer, to be used again; its own where none is
+            given.
 
     Raises:
-        PolicyError: the policy has a mistake, or a condition takes too long.
+        PolicyError: the policy has an issue, or a condition takes too long.
     """
     if policy is None:
         return rows
-    judged = judge_rules(rows, policy, purpose=purpose, timeout_s=timeout_s, engine=engine)
-    patterns, of_row = _patterns(judged)
-    outcomes = [_outcome(policy, pattern) for pattern in patterns.tolist()]
-    words = [decision.value for decision in Decision]
-    place = np.array([words.index(decision) for decision, _ in outcomes], dtype=np.int32)
-    lists = pa.array([reasons for _, reasons in outcomes], pa.list_(pa.string()))
-    decided = pa.DictionaryArray.from_arrays(pa.array(place[of_row]), pa.array(words))
-    label = np.zeros(rows.num_rows, dtype=np.int32)
-    labels = pa.DictionaryArray.from_arrays(pa.array(label), pa.array([policy.label]))
-    found = _put(rows, "decision", decided)
-    found = _put(found, "reasons", lists.take(pa.array(of_row)))
+    compiled = _compiled(policy)
+    portions = [
+        _asked(rows.slice(start, _SLICE_ROWS), compiled, compiled.query, purpose, timeout_s, engine)
+        for start in range(0, max(rows.num_rows, 1), _SLICE_ROWS)
+    ]
+    decided = pa.concat_tables(portions).combine_chunks()
+    labels = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(rows.num_rows, dtype=np.int32)), pa.array([policy.label])
+    )
+    found = _put(rows, "decision", decided["decision"].dictionary_encode())
+    found = _put(found, "reasons", decided["reasons"].cast(pa.list_(pa.string())))
     return _put(found, "policy", labels)
 
 
@@ -110,44 +110,9 @@ def columns_of(policy: Policy) -> frozenset[str]:
     """Return the columns of `enriched` that a policy looks at.
 
     Raises:
-        PolicyError: the policy has a mistake.
+        PolicyError: the policy has an issue.
     """
     return frozenset(_compiled(policy).types)
-
-
-def _put(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
-    """Return a table with a column replaced, or added where it is new."""
-    if name not in table.column_names:
-        return table.append_column(name, column)
-    place = table.column_names.index(name)
-    return table.set_column(place, table.schema.field(name).with_type(column.type), column)
-
-
-def judge_rules(
-    rows: pa.Table,
-    policy: Policy,
-    *,
-    purpose: str | None = None,
-    timeout_s: float = TIMEOUT_S,
-    engine: duckdb.DuckDBPyConnection | None = None,
-) -> NDArray[np.uint8]:
-    """Return what each rule says of each row: a line for each row, a column for each rule.
-
-    0 it does not apply, 1 it applies, 2 it cannot be told and must not be approved over. One more
-    column at the end: 0 everything asked for was answered, 1 something is open, 2 test mode.
-
-    Raises:
-        PolicyError: the policy has a mistake, or a condition takes too long.
-    """
-    compiled = _compiled(policy)
-    pieces = [np.zeros((0, len(policy.rules) + 1), dtype=np.uint8)]
-    with locked_engine() if engine is None else nullcontext(engine) as connection:
-        for start in range(0, rows.num_rows, _SLICE_ROWS):
-            part = _seen(rows.slice(start, _SLICE_ROWS), compiled, purpose)
-            connection.register("rows", part)
-            pieces.append(_judged(connection, compiled.query, timeout_s))
-            connection.unregister("rows")
-    return np.concatenate(pieces)
 
 
 def applied_rules(
@@ -163,70 +128,113 @@ def applied_rules(
     No other rule is looked at: most of the time of judging one row goes into planning the query.
 
     Raises:
-        PolicyError: the policy has a mistake, or a condition takes too long.
+        PolicyError: the policy has an issue, or a condition takes too long.
     """
     among = [place for place, rule in enumerate(policy.rules) if rule.code in codes]
     if not among:
         return []
     compiled = _compiled(policy)
-    selected = ", ".join([*(compiled.verdicts[place] for place in among), _quoted(_PLACE)])
-    with locked_engine() if engine is None else nullcontext(engine) as connection:
-        connection.register("rows", _seen(row, compiled, purpose))
-        (said,) = _judged(connection, f"SELECT {selected} FROM rows", TIMEOUT_S)  # noqa: S608 - from allowed trees only
-        connection.unregister("rows")
-    return [policy.rules[place] for place, word in zip(among, said, strict=True) if word == APPLIES]
+    query = f"SELECT {', '.join(compiled.said[place] for place in among)} FROM {compiled.rows}"  # noqa: S608 - from allowed trees
+    (said,) = _asked(row, compiled, query, purpose, TIMEOUT_S, engine).to_pylist()
+    return [policy.rules[place] for place in among if said[f"rule_{place}"] == _YES]
 
 
-def _judged(
-    connection: duckdb.DuckDBPyConnection, query: str, timeout_s: float
-) -> NDArray[np.uint8]:
-    try:
-        found = bounded(connection, query, timeout_s).fetchnumpy()
-    except duckdb.Error as error:
-        message = str(error).splitlines()[0]
-        raise PolicyError(f"a condition of the policy cannot be evaluated: {message}") from None
-    place = np.asarray(found.pop(_PLACE))
-    judged = np.empty((len(found), len(place)), dtype=np.uint8)
-    in_order = bool((place == np.arange(len(place))).all())
-    for line, column in zip(judged, found.values(), strict=True):
-        line[slice(None) if in_order else place] = column
-    return judged.T
+def _put(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return a table with a column replaced, or added where it is new."""
+    if name not in table.column_names:
+        return table.append_column(name, column)
+    place = table.column_names.index(name)
+    return table.set_column(place, table.schema.field(name).with_type(column.type), column)
 
 
-def _seen(rows: pa.Table, compiled: _Compiled, purpose: str | None) -> pa.Table:
-    """Return the columns that a policy looks at, in the types its conditions were checked with."""
+def _asked(
+    rows: pa.Table,
+    compiled: _Compiled,
+    query: str,
+    purpose: str | None,
+    timeout_s: float,
+    engine: duckdb.DuckDBPyConnection | None,
+) -> pa.Table:
+    """Return what a query says of some rows; conditions see them in the types they know."""
     columns = {_PLACE: pa.array(np.arange(rows.num_rows))}
     for name, kind in compiled.types.items():
-        if name == PURPOSE:
-            columns[name] = pa.array([purpose], kind).take(pa.array([0] * rows.num_rows))
-        elif name in compiled.carried:
-            columns[name] = carried_column(rows, name, compiled.carried[name])
-        else:
-            columns[name] = fitted(rows, name, kind)
-    return pa.table(columns)
+        said = name == PURPOSE
+        columns[name] = (
+            pa.repeat(pa.scalar(purpose, kind), len(rows)) if said else fitted(rows, name, kind)
+        )
+    with (
+        locked_connection(optimizer=False) if engine is None else nullcontext(engine) as connection
+    ):
+        connection.register("rows", pa.table(columns))
+        try:
+            return bounded(connection, query, timeout_s)
+        except duckdb.Error as error:
+            message = str(error).splitlines()[0]
+            raise PolicyError(f"a condition of the policy cannot be evaluated: {message}") from None
+        finally:
+            connection.unregister("rows")
 
 
 @lru_cache(maxsize=16)
 def _compiled(policy: Policy) -> _Compiled:
-    """Check a policy and write the query that judges rows by it."""
-    conditions = check_rules(policy)
-    if isinstance(conditions, str):
-        raise PolicyError(f"the policy {policy.name}: {conditions}")
-    own = {name: kind for name, kind in policy.carried_kinds.items() if name not in known_columns()}
-    known = column_types(own)
+    """Check a policy and write the query that decides by it.
+
+    A decision follows from what the rules say: declines, else reviews, else an approval that
+    nothing holds back. Reasons are the codes that apply, each once, decisive ones first.
+    """
+    conditions = checked_conditions(policy)
     statuses = [f"{check}_status" for check in CHECKS]
-    named = [name for condition in conditions for name in condition.columns]
-    types = {name: known[name] for name in dict.fromkeys([*statuses, *named])}
-    verdicts = [
-        f"{_verdict(rule.effect, condition)} AS rule_{number}"
+    named = dict.fromkeys([*statuses, *(name for each in conditions for name in each.columns)])
+    own = {name: kind for name, kind in policy.carried_kinds.items() if name not in known_columns()}
+    typed = column_types(own)
+    types = {name: pa.string() if name in own else typed[name] for name in named}
+    read = ", ".join(
+        f"{CARRIED_SQL[own[name]].format(_quoted(name)) if name in own else _quoted(name)} "
+        f"AS {_quoted(name)}"
+        for name in [_PLACE, *named]
+    )
+    rows = f"(SELECT {read} FROM rows)"  # noqa: S608 - names in quotes, and constants
+    said = tuple(
+        f"{_said(rule.effect, condition)} AS rule_{number}"
         for number, (rule, condition) in enumerate(zip(policy.rules, conditions, strict=True))
-    ]
-    selected = ", ".join([*verdicts, f"{_evidence(statuses)} AS evidence", _quoted(_PLACE)])
-    query = f"SELECT {selected} FROM rows"  # noqa: S608 - from allowed trees only
-    return _Compiled(types, query, tuple(verdicts), own)
+    )
+    by_effect = {
+        effect: [place for place, rule in enumerate(policy.rules) if rule.effect is effect]
+        for effect in Effect
+    }
+    declined, reviewed, approved = (
+        _any(f"rule_{place} = {_YES}" for place in by_effect[effect])
+        for effect in (Effect.DECLINE, Effect.REVIEW, Effect.APPROVE)
+    )
+    untold = _any(f"rule_{place} = {_UNTOLD}" for place in range(len(policy.rules)))
+    reasons: dict[str, str] = {}
+    listed = []
+    for effect in (Effect.DECLINE, Effect.REVIEW, Effect.APPROVE, Effect.NOTE):
+        for place in by_effect[effect]:
+            code, applies = policy.rules[place].code, f"rule_{place} = {_YES}"
+            if effect is Effect.APPROVE:
+                applies += f" AND decision = '{Decision.APPROVE.value}'"
+            before = reasons.get(code)
+            once = f"({applies})" if before is None else f"({applies}) AND NOT ({before})"
+            reasons[code] = f"({applies})" if before is None else f"{before} OR ({applies})"
+            listed.append(f"CASE WHEN {once} THEN '{code}' END")
+    query = f"""
+        SELECT decision,
+            CASE WHEN test THEN [] ELSE list_filter([{", ".join(listed)}],
+                lambda code: code IS NOT NULL) END AS reasons
+        FROM (SELECT *, CASE WHEN test THEN 'undecided' WHEN {declined} THEN 'decline'
+                WHEN {reviewed} THEN 'review'
+                WHEN {approved} AND NOT open AND NOT {untold} THEN 'approve'
+                ELSE 'undecided' END AS decision
+            FROM (SELECT {_quoted(_PLACE)}, {", ".join(said)},
+                    {_some(statuses, [NoAnswer.TEST_MODE.value])} AS test,
+                    {_some(statuses, OPEN)} AS open
+                FROM {rows}))
+        ORDER BY {_quoted(_PLACE)}"""  # noqa: S608 - from allowed trees, codes in capitals
+    return _Compiled(types, rows, said, query)
 
 
-def _verdict(effect: Effect, condition: CheckedCondition) -> str:
+def _said(effect: Effect, condition: Condition) -> str:
     """Return SQL of what one rule says of a row.
 
     The condition is guarded for each row: 0 and 1 as it holds or not, 2 where it is null, 3 where
@@ -237,23 +245,14 @@ def _verdict(effect: Effect, condition: CheckedCondition) -> str:
     if effect is Effect.NOTE:
         return f"CAST({said} = 1 AS UTINYINT)"
     if effect is Effect.APPROVE:
-        return f"CAST({said} = 1 AND NOT {_lacking(condition)} AS UTINYINT)"
+        asked = [f"{check}_status" for check in sorted(condition.checks())]
+        lacking = _any(f"COALESCE({name} IN {_listed(NO_ANSWER)}, true)" for name in asked)
+        return f"CAST({said} = 1 AND NOT {lacking} AS UTINYINT)"
     null = f"CASE WHEN {_explained(condition)} THEN {_NO} ELSE {_UNTOLD} END"
-    cases = (
-        f"CASE {said} WHEN 0 THEN {_NO} WHEN 1 THEN {_YES} WHEN 2 THEN {null} ELSE {_UNTOLD} END"
-    )
-    return f"CAST({cases} AS UTINYINT)"
+    return f"CASE {said} WHEN 0 THEN {_NO} WHEN 1 THEN {_YES} WHEN 2 THEN {null} ELSE {_UNTOLD} END"
 
 
-def _lacking(condition: CheckedCondition) -> str:
-    """Return SQL that tells whether a check the condition names has no answer."""
-    return _any(
-        f"COALESCE({check}_status IN {_listed(NO_ANSWER)}, true)"
-        for check in sorted(condition.checks())
-    )
-
-
-def _explained(condition: CheckedCondition) -> str:
+def _explained(condition: Condition) -> str:
     """Return SQL that tells whether a null condition only reflects what rightly is not there.
 
     A column of a check that was not asked, or answered that there is nothing, is rightly empty; so
@@ -270,18 +269,11 @@ def _rightly_empty(name: str) -> str:
     if may_be_absent(name):
         return "true"
     check = check_columns().get(name)
-    if check is None:
-        return "false"
-    return f"COALESCE({check}_status IN {_listed(SILENT)}, true)"
+    return "false" if check is None else f"COALESCE({check}_status IN {_listed(SILENT)}, true)"
 
 
-def _evidence(statuses: Iterable[str]) -> str:
-    """Return SQL that tells whether everything asked for was answered."""
-    names = list(statuses)
-    test = _any(f"{name} = '{NoAnswer.TEST_MODE.value}'" for name in names)
-    missing = _any(f"{name} IN {_listed(OPEN)}" for name in names)
-    cases = f"CASE WHEN {test} THEN {_TEST} WHEN {missing} THEN {_OPEN} ELSE {_ANSWERED} END"
-    return f"CAST({cases} AS UTINYINT)"
+def _some(statuses: Iterable[str], words: Sequence[str]) -> str:
+    return _any(f"COALESCE({name} IN {_listed(words)}, false)" for name in statuses)
 
 
 def _any(parts: Iterable[str]) -> str:
@@ -295,42 +287,3 @@ def _quoted(name: str) -> str:
 
 def _listed(words: Sequence[str]) -> str:
     return f"({', '.join(repr(word) for word in words)})"
-
-
-def _patterns(judged: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the different lines of a table of judgements, and for each line which it is."""
-    key = np.zeros(len(judged), dtype=np.int64)
-    most = 1
-    for column in judged.T:
-        if most * _ANSWERS > _CLOSE_TO_FULL:
-            key = np.unique(key, return_inverse=True)[1].astype(np.int64)
-            most = len(judged) + 1
-        key = key * _ANSWERS + column
-        most *= _ANSWERS
-    _, first, of_row = np.unique(key, return_index=True, return_inverse=True)
-    return judged[first], of_row.astype(np.int64)
-
-
-def _outcome(policy: Policy, pattern: Sequence[int]) -> tuple[Decision, list[str]]:
-    """Return the decision and reasons for what the rules say of a row, decisive reasons first."""
-    *said, evidence = pattern
-    if evidence == _TEST:
-        return Decision.UNDECIDED, []
-    applies: dict[Effect, list[str]] = {effect: [] for effect in Effect}
-    untold = False
-    for rule, word in zip(policy.rules, said, strict=True):
-        if word == _YES:
-            applies[rule.effect].append(rule.code)
-        untold |= word == _UNTOLD
-    decision = Decision.UNDECIDED
-    if applies[Effect.DECLINE]:
-        decision = Decision.DECLINE
-    elif applies[Effect.REVIEW]:
-        decision = Decision.REVIEW
-    elif applies[Effect.APPROVE] and evidence == _ANSWERED and not untold:
-        decision = Decision.APPROVE
-    shown = [Effect.DECLINE, Effect.REVIEW, Effect.NOTE]
-    if decision is Decision.APPROVE:
-        shown = [Effect.APPROVE, Effect.NOTE]
-    reasons = [code for effect in shown for code in applies[effect]]
-    return decision, list(dict.fromkeys(reasons))

@@ -20,8 +20,8 @@ from nightscreen.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.row_plan import read_row_plan
-from nightscreen.policy.columns import unread_values
-from nightscreen.policy.engine import locked_engine
+from nightscreen.policy.engine import locked_connection
+from nightscreen.policy.vocabulary import unread_values
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.report.call_log import CallLog, write_call_log
 from nightscreen.report.coverage import Coverage
@@ -113,12 +113,12 @@ def _enriched(run: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterato
     """Yield the enriched rows in order, chunk by chunk."""
     policy = None if assembly.test_mode else run.policy
     purpose = run.purpose
-    with locked_engine() as engine:
+    with locked_connection(optimizer=False) as engine:
         for number in range(run.chunks):
             table = _assembled(run, assembly, tally, number).combine_chunks()
             table = decide(table, policy, purpose=purpose, engine=engine)
             if policy is not None:
-                tally.unread.update(unread_values(table, policy.carried_kinds))
+                tally.unread.update(unread_values(engine, table, policy.carried_kinds))
             if run.shadow is not None:
                 tried = None if policy is None else run.shadow
                 other = decide(table, tried, purpose=purpose, engine=engine)

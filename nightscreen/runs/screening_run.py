@@ -44,7 +44,7 @@ from nightscreen.planning.shared_identifiers import (
     count_shared,
     signals,
 )
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import approval_of, policy_in_force
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping

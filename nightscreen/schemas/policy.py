@@ -162,6 +162,8 @@ class Policy(BaseModel):
         carried: input columns of the lender's own that conditions may name and the decision list
             shows; text unless a type is given.
         thresholds: numbers that conditions and sentences name as `{name}`.
+        definitions: parts of conditions that several rules name as `{name}`; one may name
+            thresholds and definitions above it.
         rules: in the order in which their reasons are reported.
     """
 
@@ -173,6 +175,7 @@ class Policy(BaseModel):
     language: Language | None = None
     carried: tuple[ColumnName | CarriedColumn, ...] = ()
     thresholds: dict[ThresholdName, Annotated[Decimal, Field(allow_inf_nan=False)]] = {}
+    definitions: dict[ThresholdName, Annotated[str, Field(max_length=MOST_CHARACTERS)]] = {}
     rules: Annotated[tuple[PolicyRule, ...], Field(min_length=1, max_length=200)]
 
     def __hash__(self) -> int:
@@ -187,8 +190,9 @@ class Policy(BaseModel):
         them keeps its digest.
         """
         plain = self.model_dump(mode="json", exclude_none=True)
-        if not self.thresholds:
-            del plain["thresholds"]
+        for name in ("thresholds", "definitions"):
+            if not plain[name]:
+                del plain[name]
         canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_DIGITS]
 
@@ -208,8 +212,8 @@ class Policy(BaseModel):
         }
 
     def condition(self, rule: PolicyRule) -> str:
-        """Return a rule's condition with the thresholds in place of their names."""
-        return filled(rule.when, {name: f"{value:f}" for name, value in self.thresholds.items()})
+        """Return a rule's condition with thresholds and definitions in place of their names."""
+        return filled(rule.when, fillings(self.thresholds, self.definitions))
 
     def sentence(self, words: PurposeSentence | ShortWords, purpose: str | None) -> str:
         """Return a rule's sentence for a purpose, with the thresholds in place of their names.
@@ -276,6 +280,22 @@ def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
     return next(iter(words.values())) if found is None else found
 
 
+def fillings(thresholds: Mapping[str, object], definitions: Mapping[str, object]) -> dict[str, str]:
+    """Return what stands in conditions for the names of thresholds and definitions.
+
+    Values that are no numbers or texts are left out: their issue is told as one of the shape.
+    """
+    values = {
+        name: f"{Decimal(value):f}"
+        for name, value in thresholds.items()
+        if isinstance(value, int | Decimal) and not isinstance(value, bool)
+    }
+    for name, text in definitions.items():
+        if isinstance(text, str):
+            values[name] = filled(text, values)
+    return values
+
+
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Return a text with thresholds in place of their names; names nobody defined stay."""
     return _THRESHOLD.sub(lambda found: values.get(found[1], found[0]), text)
@@ -297,5 +317,6 @@ __all__ = [
     "PolicyRule",
     "PurposeSentence",
     "filled",
+    "fillings",
     "thresholds_named",
 ]

@@ -31,7 +31,7 @@ from nightscreen.inbox.file_intake import (
 )
 from nightscreen.inbox.stability_check import LONGER, LOOKS, Settling
 from nightscreen.journal import journal_of
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import policy_in_force
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.runs.run import require_service

@@ -1403,8 +1403,8 @@ _DECIDING = (
         (
             Edit(
                 _DECIDE,
-                "elif applies[Effect.APPROVE] and evidence == _ANSWERED and not untold:",
-                "elif applies[Effect.APPROVE] and not untold:",
+                "WHEN {approved} AND NOT open AND NOT {untold} THEN",
+                "WHEN {approved} AND NOT {untold} THEN",
             ),
         ),
         (f"{_T_DECIDE}::test_a_row_with_an_open_check_is_never_approved",),
@@ -1415,8 +1415,8 @@ _DECIDING = (
         (
             Edit(
                 _DECIDE,
-                "elif applies[Effect.APPROVE] and evidence == _ANSWERED and not untold:",
-                "elif applies[Effect.APPROVE] and evidence == _ANSWERED:",
+                "WHEN {approved} AND NOT open AND NOT {untold} THEN",
+                "WHEN {approved} AND NOT open THEN",
             ),
         ),
         (f"{_T_DECIDE}::test_a_condition_that_fails_holds_an_approval_back",),
@@ -1427,7 +1427,7 @@ _DECIDING = (
         (
             Edit(
                 _DECIDE,
-                'return f"CAST({said} = 1 AND NOT {_lacking(condition)} AS UTINYINT)"',
+                'return f"CAST({said} = 1 AND NOT {lacking} AS UTINYINT)"',
                 'return f"CAST({said} = 1 AS UTINYINT)"',
             ),
         ),
@@ -1523,10 +1523,12 @@ _DECIDING = (
         "Whoever writes a policy reads settings, files or the environment of the machine.",
         (
             Edit(
-                "nightscreen/policy/sql.py", "if name not in _FUNCTIONS or named or", "if named or"
+                "nightscreen/policy/conditions.py",
+                "elif name not in self._allowed or named or",
+                "elif named or",
             ),
         ),
-        (f"{_T_POLICY_ATTACKS}::test_an_attack_is_refused_unread",),
+        (f"{_T_POLICY_ATTACKS}::test_an_attack_is_refused[text turned to bytes]",),
     ),
 )
 """Policy, names and approvals."""

@@ -20,7 +20,7 @@ from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.file import DEFAULT_POLICY, read_text
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import decide_version
 from nightscreen.results.decide import decide
 from nightscreen.results.replay import past_run, rows_of
@@ -86,7 +86,7 @@ def test_mistakes_are_told_one_a_line(tmp_path: Path) -> None:
     assert len(lines) == 6
     assert all("did you mean bank_account_status?" in line for line in lines[:5])
     document = json.loads(run("check", path, "--json").stdout)
-    assert (document["ok"], len(document["mistakes"])) == (False, 5)
+    assert (document["ok"], len(document["issues"])) == (False, 5)
 
 
 def test_the_same_policy_moves_nobody(past: Path) -> None:

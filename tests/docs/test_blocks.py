@@ -21,8 +21,8 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.client.wire import lookup_request
 from nightscreen.config.settings import read_settings
-from nightscreen.policy.check import check_policy
 from nightscreen.policy.declarations import read_declarations
+from nightscreen.policy.load import check_policy
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.checks import IdentityKind, Lookup, Operation
@@ -93,7 +93,7 @@ def test_toml_is_read_by_what_reads_it(block: Block, tmp_path: Path) -> None:
     elif "lawful_basis" in document:
         assert read_declarations(read_settings(declarations_file=path)).policy_decides_alone
     elif "effect" in document["rules"][0]:
-        assert check_policy(block.text).mistakes == ()
+        assert check_policy(block.text).issues == ()
     else:
         manners = (ROOT / "data" / "manners.toml").read_text(encoding="utf-8")
         path.write_text(manners.replace(WRONG_ADDRESS, block.text + WRONG_ADDRESS), "utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.config.settings import setting_names
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from tests.docs.columns import CHECKED, columns_page, schemas
 from tests.docs.commands import EXAMPLE, walk
 from tests.docs.pages import DOCS, meanings

@@ -8,7 +8,7 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.suggestions import ENDS
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.results.assemble import _STATUSES as STATUSES
 from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState

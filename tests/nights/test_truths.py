@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.results.decide import decide
 from nightscreen.results.replay import past_run, rows_of
 from tests.laws import GATED

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.policy.columns import words
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
+from nightscreen.policy.vocabulary import words
 from nightscreen.results.decide import decide
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import Policy, PolicyRule

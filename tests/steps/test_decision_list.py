@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.results import decision_files, decision_list
 from nightscreen.results.decision_files import (
     COLUMNS,

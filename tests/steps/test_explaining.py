@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.config.settings import Retention
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.privacy.explaining import explain, masked
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject
 from nightscreen.privacy.subject_access import WITHHELD, access_page, gather, own_row

@@ -15,7 +15,7 @@ from nightscreen.files.run_folder import RunFiles
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.policy.check import check_policy
+from nightscreen.policy.load import check_policy
 from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.notice_file import NOTICE_COLUMNS
 from nightscreen.results.notices import (
@@ -256,8 +256,8 @@ def test_a_short_sentence_that_accuses_or_names_an_amount_is_a_mistake(short: st
     text = POLICY.replace(
         "Another lender's report is the reason. Ask for details at any time.", short
     )
-    assert any("short" in each.message for each in check_policy(text).mistakes)
-    assert check_policy(POLICY).mistakes == ()
+    assert any("short" in each.message for each in check_policy(text).issues)
+    assert check_policy(POLICY).issues == ()
 
 
 def test_a_policy_without_the_new_entries_keeps_its_digest() -> None:

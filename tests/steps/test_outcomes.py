@@ -18,7 +18,7 @@ from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.outcome_import import import_outcomes
-from nightscreen.policy.check import check_policy
+from nightscreen.policy.load import check_policy
 from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import gather
@@ -66,7 +66,7 @@ customer = "Approved."
 def policy(text: str) -> Policy:
     """Return a policy."""
     found = check_policy(text)
-    assert found.policy is not None, found.mistakes
+    assert found.policy is not None, found.issues
     return found.policy
 
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.policy.check import check_policy
 from nightscreen.policy.file import DEFAULT_POLICY
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import check_policy, load_policy
 from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def one(when: str, *, effect: str = "review", code: str = "ONE", head: str = HEA
 
 def told(text: str) -> list[tuple[int, str]]:
     """Return line and message of each mistake."""
-    return [(mistake.line, mistake.message) for mistake in check_policy(text).mistakes]
+    return [(issue.line, issue.message) for issue in check_policy(text).issues]
 
 
 def test_the_default_policy_says_what_it_is() -> None:
@@ -148,8 +147,8 @@ MISTAKES: list[tuple[str, str, int, str]] = [
         7,
         "never 'nome'; did you mean none?",
     ),
-    ("amount and text", "exposure > 'lots'", 7, "'lots' is no amount"),
-    ("no such day", "date_of_birth < date '2020-13-01'", 7, "'2020-13-01' is no date"),
+    ("amount and text", "exposure > 'lots'", 7, '"lots" to DECIMAL(20,2); correct it'),
+    ("no such day", "date_of_birth < date '2020-13-01'", 7, 'out of range: "2020-13-01"'),
     ("types that do not meet", "full_name > 5", 7, "Cannot compare"),
     ("no truth", "exposure", 7, "is amount, not true or false"),
     ("nothing", "null", 7, "not true or false"),
@@ -301,3 +300,17 @@ def test_loading_tells_the_first_mistake_and_where_to_see_all(tmp_path: Path) ->
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(PolicyError, match="UTF-8"):
         load_policy(path)
+
+
+def test_a_definition_stands_for_part_of_a_condition(tmp_path: Path) -> None:
+    """Rules share it by name; it may name thresholds, and what names nothing is an issue."""
+    head = HEAD + '[thresholds]\nleast = 5\n[definitions]\nlarge = "exposure >= {least}"\n'
+    path = tmp_path / "mine.toml"
+    path.write_text(one("{large} and cost > 0", head=head), encoding="utf-8")
+    policy = load_policy(path)
+    assert policy.condition(policy.rules[0]) == "exposure >= 5 and cost > 0"
+    assert told(one("cost > {least}", head=head)) == [
+        (6, "the definition large is named by no rule; remove it")
+    ]
+    hostile = head.replace("exposure >= {least}", "(select {least}) = 1")
+    assert any("a query inside" in message for _, message in told(one("{large}", head=hostile)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.results.publish_results import RunOutputs, tell, withdraw
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.contests import Review

@@ -13,7 +13,7 @@ from nightscreen.files.outputs import RINGS_FILE
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.planning.rings import RINGS_SCHEMA
-from nightscreen.policy.check import check_policy
+from nightscreen.policy.load import check_policy
 from nightscreen.privacy.erasure import Whom, erase, look
 from tests.screening import World, customer
 
@@ -131,7 +131,7 @@ when = "karma_status = 'clear'"
 team = "Clear."
 customer = "Clear."
 """
-    mistakes = [each.message for each in check_policy(rule).mistakes]
+    mistakes = [each.message for each in check_policy(rule).issues]
     assert any("ring" in each for each in mistakes) is not sound
 
 

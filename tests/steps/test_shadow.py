@@ -10,7 +10,7 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.policy.loading import load_policy
+from nightscreen.policy.load import load_policy
 from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.results.decide import decide
 from nightscreen.results.replay import past_run, rows_of

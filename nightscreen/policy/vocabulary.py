@@ -1,7 +1,7 @@
 """The columns a condition may name: their types, their words, and which are sensitive.
 
 The columns of `enriched` come from `enriched` itself; what later stations add is known here too, so
-that a policy may name a column before any batch has it. `policy/sql.py` reads conditions.
+that a policy may name a column before any batch has it. `conditions` reads conditions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import date
-from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,8 @@ from nightscreen.values.validators import is_absent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from duckdb import DuckDBPyConnection
 
 PURPOSE = "purpose"
 SENSITIVE = (
@@ -175,56 +176,38 @@ CARRIED_TYPES = {
     CarriedKind.DATE: pa.date32(),
 }
 """The type of a carried column in conditions; a number has six decimal places, and is no float."""
-_LARGEST = Decimal(10) ** 12
+CARRIED_SQL = {
+    CarriedKind.TEXT: "{0}",
+    CarriedKind.NUMBER: "TRY_CAST(replace(ltrim(trim({0}), '₦'), ',', '') AS DECIMAL(18, 6))",
+    CarriedKind.DATE: r"TRY_CAST(regexp_extract({0}, '^\s*(\d{{4}}-\d\d-\d\d)', 1) AS DATE)",
+}
+"""How the text of a carried column is read: 1,250.50 with or without ₦, a day as YYYY-MM-DD.
+
+What cannot be read so is null.
+"""
 
 
-def carried_column(table: pa.Table, name: str, kind: CarriedKind) -> pa.ChunkedArray | pa.Array:
-    """Return a column of the lender's own, read as the policy says; what cannot be is null."""
-    column = fitted(table, name, pa.string())
-    if kind is CarriedKind.TEXT:
-        return column
-    read = _number if kind is CarriedKind.NUMBER else _date
-    encoded = column.dictionary_encode()
-    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
-    found = [
-        pa.array([read(word) for word in chunk.dictionary.to_pylist()], CARRIED_TYPES[kind]).take(
-            chunk.indices
-        )
-        for chunk in chunks
-    ]
-    return pa.chunked_array(found, CARRIED_TYPES[kind])
+def column_types(carried: Mapping[str, CarriedKind]) -> dict[str, pa.DataType]:
+    """Return every column a condition may name, those that the policy says are carried included."""
+    return {**{name: CARRIED_TYPES[kind] for name, kind in carried.items()}, **known_columns()}
 
 
-def unread_values(table: pa.Table, kinds: Mapping[str, CarriedKind]) -> Counter[str]:
+def unread_values(
+    connection: DuckDBPyConnection, table: pa.Table, kinds: Mapping[str, CarriedKind]
+) -> Counter[str]:
     """Return how many values of each carried column are there and no number or date."""
     found: Counter[str] = Counter()
     for name, kind in kinds.items():
         if kind is CarriedKind.TEXT or name not in table.column_names:
             continue
-        written = fitted(table, name, pa.string())
-        unread = pc.is_null(carried_column(table, name, kind))
-        for counted in pc.value_counts(written.filter(unread)).to_pylist():
-            if counted["values"] is not None and not is_absent(counted["values"]):
-                found[name] += counted["counts"]
-    return found
-
-
-def _number(text: str | None) -> Decimal | None:
-    """Return the number that a text is, thousands set apart by commas or not."""
-    try:
-        value = Decimal((text or "").replace(",", "").removeprefix("₦").strip())
-    except InvalidOperation:
-        return None
-    sound = value.is_finite() and abs(value) < _LARGEST
-    return value.quantize(Decimal("0.000001")) if sound else None
-
-
-def _date(text: str | None) -> date | None:
-    """Return the day that a text begins with, as YYYY-MM-DD."""
-    try:
-        return date.fromisoformat((text or "").strip()[:10])
-    except ValueError:
-        return None
+        connection.register("written", pa.table({"value": fitted(table, name, pa.string())}))
+        read = CARRIED_SQL[kind].format("value")
+        unread = connection.execute(
+            f"SELECT value, count(*) FROM written WHERE {read} IS NULL GROUP BY value"  # noqa: S608 - a constant
+        ).fetchall()
+        found[name] += sum(count for value, count in unread if value and not is_absent(value))
+        connection.unregister("written")
+    return +found
 
 
 def fitted(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
