@@ -14,14 +14,16 @@ from nightscreen.operations.bvn.closing import (
     quote_confirm,
     quote_request,
 )
-from nightscreen.operations.bvn.confirming import open_confirm, send_again
-from nightscreen.operations.bvn.requesting import ask_again, open_request
+from nightscreen.operations.bvn.confirming import open_confirm, price, send, send_again
+from nightscreen.operations.bvn.confirming import read_input as read_passwords
+from nightscreen.operations.bvn.requesting import ask, ask_again, open_request, plan
+from nightscreen.operations.bvn.requesting import read_input as read_customers
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.tasks import bvn_consent as stations
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, make_calls, named, opened
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.run_in_engine import OpenApiRun
+from nightscreen.tasks.stations import carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,18 +53,18 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
     with sanitize_errors():
         opening = partial(_open, open_request, parameters)
         async with opened(parameters, opening, word=REQUESTS) as run:
-            await stations.take_in_customers(run)
-            await stations.plan_requests(run)
+            await carry_out(run, "take in customers", read_customers, run.run, run.work)
+            await carry_out(run, "plan BVN requests", plan, run.run, run.work)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_request, run.run, run.work)
             await make_calls(
                 run,
-                partial(call, run, stations.send_requests),
+                partial(call, run, _request),
                 again=partial(ask_again, run.run, run.work),
                 close=partial(close_request, run.run, run.work),
                 word=REQUESTS,
             )
-            report = await stations.report_requests(run)
+            report = await carry_out(run, "report BVN requests", close_request, run.run, run.work)
         return await ended(run, report)
 
 
@@ -82,18 +84,29 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
     with sanitize_errors():
         opening = partial(_open, open_confirm, parameters)
         async with opened(parameters, opening, word=CONFIRMATIONS) as run:
-            await stations.take_in_passwords(run)
+            await carry_out(run, "take in passwords", read_passwords, run.run, run.work)
+            await carry_out(run, "price", price, run.run, run.work)
             if parameters.quote_only:
                 return await asyncio.to_thread(quote_confirm, run.run, run.work)
             await make_calls(
                 run,
-                partial(call, run, stations.send_passwords),
+                partial(call, run, _confirm),
                 again=partial(send_again, run.run, run.work),
                 close=partial(close_confirm, run.run, run.work),
                 word=CONFIRMATIONS,
             )
-            report = await stations.report_confirmations(run)
+            report = await carry_out(
+                run, "report BVN confirmations", close_confirm, run.run, run.work
+            )
         return await ended(run, report)
+
+
+async def _request(run: OpenApiRun) -> None:
+    await carry_out(run, "request BVNs", ask, run.calls, run.work)
+
+
+async def _confirm(run: OpenApiRun) -> None:
+    await carry_out(run, "confirm BVNs", send, run.calls, run.work)
 
 
 async def _open(

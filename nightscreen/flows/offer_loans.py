@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 from prefect.client.schemas.objects import State
 
 from nightscreen.operations.loans.offer_report import close_offering
-from nightscreen.operations.loans.offering import make_again, open_offering
+from nightscreen.operations.loans.offering import (
+    check_product,
+    make_again,
+    make_links,
+    open_offering,
+    take_rows,
+)
 from nightscreen.schemas.offers import OfferLoans
-from nightscreen.tasks import loans
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
 from nightscreen.tasks.own_flow import flow
+from nightscreen.tasks.stations import carry_out
 
 if TYPE_CHECKING:
     from nightscreen.tasks.run_in_engine import OpenApiRun
@@ -38,7 +44,7 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
     with sanitize_errors():
         opening = partial(in_thread, open_offering, parameters)
         async with opened(parameters, opening, word=WORD) as run:
-            await loans.take_rows(run)
+            run.work = await carry_out(run, "take rows", take_rows, run.run)
             await make_calls(
                 run,
                 partial(call, run, _make),
@@ -46,10 +52,10 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
                 close=partial(close_offering, run.work),
                 word=WORD,
             )
-            report = await loans.report_offers(run)
+            report = await carry_out(run, "report offers", close_offering, run.work)
         return await ended(run, report)
 
 
 async def _make(run: OpenApiRun) -> None:
-    if await loans.check_product(run):
-        await loans.make_links(run)
+    if await carry_out(run, "check product", check_product, run.work, run.calls):
+        await carry_out(run, "make links", make_links, run.work, run.calls)

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 from prefect.client.schemas.objects import State
 
 from nightscreen.operations.transactions.report import close_pull
-from nightscreen.operations.transactions.sync import begin_pull, open_pull_run, pull_again
+from nightscreen.operations.transactions.sync import (
+    begin_pull,
+    open_pull_run,
+    pull_again,
+    pull_shard,
+)
 from nightscreen.schemas.pulls import PullAccounts, PullTransactions
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.open_run import call, ended, in_thread, make_calls, named, opened
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.transactions_sync import pull_customers, report_pull
+from nightscreen.tasks.stations import carry_out
 
 if TYPE_CHECKING:
     from nightscreen.tasks.run_in_engine import OpenApiRun
@@ -70,7 +75,7 @@ async def _pull(parameters: PullTransactions, word: str) -> dict[str, Any] | Sta
                 close=partial(close_pull, run.work),
                 word=word,
             )
-            report = await report_pull(run)
+            report = await carry_out(run, "report pull", close_pull, run.work)
         return await ended(run, report)
 
 
@@ -84,4 +89,5 @@ async def _pull_all(run: OpenApiRun) -> None:
 
 async def _pull_one(run: OpenApiRun, shard: int, slots: asyncio.Semaphore) -> None:
     async with slots:
-        await pull_customers(run, shard)
+        given = (run.work, run.calls, shard)
+        await carry_out(run, f"pull customers {shard}", pull_shard, *given, is_retried=True)

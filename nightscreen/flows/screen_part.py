@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
-from nightscreen.tasks.checks import BY_CHECK
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.own_flow import flow
+from nightscreen.tasks.stations import ask_check
 from nightscreen.tasks.workers import worker_opened
 
 
@@ -31,5 +31,5 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:  # noqa: ARG001
                 return {}
             async with asyncio.TaskGroup() as group:
                 for check in run.run.operations:
-                    group.create_task(BY_CHECK[check](run))
+                    group.create_task(ask_check(run, check))
             return {check: each.attempts for check, each in run.stops.progress.items()}

@@ -1,4 +1,4 @@
-"""What a run shows of itself in the Prefect UI: quote, summary, charts, tables, and its tags.
+"""What a run shows of itself in the Prefect UI: its quote, its summary and its tags.
 
 Numbers, ids and words only: the engine keeps all of it in clear. What is shown is made in
 `report.summary`. A run never fails for what cannot be shown.
@@ -12,19 +12,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from prefect import get_client
-from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
+from prefect.artifacts import acreate_markdown_artifact
 from prefect.context import FlowRunContext
 
-from nightscreen.files.outputs import enriched_parts
-from nightscreen.report.reason_counts import reason_rows
-from nightscreen.report.summary import (
-    answer_rows,
-    charts_markdown,
-    check_rows,
-    decision_rows,
-    quote_markdown,
-    summary_markdown,
-)
+from nightscreen.report.api_run import api_run_markdown
+from nightscreen.report.summary import quote_markdown, summary_markdown
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.screening_run import ScreeningRun
 
@@ -57,45 +49,15 @@ async def show_quote(run: ScreeningRun) -> None:
 
 
 async def show_report(run: Run, report: Mapping[str, Any]) -> None:
-    """Show how a run ended: its summary; of a screening run its charts and tables as well."""
+    """Show how a run ended, and what to do next."""
+    folder = str(run.folder.path.absolute())
     if isinstance(run, ScreeningRun):
-        await _safely(_show_report(run, report))
-        return
-    from nightscreen.report.api_run import api_run_markdown  # noqa: PLC0415 - as a run ends
-
-    await _safely(
-        acreate_markdown_artifact(
-            api_run_markdown(report, str(run.folder.path.absolute())),
-            key=artifact_key(f"{run.batch} {run.flow}", "summary"),
-            description=f"How run {run.run_id} ended",
-        )
-    )
-
-
-async def _show_report(run: ScreeningRun, report: Mapping[str, Any]) -> None:
-    batch, named = report["batch"], f"run {report['run_id']}"
-    await acreate_markdown_artifact(
-        summary_markdown(report, str(run.folder.path.absolute())),
-        key=artifact_key(batch, "summary"),
-        description=f"How {named} ended, and what to do next",
-    )
-    charts = await asyncio.to_thread(charts_markdown, report)
-    if charts is not None:
-        await acreate_markdown_artifact(
-            charts, key=artifact_key(batch, "charts"), description=f"Charts of {named}"
-        )
-    tables = (
-        ("decisions", decision_rows(report)),
-        ("reasons", await asyncio.to_thread(reason_rows, enriched_parts(run.folder.path))),
-        ("checks", check_rows(report)),
-        ("answers", answer_rows(report)),
-    )
-    for name, rows in tables:
-        await acreate_table_artifact(
-            rows,
-            key=artifact_key(batch, name),
-            description=f"{name.capitalize()} of {named}: numbers only",
-        )
+        text, key = summary_markdown(report, folder), artifact_key(run.batch, "summary")
+    else:
+        text = api_run_markdown(report, folder)
+        key = artifact_key(f"{run.batch} {run.flow}", "summary")
+    about = f"How run {run.run_id} ended, and what to do next"
+    await _safely(acreate_markdown_artifact(text, key=key, description=about))
 
 
 async def tag_run(*tags: str) -> None:

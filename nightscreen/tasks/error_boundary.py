@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from nightscreen.schemas.errors import NightscreenError, UnexpectedFault, foremost
-from nightscreen.tasks import telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -54,7 +53,7 @@ def guard_task(body: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
 
     @functools.wraps(body)
     async def edge(*args: P.args, **kwargs: P.kwargs) -> R:
-        with sanitize_errors(), telemetry.span(body.__name__, *args):
+        with sanitize_errors():
             return await body(*args, **kwargs)
 
     return edge

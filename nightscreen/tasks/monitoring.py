@@ -114,8 +114,7 @@ async def watching(run: OpenRun[Any]) -> AsyncIterator[None]:
     say("run_opened", run_id=run.run_id, flow=run.run.flow, batch=run.run.batch)
     measured = telemetry.begin(run.run)
     try:
-        with telemetry.span("run", run.run_id):
-            yield
+        yield
     finally:
         keeper.cancel()
         await asyncio.wait([keeper])

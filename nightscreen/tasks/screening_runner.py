@@ -7,13 +7,10 @@ engine stores in clear.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from contextlib import asynccontextmanager
-from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from prefect import get_run_logger, task
-from prefect.cache_policies import NO_CACHE
+from prefect import get_run_logger
 
 from nightscreen.runs import screening
 from nightscreen.runs.screening import Runner
@@ -21,17 +18,14 @@ from nightscreen.runs.screening_run import open_screening
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.approval import approved
 from nightscreen.tasks.artifacts import show_quote
-from nightscreen.tasks.checks import BY_CHECK
-from nightscreen.tasks.error_boundary import guard_task
 from nightscreen.tasks.monitoring import telling_false_starts
 from nightscreen.tasks.open_run import calls_settled, shown_progress, watched
 from nightscreen.tasks.run_in_engine import OpenScreening
+from nightscreen.tasks.stations import ask_check, carry_out
 from nightscreen.tasks.workers import workers_started
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-
-    from prefect import Task
 
     from nightscreen.calling.asking import Asking
     from nightscreen.config.parameters import ScreenBatch
@@ -41,19 +35,6 @@ if TYPE_CHECKING:
 
 PROGRESS = "screening"
 """Names the progress of a run."""
-
-
-@cache
-def _station(name: str) -> Task[[OpenScreening, Callable[[], Any]], Any]:
-    """Return the task that carries out a station of this name."""
-
-    async def carry_out(_run: OpenScreening, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the station
-        if inspect.iscoroutinefunction(work):
-            return await work()
-        return await asyncio.to_thread(work)
-
-    carry_out.__name__ = name.replace(" ", "_")  # names its span
-    return task(name=name, cache_policy=NO_CACHE, persist_result=False)(guard_task(carry_out))
 
 
 class EngineRunner(Runner):
@@ -104,7 +85,7 @@ class EngineRunner(Runner):
 
     async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - as the station
         """Carry out one station as a task run and log its numbers."""
-        done = await _station(name)(self.open_run, partial(station, *given))
+        done = await carry_out(self.open_run, name, station, *given)
         await self._say(name)
         return done
 
@@ -133,4 +114,4 @@ class EngineRunner(Runner):
 
     async def ask(self, check: str, asking: Asking) -> None:  # noqa: ARG002 - open_run has it
         """Ask a check's lookups as a task run."""
-        await BY_CHECK[check](self.open_run)
+        await ask_check(self.open_run, check)

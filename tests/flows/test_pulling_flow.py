@@ -83,7 +83,7 @@ def test_deployed_pull_keeps_everything_and_shows_nobody(
     rows = typed(output)
     assert len(rows) == sum(len(transactions_of(each)) for each in customers)
     names = [run["name"] for run in engine.task_runs(flow_run["id"])]
-    assert sum(name.startswith("shard-") for name in names) == 8
+    assert sum(name.startswith("pull customers") for name in names) == 8
     assert len(names) == 9
     marked = secrets(sandbox) | accounts(customers) | {each.lower() for each in customers}
     assert len(marked) > 3 * NUMBER

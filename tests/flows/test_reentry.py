@@ -14,8 +14,8 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import JournalError, NightscreenError
-from nightscreen.tasks.checks import BY_CHECK, RE_ENTRIES
 from nightscreen.tasks.run_in_engine import OpenScreening
+from nightscreen.tasks.stations import ask_check
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,5 @@ async def test_a_run_with_nothing_open_for_calls_says_so() -> None:
     closed = OpenScreening(SimpleNamespace(run_id="20260301-220000-abcdef"))  # type: ignore[arg-type]  # no more is asked of it
     with pytest.raises(NightscreenError, match=r"makes no calls now.*resume the run with --run"):
         assert closed.calls
-    for check in BY_CHECK.values():
-        assert check.retries == RE_ENTRIES
-        with pytest.raises(NightscreenError, match="makes no calls now"):
-            await check.fn(closed)
+    with pytest.raises(NightscreenError, match="makes no calls now"):
+        await ask_check(closed, "karma")

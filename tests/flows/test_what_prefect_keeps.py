@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from coolname.data import config
 
+from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
-from nightscreen.runs import finalize, screening
+from nightscreen.runs import finalize
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import InputError, UnexpectedFault
+from nightscreen.tasks import stations
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until
 
@@ -108,8 +110,9 @@ async def fail_in_every_way(
     with pytest.raises(InputError):
         await screen_batch(ScreenBatch(**{**asked, "input": str(folder / "missing.csv")}))
     with monkeypatch.context() as patch:
-        patch.setattr("nightscreen.tasks.checks.RE_ENTRY_DELAYS_S", [0.0])
-        patch.setattr(screening, "take_opening_balance", break_asking)
+        patch.setattr(stations, "_task", stations._task.__wrapped__)  # none made before
+        patch.setattr(stations, "RE_ENTRY_DELAYS_S", [0.0])
+        patch.setattr(Asking, "ask", break_asking)
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))
     with monkeypatch.context() as patch:

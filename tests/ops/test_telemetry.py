@@ -1,8 +1,7 @@
-"""OpenTelemetry: spans and measures where an exporter is configured, nothing at all elsewhere."""
+"""OpenTelemetry: measures where an exporter is configured, nothing at all elsewhere."""
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
@@ -11,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from nightscreen.tasks import telemetry
-from nightscreen.tasks.error_boundary import guard_task
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
@@ -28,12 +24,11 @@ ROWS = 30
 
 
 class Kept:
-    """Telemetry that keeps spans and measures in memory."""
+    """Telemetry that keeps measures in memory."""
 
     def __init__(self) -> None:
-        self.spans = InMemorySpanExporter()
         self.reader = InMemoryMetricReader()
-        self.telemetry = telemetry.assemble(SimpleSpanProcessor(self.spans), self.reader)
+        self.telemetry = telemetry.assemble(self.reader)
 
     def points(self, name: str) -> list[Any]:
         """Return the points of one measure."""
@@ -103,25 +98,6 @@ def test_a_run_that_has_ended_is_measured_no_more(tmp_path: Path, kept: Kept) ->
     assert kept.points("nightscreen.balance") == []
 
 
-def test_stations_and_shards_are_spans_that_quote_nothing(kept: Kept) -> None:
-    """A fault is marked, its text is not taken over."""
-
-    @guard_task
-    async def take_in(run_id: str, shard: str) -> None:
-        raise ValueError("22212345678")
-
-    with pytest.raises(Exception, match="unexpected ValueError"):
-        asyncio.run(take_in("run-1", "lookups-karma-001-00000"))  # type: ignore[arg-type]  # a coroutine
-    (span,) = kept.spans.get_finished_spans()
-    assert span.name == "nightscreen.take_in"
-    assert dict(span.attributes or {}) == {
-        "nightscreen.run_id": "run-1",
-        "nightscreen.shard": "lookups-karma-001-00000",
-    }
-    assert not span.status.is_ok
-    assert "22212345678" not in span.to_json()
-
-
 class _Collector(BaseHTTPRequestHandler):
     """Takes what exporters send."""
 
@@ -149,26 +125,22 @@ def test_what_was_measured_reaches_a_collector(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
     try:
         _, askings = night(Bureau(tmp_path, rows=ROWS))
-        with telemetry.span("run", "run-1"):
-            pass
         telemetry.end(askings[0].run)
         opened = telemetry._open
         assert opened is not None
-        opened.traces.shutdown()
         opened.measures.shutdown()
     finally:
         telemetry.use(None)
         server.shutdown()
         thread.join()
         server.server_close()
-    assert {"/v1/traces", "/v1/metrics"} <= set(_Collector.taken)
+    assert "/v1/metrics" in _Collector.taken
 
 
 def test_without_an_exporter_nothing_is_imported() -> None:
     """Not even the library: importing it costs time and memory."""
     program = (
         "import sys; from nightscreen.tasks import telemetry\n"
-        "with telemetry.span('run', 'x'): pass\n"
         "assert not telemetry.is_wanted()\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])\n"
     )
