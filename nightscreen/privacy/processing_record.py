@@ -13,7 +13,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -25,10 +24,13 @@ from nightscreen.config.declarations import (
 )
 from nightscreen.config.settings import Cutoffs, Settings
 from nightscreen.files.outputs import OUTPUTS
+from nightscreen.files.templates import text_templates
 from nightscreen.report.page import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from jinja2 import Environment
 
 BLANK = "[to be filled in]"
 
@@ -100,13 +102,6 @@ def _rendered(template: str, **values: object) -> str:
 
 @cache
 def _templates() -> Environment:
-    """Return what renders Markdown and TOML, which take no escapes of HTML."""
-    found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=False,  # noqa: S701 - no page for a browser comes of it
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    found = text_templates(TEMPLATES)
     found.filters["quoted"] = lambda text: json.dumps(str(text))
     return found
