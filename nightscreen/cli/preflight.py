@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from nightscreen.client.address import parse_address
 from nightscreen.config.settings import overridden
-from nightscreen.files.filesystem import is_url, try_to_write
 from nightscreen.files.keys import decode_key
+from nightscreen.files.places import is_url, try_to_write
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.sealed_file import input_in_clear, is_sealed
 from nightscreen.journal import journal_of

@@ -7,7 +7,6 @@ decides what they hold, `privacy/` which rows and files of past runs go.
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import re
 from contextlib import contextmanager
@@ -19,10 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.files.filesystem import is_url
 from nightscreen.files.outputs import INPUT, MANIFEST, REPORT
+from nightscreen.files.places import (
+    folder_to_publish,
+    is_url,
+    publish,
+    sha256_of,
+    withdraw_manifest,
+)
 from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
-from nightscreen.files.publishing import folder_to_publish, publish, withdraw_manifest
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.schemas.errors import OutputError
 
@@ -33,7 +37,6 @@ PART_ROWS = 131_072
 GROUP_ROWS = 4096
 """Rows of a group, which is read whole for one customer: of 16,384 rows and 150 columns that takes
 47 ms of CPU, of 4,096 14 ms; files are 6 % larger for it."""
-_READ_BLOCK = 1 << 20
 NOTE = ".rewriting.part"
 """Beside a run's files while they are rewritten; holds file names only."""
 _BETWEEN = "\x1f"
@@ -142,7 +145,7 @@ class RunFolder:
                 found[name] = {
                     "bytes": path.stat().st_size,
                     "rows": self.rows.get(name),
-                    "sha256": _sha256(path),
+                    "sha256": sha256_of(path),
                 }
         return found
 
@@ -391,7 +394,7 @@ class RunFiles:
                 found[name] = {
                     "bytes": path.stat().st_size,
                     "rows": rows_in(path) if counted else None,
-                    "sha256": _sha256(path),
+                    "sha256": sha256_of(path),
                 }
         return found
 
@@ -444,11 +447,3 @@ def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         path, schema, compression="zstd", compression_level=1, use_dictionary=words
     )
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_READ_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

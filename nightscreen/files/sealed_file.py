@@ -108,9 +108,8 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
     with _anonymous_file() as (handle, clear):
         with os.fdopen(os.dup(handle), "wb") as sink:
             try:
-                real = path.resolve()  # a name that looks like somebody's number is a link to it
-                with real.open("rb") as file:
-                    _unseal(file, sink, real, sealer)
+                with path.open("rb") as file:
+                    _unseal(file, sink, path, sealer)
             except FileNotFoundError:
                 raise InputError(
                     "the uploaded file was removed, as it is once its run is over: upload it again"

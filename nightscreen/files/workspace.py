@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.files.filesystem import LocalPlace, Storage
-from nightscreen.files.private_files import make_private_folder
+from nightscreen.files.private_files import make_private_folder, write_passing
 from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
@@ -63,11 +62,6 @@ class Workspace:
         work = make_private_folder(home / "work")
         return cls(make_private_folder(work / run_id), run_id, sealer)
 
-    @property
-    def place(self) -> Storage:
-        """Return the folder of the pieces."""
-        return LocalPlace(self.folder)
-
     def _context(self, name: str) -> bytes:
         return f"workspace\x1f{self.run_id}\x1f{name}".encode()
 
@@ -83,7 +77,7 @@ class Workspace:
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
             writer.write(table)
         sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
-        self.place.write(f"{name}.sealed", sealed)
+        write_passing(self.folder / f"{name}.sealed", sealed)
 
     def get(self, name: str) -> pa.Table:
         """Return the table of a name.
@@ -96,12 +90,12 @@ class Workspace:
 
     def drop(self, name: str) -> None:
         """Remove the table of a name, where there is one."""
-        self.place.remove(f"{name}.sealed")
+        (self.folder / f"{name}.sealed").unlink(missing_ok=True)
 
     def note(self, name: str, value: Mapping[str, Any]) -> None:
         """Seal a small JSON document under a name."""
         sealed = self._sealer.seal(json.dumps(value).encode(), self._context(name))
-        self.place.write(f"{name}.note", sealed)
+        write_passing(self.folder / f"{name}.note", sealed)
 
     def noted(self, name: str) -> dict[str, Any]:
         """Return a small JSON document."""
@@ -110,11 +104,11 @@ class Workspace:
 
     def has_note(self, name: str) -> bool:
         """Return whether a note is there."""
-        return self.place.has(f"{name}.note")
+        return (self.folder / f"{name}.note").exists()
 
     def _read(self, file: str, name: str) -> bytes:
         try:
-            sealed = self.place.read(file)
+            sealed = (self.folder / file).read_bytes()
         except FileNotFoundError:
             raise JournalError(
                 f"the workspace of run {self.run_id} lacks {name}; start the run again from its "
@@ -124,4 +118,4 @@ class Workspace:
 
     def clear(self) -> None:
         """Remove every piece."""
-        self.place.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)

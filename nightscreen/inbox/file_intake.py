@@ -25,7 +25,7 @@ from nightscreen.files.inbox import (
 )
 from nightscreen.files.outputs import INBOX_TEXTS, INPUT
 from nightscreen.files.person import user_name
-from nightscreen.inbox import notifications
+from nightscreen.inbox.notifications import result_text, text_of
 from nightscreen.journal import journal_of
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.customers import Customers
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from nightscreen.config.parameters import WatchInbox
     from nightscreen.config.settings import Settings
-    from nightscreen.journal import Journal
     from nightscreen.journal.read_only import Look
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
@@ -127,7 +126,7 @@ def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbo
         else:
             found = _examined(ticket, digest, options, settings, inbox)
     except InputError as error:
-        _refuse(ticket, inbox, notifications.wrong_file(_in_words(error, ticket), ticket))
+        _refuse(ticket, inbox, _about_wrong(ticket, error))
         found = Examined(fate=Fate.FAILED)
     except BaseException:
         if content is not None:
@@ -147,7 +146,7 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
         InputError: it cannot be read to its end, or the desk's users decide what it says.
     """
     rows = read_returned(ticket.file)
-    with _journal(settings) as journal:
+    with journal_of(settings) as journal:
         reviews, customers = Reviews.of(journal), Customers.of(journal)
         judged = Judge(customers, reviews, journal.pseudonyms, now=journal.clock()).judge(rows)
         overrides = (each.overrides for found in judged.reviews.values() for each in found)
@@ -161,9 +160,9 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
         if taken.saved:
             rewrite_reviewed(journal, judged.runs, read_declarations(settings))
     if judged.mistakes or not rows:
-        _refuse(ticket, inbox, notifications.mistaken_reviews(judged.mistakes))
+        _refuse(ticket, inbox, text_of("mistakes", ticket, mistakes=judged.mistakes))
         return Fate.FAILED
-    ticket.write(RESULT, notifications.imported_text(*taken, judged.known, ticket))
+    ticket.write(RESULT, text_of("imported", ticket, taken=taken, known=judged.known))
     folder = inbox.done / ticket.folder.name
     ticket.move(folder, folder / ticket.file.name)
     return Fate.IMPORTED
@@ -173,7 +172,7 @@ def _examined(
     ticket: Ticket, digest: str, options: WatchInbox, settings: Settings, inbox: Inbox
 ) -> Examined:
     fresh = screening_of(options, ticket, inbox)
-    with _journal(settings) as journal:
+    with journal_of(settings) as journal:
         runs = journal.runs.of_input(digest, flow=SCREEN_FLOW)
         own = next((run for run in runs if run.parameters["input"] == str(ticket.file)), None)
         if own is not None and own.state == RUNNING:
@@ -189,7 +188,7 @@ def _examined(
     if earlier is not None and (earlier.state == COMPLETED or _waits(earlier, ticket)):
         return Examined(fate=_repeat(ticket, earlier, inbox))
     if ticket.count_attempt() > MOST_ATTEMPTS:
-        _refuse(ticket, inbox, notifications.gave_up(MOST_ATTEMPTS))
+        _refuse(ticket, inbox, text_of("gave_up", ticket, attempts=MOST_ATTEMPTS))
         return Examined(fate=Fate.FAILED)
     parameters = fresh
     if earlier is not None:
@@ -197,9 +196,8 @@ def _examined(
     if goes_on:  # what the approver lets it spend is its cap
         parameters = parameters.model_copy(update={"max_spend": ""})
     quote = quote_batch(parameters, settings)
-    ticket.write(
-        QUOTE, notifications.quote_text(quote, ticket, earlier.run_id if earlier else None)
-    )
+    resumed = earlier.run_id if earlier else None
+    ticket.write(QUOTE, text_of("quote", ticket, quote=quote, resumed=resumed))
     return Examined(parameters)
 
 
@@ -256,7 +254,7 @@ def _earlier(runs: Sequence[RunRecord], ticket: Ticket, inbox: Inbox, now: int) 
 
 
 def _repeat(ticket: Ticket, earlier: RunRecord, inbox: Inbox) -> Fate:
-    ticket.write(REPEATED, notifications.repeated_text(earlier, ticket))
+    ticket.write(REPEATED, text_of("repeated", ticket, earlier=earlier))
     folder = inbox.done / ticket.folder.name
     ticket.move(folder, folder / ticket.file.name)
     return Fate.REPEATED
@@ -269,7 +267,7 @@ def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox:
     cancelled is none either: its file goes to those that failed.
     """
     run_id = str(report["run_id"])
-    with _journal(settings) as journal:
+    with journal_of(settings) as journal:
         run = journal.runs.find(run_id)
         folder = inbox.done / run_id if run is None else Path(run.folder)
         valid, approvals = settings.approval_timeout, Approvals.of(journal)
@@ -281,21 +279,21 @@ def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox:
         file = (beside if waits or failed else folder / INPUT) / ticket.file.name
         journal.runs.moved_input(run_id, str(file))
     if waits:
-        ticket.write(WAITS, notifications.waiting_text(report, ticket))
+        ticket.write(WAITS, text_of("waiting", ticket, report=report))
         inbox.put_to_wait(ticket, run_id)
         return Fate.WAITING
     (ticket.folder / WAITS).unlink(missing_ok=True)
     if failed:
-        ticket.write(WRONG, notifications.refused_text(report, ticket, folder))
+        ticket.write(WRONG, text_of("refused", ticket, report=report, folder=folder))
     else:
-        ticket.write(RESULT, notifications.result_text(report, ticket, folder))
+        ticket.write(RESULT, result_text(report, ticket, folder))
     ticket.move(beside, file)
     return Fate.FAILED if failed else Fate.SCREENED
 
 
 def refuse(ticket: Ticket, error: InputError, inbox: Inbox) -> Fate:
     """Put a file that turned out to be unreadable in mid-run where the failed ones are."""
-    _refuse(ticket, inbox, notifications.wrong_file(_in_words(error, ticket), ticket))
+    _refuse(ticket, inbox, _about_wrong(ticket, error))
     return Fate.FAILED
 
 
@@ -305,10 +303,7 @@ def _refuse(ticket: Ticket, inbox: Inbox, text: str) -> None:
     ticket.move(folder, folder / ticket.file.name)
 
 
-def _in_words(error: InputError, ticket: Ticket) -> str:
-    """Return an error under the name that the file was dropped by."""
-    return str(error).replace(str(ticket.file), ticket.name)
-
-
-def _journal(settings: Settings) -> Journal:
-    return journal_of(settings)
+def _about_wrong(ticket: Ticket, error: InputError) -> str:
+    """Return what is wrong with a file, under the name that it was dropped by."""
+    problem = str(error).replace(str(ticket.file), ticket.name)
+    return text_of("wrong", ticket, problem=problem)

@@ -13,11 +13,7 @@ from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.journal.subject_data import Held
-from nightscreen.privacy.lookup_subject import (
-    changes_of,
-    newest_row,
-    subjects_of,
-)
+from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
 from nightscreen.results.decision_list import missing_checks
@@ -93,13 +89,17 @@ def explain(
         "evidence": [] if run is None else evidence(row or {}, now, run.purpose, declared),
         "lookups": [lookup(call, declared) for call in calls],
         "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
-        "changes": [] if run is None else told_changes(changes_of(run, person.pseudonym)),
+        "changes": [] if run is None else told_changes(_changes(person, run)),
         "last_answered": last_answered(known),
         "reviews": [
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
         ],
         **shown_records(journal, [person], (Contest, ToldNotice, CustomerAction)),
     }
+
+
+def _changes(person: Subject, run: RunRecord) -> list[dict[str, Any]]:
+    return [row for _, rows in shown_rows(person, run, "changes") for row in rows]
 
 
 def reasons(

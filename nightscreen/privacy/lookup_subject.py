@@ -5,16 +5,13 @@ What is said of the customer is in `explaining`, what is handed to them in `subj
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
-from nightscreen.files.outputs import CHANGES_FILE, DECISIONS_CSV, NOTICES_FILE, QUARANTINE
-from nightscreen.files.quarantine import unescape_formula
+from nightscreen.files.outputs import OUTPUTS, Whose
+from nightscreen.files.run_folder import RowFilter, records
 from nightscreen.operations.bvn.access import requests_of
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.columns import IDENTIFIERS
@@ -23,6 +20,7 @@ from nightscreen.schemas.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from nightscreen.files.outputs import Output
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
@@ -86,48 +84,38 @@ def newest_row(person: Subject) -> tuple[RunRecord, dict[str, Any]] | None:
     return None
 
 
-def changes_of(run: RunRecord, pseudonym: bytes) -> list[dict[str, Any]]:
-    """Return what a run told of a customer's changes."""
-    path = Path(run.folder) / CHANGES_FILE
-    if not path.exists():
-        return []
-    found: list[dict[str, Any]] = pq.read_table(
-        path, filters=[("customer", "=", pseudonym.hex())]
-    ).to_pylist()
-    return found
+def shown_rows(
+    person: Subject, run: RunRecord, section: str = ""
+) -> Iterator[tuple[Output, list[dict[str, Any]]]]:
+    """Yield what each file of a run that subject access shows holds of a customer.
+
+    Of a quarantine it is the rows that bear the customer's id in any column. The row in clear is
+    found by `results.one_row`, which is quicker.
+
+    Args:
+        person: the customer.
+        run: the run.
+        section: which part alone; every one where it is left out.
+    """
+    for declared in OUTPUTS:
+        shown = declared.section and section in ("", declared.section)
+        if shown and declared.whose is not Whose.IN_CLEAR:
+            files = declared.files(Path(run.folder))
+            yield (
+                declared,
+                [row for file in files for row in _rows_of(file, declared.whose, person)],
+            )
 
 
-def listed_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
-    """Return a customer's rows of a run's `decisions.csv`."""
-    return [
-        row
-        for row in _csv_rows(Path(run.folder) / DECISIONS_CSV)
-        if row.get("customer_id") == customer_id
-    ]
-
-
-def notice_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
-    """Return a customer's rows of a run's `notices.csv`."""
-    return [
-        row
-        for row in _csv_rows(Path(run.folder) / NOTICES_FILE)
-        if row.get("customer_id") == customer_id
-    ]
-
-
-def quarantined_rows(run: RunRecord, customer_id: str) -> list[dict[str, str]]:
-    """Return the rows of a run's quarantine that bear the customer's id in any column."""
-    return [row for row in _csv_rows(Path(run.folder) / QUARANTINE) if customer_id in row.values()]
-
-
-def _csv_rows(path: Path) -> Iterator[dict[str, str]]:
-    if not path.exists():
+def _rows_of(file: Path, whose: Whose, person: Subject) -> Iterator[dict[str, Any]]:
+    if whose is Whose.AS_GIVEN:
+        lines = records(file)
+        head, _ = next(lines, ([], ""))
+        rows = (dict(zip(head, cells, strict=False)) for cells, _ in lines)
+        yield from (row for row in rows if person.customer_id in row.values())
         return
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        names = next(rows, [])
-        for cells in rows:
-            yield dict(zip(names, map(unescape_formula, cells), strict=False))
+    name = person.pseudonym.hex() if whose is Whose.BY_PSEUDONYM else person.customer_id
+    yield from RowFilter([((whose.value,), {(name,)})]).found(file)
 
 
 def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> dict[bytes, str]:

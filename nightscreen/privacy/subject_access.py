@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations
+from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import KINDS
@@ -24,13 +25,7 @@ from nightscreen.privacy.explaining import (
     plain,
     told_changes,
 )
-from nightscreen.privacy.lookup_subject import (
-    changes_of,
-    listed_rows,
-    notice_rows,
-    quarantined_rows,
-    subjects_of,
-)
+from nightscreen.privacy.lookup_subject import shown_rows, subjects_of
 from nightscreen.privacy.record_views import kept_until, shown_records
 from nightscreen.report.page import templates
 from nightscreen.results.one_row import find_row
@@ -67,18 +62,25 @@ def gather(
     customers: Customers,
     people: Sequence[Subject],
     retention: Retention,
-    declared: Declarations = NOTHING_DECLARED,
+    declarations: Declarations = NOTHING_DECLARED,
 ) -> dict[str, Any]:
     """Return all that is held of a customer in every batch name that knows it.
 
     Each part says until when it is kept; a legal hold on a run keeps it longer.
     """
     held = Held.of(journal)
-    runs = [(person, run) for person in people for run in person.runs]
-    rows = [
-        (run, row) for person, run in runs if (row := find_row(run, person.customer_id)) is not None
-    ]
-    own = [row for _, row in rows]
+    files: dict[str, list[dict[str, Any]]] = {each.section: [] for each in OUTPUTS if each.section}
+    own = []
+    for person, run in [(each, run) for each in people for run in each.runs]:
+        if (row := find_row(run, person.customer_id)) is not None:
+            own.append(row)
+            files["rows"].append({**_of_run(run, retention.enriched_days), "row": _own(row, run)})
+        for declared, rows in shown_rows(person, run):
+            told = _of_run(run, getattr(retention, f"{declared.ground}_days"))
+            if declared.whose is not Whose.BY_PSEUDONYM:
+                files[declared.section] += [{**told, "row": _own(row, run)} for row in rows]
+            elif rows:
+                files[declared.section].append({**told, declared.section: told_changes(rows)})
     asked = requests_of(journal, people[0].customer_id)
     subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
     own += [_asked_row(each) for each in asked]
@@ -93,47 +95,12 @@ def gather(
             }
             for person in people
         ],
-        "rows": [
-            {
-                **_of_run(run, retention.enriched_days),
-                "row": _own(row, run),
-            }
-            for run, row in rows
-        ],
-        "lists": [
-            {
-                **_of_run(run, retention.decisions_days),
-                "row": _own(row, run),
-            }
-            for person, run in runs
-            for row in listed_rows(run, person.customer_id)
-        ],
-        "notices": [
-            {
-                **_of_run(run, retention.decisions_days),
-                "row": _own(row, run),
-            }
-            for person, run in runs
-            for row in notice_rows(run, person.customer_id)
-        ],
-        "quarantine": [
-            {
-                **_of_run(run, retention.quarantine_days),
-                "row": _own(row, run),
-            }
-            for person, run in runs
-            for row in quarantined_rows(run, person.customer_id)
-        ],
+        **files,
         **shown_records(journal, people, _OF_CUSTOMERS, retention=retention),
-        "lookups": [own_lookup(call, own, days, declared) for call in held.calls(subjects)],
+        "lookups": [own_lookup(call, own, days, declarations) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
         **consented_data(journal, people[0].customer_id),
-        "changes": [
-            {**_of_run(run, retention.decisions_days), "changes": told_changes(changes)}
-            for person, run in runs
-            if (changes := changes_of(run, person.pseudonym))
-        ],
     }
 
 

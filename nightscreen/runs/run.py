@@ -24,8 +24,7 @@ from nightscreen.calling.wallet import Wallet
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.declarations import Declarations
-from nightscreen.files.filesystem import is_url
-from nightscreen.files.publishing import withdraw
+from nightscreen.files.places import is_url, withdraw
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal import Journal, journal_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
-from nightscreen.files.filesystem import is_url
+from nightscreen.files.places import is_url
 from nightscreen.journal.approvals import Approvals
 from nightscreen.planning.plan import Wanted
 from nightscreen.runs.run import find_earlier, run_id_for

@@ -21,7 +21,7 @@ import pytest
 from fsspec.core import url_to_fs
 from sqlalchemy import create_engine, make_url, text
 
-from nightscreen.files.filesystem import remote_place
+from nightscreen.files.places import remote_place
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.money import to_micro

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.files.filesystem import RemotePlace, is_url, remote_place
 from nightscreen.files.outputs import MANIFEST, REPORT
-from nightscreen.files.publishing import withdraw
+from nightscreen.files.places import RemotePlace, is_url, remote_place, withdraw
 from nightscreen.files.run_folder import RunFiles, RunFolder
 from nightscreen.schemas.errors import OutputError
 from tests.storage.object_store import BUCKET, object_store

@@ -1,75 +1,32 @@
-"""Places: a folder on this machine, or any URL that fsspec knows, such as s3://bucket/path.
+"""Output places beyond this machine: any URL that fsspec knows, such as s3://bucket/path.
 
-A file appears whole or not at all at either: a local one by a rename, an object by one upload.
-Private modes hold on local folders only; elsewhere access is the place's own to grant, and so are
-its address and credentials, which come from its own settings. The layout is decided elsewhere.
+A run's files are made in a folder under HOME, on which every command works; every change there,
+erasure included, is copied to the URL. Each file appears there whole, by one upload; the manifest
+is removed first and written last, so that a manifest always matches the files beside it. Access,
+address and credentials are the place's own.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from nightscreen.files.private_files import write_passing
+from nightscreen.files.outputs import MANIFEST
+from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.schemas.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
-class Storage(Protocol):
-    """Holds whole files by name; a name may hold slashes."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a whole file, replacing what was there."""
-
-    def read(self, name: str) -> bytes:
-        """Return a file.
-
-        Raises:
-            FileNotFoundError: there is none of this name.
-        """
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file, where there is one."""
-
-    def clear(self) -> None:
-        """Remove everything."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPlace:
-    """A folder of this machine, for what is gone with the run: a power loss may take it."""
-
-    folder: Path
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a whole file, private to its owner."""
-        write_passing(self.folder / name, data)
-
-    def read(self, name: str) -> bytes:
-        """Return a file."""
-        return (self.folder / name).read_bytes()
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
-        return (self.folder / name).exists()
-
-    def remove(self, name: str) -> None:
-        """Remove a file, where there is one."""
-        (self.folder / name).unlink(missing_ok=True)
-
-    def clear(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+MADE_HERE = "outputs"
+"""Folder of HOME in which the files of runs are made that go to a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +58,9 @@ class RemotePlace:
 
     def read(self, name: str) -> bytes:
         """Return a file."""
-        with _translate_errors(self.url, missing=True):
-            self._files.invalidate_cache()
-            return bytes(self._files.cat_file(self._path(name)))
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
         with _translate_errors(self.url):
             self._files.invalidate_cache()
-            return bool(self._files.isfile(self._path(name)))
+            return bytes(self._files.cat_file(self._path(name)))
 
     def names(self) -> list[str]:
         """Return the name of every file, sorted."""
@@ -178,14 +129,102 @@ def try_to_write(url: str) -> None:
 
 
 @contextmanager
-def _translate_errors(url: str, *, missing: bool = False) -> Iterator[None]:
-    """Turn a driver's error into one of ours; a missing file may keep its own error."""
+def _translate_errors(url: str) -> Iterator[None]:
+    """Turn a driver's error into one of ours."""
     try:
         yield
-    except Exception as error:
-        if missing and isinstance(error, FileNotFoundError):
-            raise
+    except Exception as error:  # noqa: BLE001 - each driver has errors of its own
         raise OutputError(
             f"cannot use {url} ({type(error).__name__}): correct the address, its credentials or "
             "its network, then resume the run"
         ) from None
+
+
+def folder_to_publish(home: Path, url: str, run_id: str) -> Path:
+    """Return the folder under HOME in which a run's files are made before they go to a URL.
+
+    Reports of the run that are only at the URL are fetched, so that a run that another machine
+    began keeps them.
+
+    Raises:
+        OutputError: the URL cannot be used.
+    """
+    folder = make_private_folder(make_private_folder(home / MADE_HERE) / run_id)
+    place = remote_place(url).below(run_id)
+    if not _note(folder).exists():
+        for name in place.names():
+            if name.startswith("report") and name.endswith(".json"):
+                write_private(folder / name, place.read(name))
+    _remember(folder, place.url, {})
+    return folder
+
+
+def withdraw_manifest(folder: Path) -> None:
+    """Take the manifest away from the copy, before files are replaced."""
+    known = _known(folder)
+    if known is not None:
+        remote_place(known["url"]).remove(MANIFEST)
+
+
+def publish(folder: Path) -> None:
+    """Update the copy at a URL from a run's folder; nothing if there is no copy.
+
+    Raises:
+        OutputError: the URL cannot be used; what is there is then without a manifest.
+    """
+    known = _known(folder)
+    if known is None:
+        return
+    place = remote_place(known["url"])
+    files = {
+        path.relative_to(folder).as_posix(): sha256_of(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(".part")
+    }
+    existing = set(place.names())
+    before = known["files"]
+    changed = [name for name in files if name not in existing or before.get(name) != files[name]]
+    stale = sorted(existing - set(files))
+    if not changed and not stale:
+        return
+    place.remove(MANIFEST)
+    for name in changed:
+        if name != MANIFEST:
+            place.upload(name, folder / name)
+    for name in stale:
+        place.remove(name)
+    if MANIFEST in files:
+        place.upload(MANIFEST, folder / MANIFEST)
+    _remember(folder, place.url, files)
+
+
+def withdraw(folder: Path) -> None:
+    """Remove a run's folder with its copy."""
+    known = _known(folder)
+    if known is not None:
+        remote_place(known["url"]).clear()
+        _note(folder).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _note(folder: Path) -> Path:
+    """Return the path of the record of a folder's URL, and of the files copied there."""
+    return folder.with_name(f"{folder.name}.published")
+
+
+def _known(folder: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(_note(folder).read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found
+
+
+def _remember(folder: Path, url: str, files: dict[str, str]) -> None:
+    write_private(_note(folder), json.dumps({"url": url, "files": files}).encode())
+
+
+def sha256_of(path: Path) -> str:
+    """Return the digest of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
