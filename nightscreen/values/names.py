@@ -1,26 +1,26 @@
 """Decide whether the holder of an account is the customer, from two written names.
 
-Here live the pairing of two bags of words, the signs of a business, and the grade that
-follows. ``values.name_normalize`` splits a name into words and compares words; what a grade
-means for a customer is not decided here.
+A name is read into words; words are paired, the surest first; what pairs and what is left over
+make the grade. When two words are one name is in `name_words`; what a grade means for a customer
+is not decided here.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from nightscreen.values.name_normalize import (
+from nightscreen.values.name_words import (
+    ABD,
     CACHED_WORDS,
-    MOST_WORDS,
-    Name,
     Similarity,
     alike,
-    beginnings,
+    families,
     fold_words,
-    is_name,
-    lexicon,
-    read_name,
-    words_in_order,
+    listed,
+    openings,
+    servants,
+    short_forms,
 )
 
 Grade = Literal["strong", "likely", "weak", "none", "business"]
@@ -30,10 +30,12 @@ AGREES = frozenset({"strong"})
 """Grades that verify an account by themselves; with its BVN agreeing, `likely` does no harm."""
 CONTRADICTS = frozenset({"weak", "none"})
 
-_ENOUGH_NAMES = 2
-_EXPLAINED_WORDS = 6
-_CUT_FROM = 25  # letters and spaces: banks keep names in fields of 25, 30 or 35
-_CUT_LETTERS = 3
+_ENOUGH_NAMES: Final = 2
+_MOST_WORDS: Final = 24
+_EXPLAINED_WORDS: Final = 6
+_CUT_FROM: Final = 25
+"""Letters and spaces from which a bank's field cuts a name: fields have 25, 30 or 35."""
+_CUT_LETTERS: Final = 3
 
 
 class NameMatch(NamedTuple):
@@ -43,31 +45,76 @@ class NameMatch(NamedTuple):
     explained: str
 
 
-class _Pairing(NamedTuple):
-    """The words of two names that agree and that do not, each word used at most once.
+class Name(NamedTuple):
+    """What is written of one person's name, in its order.
 
-    ``sure``, ``doubtful`` and ``near`` are pairs of full words, ``halves`` initials that agree,
-    and ``ours`` and ``theirs`` the full words left over on each side.
+    Attributes:
+        words: full words; hyphenated ones apart, what only opens a name joined to the next.
+        initials: single letters.
+        honours: titles that people also have as names, such as PRINCE.
+        generations: `junior` or `senior`.
+        doubles: words that are written with a hyphen between them.
+        fillers: words that are no name of their own, such as BIN and AL.
     """
 
-    sure: tuple[tuple[str, str], ...]
-    doubtful: tuple[tuple[str, str], ...] = ()
-    near: tuple[tuple[str, str], ...] = ()
-    halves: tuple[str, ...] = ()
-    ours: tuple[str, ...] = ()
-    theirs: tuple[str, ...] = ()
-    contrary_initial: bool = False
-    contrary_generation: bool = False
+    words: list[str]
+    initials: list[str]
+    honours: list[str]
+    generations: set[str]
+    doubles: list[tuple[str, ...]]
+    fillers: list[str]
 
-    @property
-    def names(self) -> int:
-        """Number of full words that agree."""
-        return len(self.sure) + len(self.doubtful) + len(self.near)
 
-    @property
-    def against(self) -> float:
-        """Number of contradictions; an initial counts half."""
-        return min(len(self.ours), len(self.theirs)) + 0.5 * self.contrary_initial
+class _Pairing(NamedTuple):
+    """The words of two names that agree and that do not, each word used at most once."""
+
+    alike: dict[Similarity, list[tuple[str, str]]]
+    initials: list[str]
+    ours: list[str]
+    theirs: list[str]
+    contrary_initial: bool
+    contrary_generation: bool
+
+    def grade(self) -> Grade:
+        """Return the grade that agreements and contradictions add up to.
+
+        MUSA BELLO and BELLO MUSA SANI are strong; MUSA BELLO SANI and BELLO MUSA IDRIS likely,
+        for one word is against; MUSA BELLO and BELLO TUNDE weak; an initial counts half.
+        """
+        sure, near = len(self.alike[Similarity.SURE]), len(self.alike[Similarity.NEAR])
+        names = sum(map(len, self.alike.values()))
+        weight = names + len(self.initials) / 2
+        against = min(len(self.ours), len(self.theirs)) + self.contrary_initial / 2
+        if self.contrary_generation:
+            return "weak" if weight >= 1 else "none"
+        if sure >= _ENOUGH_NAMES and not against and not near:
+            return "strong"
+        agreed = names >= _ENOUGH_NAMES and against <= 1
+        if agreed or (names and weight >= _ENOUGH_NAMES and not against):
+            return "likely"
+        return "weak" if weight >= 1 else "none"
+
+    def explained(self) -> str:
+        """Say in a few words what agrees and what contradicts."""
+        said = []
+        for likeness, label in (
+            (Similarity.SURE, "agree"),
+            (Similarity.DOUBTFUL, "perhaps a short form"),
+            (Similarity.NEAR, "a slip or another name"),
+        ):
+            pairs = self.alike[likeness][:_EXPLAINED_WORDS]
+            shown = [one if one == other else f"{one} = {other}" for one, other in pairs]
+            said += [f"{label}: {', '.join(shown)}"] if shown else []
+        if self.initials:
+            said.append(f"initials agree: {' '.join(self.initials[:_EXPLAINED_WORDS])}")
+        if self.ours and self.theirs:
+            sides = (" ".join(side[:_EXPLAINED_WORDS]) for side in (self.ours, self.theirs))
+            said.append(f"against: {' / '.join(sides)}")
+        if self.contrary_initial:
+            said.append("an initial contradicts")
+        if self.contrary_generation:
+            said.append("junior and senior differ")
+        return "; ".join(said) or "no name agrees"
 
 
 def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | None:
@@ -84,458 +131,263 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
         one against; ``weak`` less than that, or junior against senior; ``none`` no name;
         ``business`` an account that is a company's.
     """
-    if not theirs:
+    held = in_order(theirs or "")
+    customer = _customer(tuple(field for field in ours if field))
+    if customer is None:
         return None
-    fields = tuple(field for field in ours if field)
-    folded = fold_words(theirs)
-    written = " ".join(fields)
-    if _agree_at_once(fold_words(written), folded, in_order="," not in written):
-        return NameMatch("strong", f"agree: {', '.join(sorted(folded)[:_EXPLAINED_WORDS])}")
-    customer = _customer(fields)
-    return None if customer is None else _match(customer, fields, folded, theirs)
-
-
-def _agree_at_once(ours: Sequence[str], theirs: Sequence[str], *, in_order: bool) -> bool:
-    """Return whether an account has the customer's words and none of them needs a reading.
-
-    It has at least two, the first name among them. Most accounts and histories are so, and what
-    follows would come to the same at five times the cost.
-
-    Args:
-        ours: the folded words of the customer's fields.
-        theirs: those of the account.
-        in_order: the customer's first name is written first.
-    """
-    bag, borne = set(theirs), set(ours)
-    plain = (
-        _ENOUGH_NAMES <= len(bag) == len(theirs) <= MOST_WORDS >= len(ours)
-        and bag <= borne
-        and all(map(_is_plain, theirs))
-    )
-    if not plain or bag == borne:
-        return plain
-    left = borne - bag
-    return (
-        in_order
-        and len(borne) == len(ours)
-        and ours[0] in bag
-        and all(map(_is_plain, left))
-        and not any(word.startswith(tuple(bag)) for word in left)  # nor two of them in one
-    )
-
-
-@lru_cache(maxsize=CACHED_WORDS)
-def _is_plain(written: str) -> bool:
-    """Return whether a folded word is a name whatever stands beside it."""
-    return is_name(written) and not _business_kinds(written)
-
-
-def _completed(folded: list[str], width: int, ours: frozenset[str]) -> list[str]:
-    """Return the words of an account's name, the last made whole where the bank's field cut it.
-
-    A shared beginning such as OLUWA is not made whole: it would fit a brother's name as well. A
-    name in its own right, such as CHIDI, was not cut.
-    """
-    last = folded[-1] if folded else ""
-    if width < _CUT_FROM or len(last) < _CUT_LETTERS or last in ours:
-        return folded
-    words = lexicon()
-    if last in beginnings() or last in words.shorts or last in words.families:
-        return folded
-    whole = [word for word in ours if word.startswith(last)]
-    return [*folded[:-1], *whole] if len(whole) == 1 else folded
-
-
-class _Customer(NamedTuple):
-    """A customer's name: all its words, and the fields whose order says what they are.
-
-    Attributes:
-        name: the words without order.
-        parts: the fields, without a full name that only repeats the others.
-        titled: a title that is the customer's surname.
-    """
-
-    name: Name
-    parts: Sequence[str]
-    titled: str | None
-
-    def ends(self) -> tuple[str, str | None]:
-        """Return the first name, of a full name alone its first word, and the surname.
-
-        That is the last word of the last name; None where a full name alone does not say.
-        """
-        ordered = [words_in_order(fold_in_order(part)) for part in self.parts]
-        words = [word for part in ordered for word in part]
-        known = len([part for part in ordered if part]) > 1 or any(
-            "," in each for each in self.parts
-        )
-        return words[0] if words else "", words[-1] if known and words else None
-
-
-@lru_cache(maxsize=1024)
-def _customer(fields: tuple[str, ...]) -> _Customer | None:
-    """Read the customer's fields; one customer is often compared several times in a row."""
-    parts = _parts(fields)
-    last = fold_in_order(parts[-1]) if parts else []
-    titled = last[-1] if last and last[-1] in lexicon().surname_titles else None
-    if titled is not None and len(parts) == 1 and len(last) == 1:
-        titled = None
-    name = read_name(fold_words(" ".join(fields)), titled)
-    return None if name is None else _Customer(name, parts, titled)
-
-
-def _match(
-    customer: _Customer, fields: Sequence[str], folded: list[str], theirs: str
-) -> NameMatch | None:
-    """Compare names that are not simply the same words."""
-    word = _business_word(folded, customer.name.words)
+    mine, surname, titled = customer
+    word = business_word(held, mine.words)
     if word is not None:
         return NameMatch("business", f"a business: {word}")
-    folded = _completed(folded, len(theirs.strip()), customer.name.words)
-    holder = read_name(folded, customer.titled)
+    if len(held) >= _ENOUGH_NAMES and sorted(held) == sorted(mine.words):
+        return NameMatch("strong", f"agree: {', '.join(sorted(held)[:_EXPLAINED_WORDS])}")
+    if len(str(theirs).strip()) >= _CUT_FROM:
+        held = completed(held, mine.words)
+    holder = read_name(held, titled)
     if holder is None:
         return None
-    pairing = _pair(customer.name, holder)
-    if len(set(folded)) < len(folded):
-        pairing = _with_repeats(pairing, fields, folded)
-    grade = _grade(pairing)
-    if grade == "strong" and (pairing.ours or pairing.theirs):
-        doubt = _first_name_doubt(pairing, customer, theirs, holder.compounds)
-        if doubt:
-            return NameMatch("likely", f"{_explain(pairing)}; {doubt}")
-    return NameMatch(grade, _explain(pairing))
+    pairing = _pair(mine, holder)
+    grade, explained = pairing.grade(), pairing.explained()
+    if grade == "strong" and (doubt := _first_name_doubt(pairing, mine, surname, holder, titled)):
+        return NameMatch("likely", f"{explained}; {doubt}")
+    return NameMatch(grade, explained)
 
 
-def _parts(fields: Sequence[str]) -> Sequence[str]:
-    """Return the fields without a full name that only repeats the others."""
-    words = [fold_words(field) for field in fields]
-    if max(map(len, words), default=0) < _ENOUGH_NAMES:
-        return fields
-    bags = [set(each) for each in words]
-    return [
-        field
-        for at, field in enumerate(fields)
-        if len(bags[at]) < _ENOUGH_NAMES
-        or not (others := set().union(*bags[:at], *bags[at + 1 :]))
-        or not others <= bags[at]
-    ] or list(fields[-1:])
-
-
-def fold_in_order(text: str) -> list[str]:
-    """Return folded words, a surname that is written first, before a comma, at the end."""
+def in_order(text: str) -> list[str]:
+    """Return folded words; a surname that is written first, before a comma, at the end."""
     surname, comma, given = text.partition(",")
-    if comma and words_in_order(fold_words(given)):
+    if comma and read_name(fold_words(given)) is not None:
         return [*fold_words(given), *fold_words(surname)]
     return fold_words(text)
 
 
-def _first_name_doubt(
-    pairing: _Pairing,
-    customer: _Customer,
-    theirs: str,
-    compounds: Iterable[tuple[str, ...]],
-) -> str | None:
-    """Say why two names that agree may be a father's and his child's, or return None.
+@lru_cache(maxsize=1024)
+def _customer(fields: tuple[str, ...]) -> tuple[Name, str | None, str | None] | None:
+    """Return the customer's name, which word is the surname, and a title that is the surname.
 
-    A child often has the father's name in the middle: an account that leaves the customer's
-    first name out may be the father's, one that puts another name before it the child's. The
-    other half of a double surname is no name before it.
+    A full name that only repeats the other fields adds nothing. Of a full name alone nobody knows
+    which word is the surname, unless a comma says so.
     """
-    given, family = customer.ends()
-    if given in pairing.ours:
-        return f"the account does not show {given}"
-    if pairing.ours and family not in pairing.ours:
-        return None
-    held = words_in_order(fold_in_order(theirs))
-    if pairing.ours:
-        other = next((word for word in held if word in lexicon().name_titles), None)
-        doubted = other and other != customer.titled
-        return f"{other} may be a title or another surname" if doubted else None
-    partners = dict((*pairing.sure, *pairing.doubtful))
-    first, surname = partners.get(given), partners.get(family or "")
-    if len(partners) > _ENOUGH_NAMES or first not in held or surname not in held:
-        return None
-    at, end = held.index(first), held.index(surname)
-    double = next((parts for parts in compounds if surname in parts), ())
-    between = [word for word in held[1:at] if word not in double]
-    if (end == len(held) - 1 and at > 0) or (end == 0 and between):
-        return f"the account has a name before {first}"
-    return None
+    bags = [set(fold_words(field)) for field in fields]
+    parts = [
+        in_order(field)
+        for place, field in enumerate(fields)
+        if len(bags[place]) < _ENOUGH_NAMES
+        or not (others := set().union(*bags[:place], *bags[place + 1 :]))
+        or not others <= bags[place]
+    ] or [in_order(field) for field in fields[-1:]]
+    words = [word for part in parts for word in part]
+    last = words[-1] if len(words) > 1 else ""
+    titled = last if listed("titles").get(last, "no") != "no" else None
+    name = read_name(words, titled)
+    known = len([part for part in parts if part]) > 1 or any("," in field for field in fields)
+    surname = name.words[-1] if name is not None and name.words and known else None
+    return None if name is None else (name, surname, titled)
 
 
-def _with_repeats(pairing: _Pairing, fields: Sequence[str], folded: Sequence[str]) -> _Pairing:
-    """Return a pairing in which a word that both sides have twice agrees twice.
-
-    A customer has a word twice if two one-word fields have it, or one field repeats it;
-    a full name beside its parts repeats nothing.
-    """
-    read = [fold_words(field) for field in fields]
-    parts = [words[0] for words in read if len(words) == 1]
-    agreeing = {ours for ours, theirs in pairing.sure if ours == theirs}
-    twice = tuple(
-        (word, word)
-        for word in sorted(agreeing)
-        if folded.count(word) > 1
-        and pairing.sure.count((word, word)) == 1
-        and max(parts.count(word), *(words.count(word) for words in read)) > 1
-    )
-    return pairing._replace(sure=pairing.sure + twice) if twice else pairing
-
-
-def _business_word(folded: Sequence[str], borne: frozenset[str]) -> str | None:
-    """Return the word that makes a name a business's, if there is one.
+def read_name(folded: Sequence[str], titled: str | None = None) -> Name | None:
+    """Read the folded words of one person's name; None if there is no name in them.
 
     Args:
-        folded: the words of a name as the bank writes it, folded.
+        folded: the words, in order.
+        titled: a title that is the customer's surname: a name on either side.
+    """
+    found = defaultdict[str, list[str]](list)
+    doubles, opening = [], ""
+    for written in folded[:_MOST_WORDS]:
+        parts = _parts(written)
+        for part in parts:
+            kind = "word" if part == titled else _kind(part)
+            if kind == "filler" and part != parts[-1]:
+                opening += part  # AL-AMIN is ALAMIN
+            elif kind == "word":
+                found["word"].append(opening + part)
+                opening = ""
+            else:
+                found[kind].append(part)
+        own = tuple(part for part in parts if part in found["word"])
+        doubles += [own] if len(own) > 1 else []
+    words = _abdul_joined(found["word"])
+    if not words:  # PRINCE alone is a name
+        words, found["honour"] = found["honour"], []
+    generations = {listed("suffixes")[mark] for mark in found["generation"]}
+    if not words and not found["initial"]:
+        return None
+    return Name(words, found["initial"], found["honour"], generations, doubles, found["filler"])
+
+
+def _abdul_joined(words: list[str]) -> list[str]:
+    """Return words with Abdul and a name that follows it as one: ABDUL RAHMAN is ABDULRAHMAN."""
+    abdul = next((word for word in words if openings().get(word, ("",))[0] == ABD), None)
+    servant = next((word for word in words if word in servants()), None)
+    if abdul is None or servant is None:
+        return words
+    return [f"ABDUL{servant}" if word == abdul else word for word in words if word != servant]
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def _parts(written: str) -> tuple[str, ...]:
+    """Return what dots and hyphens part in a folded word, without digits.
+
+    A dotted title stays whole: B.SC. What only opens a name is joined: OLUWA-SEUN is OLUWASEUN.
+    """
+    whole = written.replace(".", "")
+    if len(whole) > 1 and _kind(whole) in {"title", "honour", "generation"}:
+        return (whole,)
+    parts: list[str] = []
+    for chunk in written.split("."):
+        opening = ""
+        for each in chunk.split("-"):
+            part = opening + "".join(letter for letter in each if not letter.isdigit())
+            only_opens = openings().get(part, ("", ""))[1] == "yes" and not chunk.endswith(each)
+            opening = part if only_opens else ""
+            parts += [part] if part and not only_opens else []
+    return tuple(parts)
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def _kind(part: str) -> str:
+    """Return what a part of a name is."""
+    if len(part) == 1:
+        return "initial"
+    if part in listed("titles"):
+        return "honour" if listed("titles")[part] == "yes" else "title"
+    if part in listed("suffixes"):
+        return "generation"
+    return "filler" if part in listed("fillers") else "word"
+
+
+def business_word(folded: Sequence[str], borne: Sequence[str]) -> str | None:
+    """Return the word that makes a name a business's: MUSA VENTURES is one, MUSA FARUK none.
+
+    Args:
+        folded: the words of a name as the bank writes it.
         borne: the words of the customer's own name; some words of businesses are surnames too.
     """
-    joint: dict[str, None] = {}
-    before = ""
+    kinds, joint, before = listed("business"), [], ""
     for written in folded:
-        for word, kind in _business_kinds(written):
-            if kind == "sure" or (kind == "unless_ours" and word not in borne):
+        parts = written.replace(".", "-").split("-")
+        for word in {*parts, "".join(parts)} & kinds.keys():
+            kind = kinds[word]
+            own = kind == "unless_ours" and word in borne
+            if kind in {"sure", "unless_ours"} and not own:
                 return word
             if kind == "after_and" and before == "AND":
                 return word
-            if kind == "joint":
-                joint[word] = None
+            joint += [word] if kind == "joint" and word not in joint else []
         before = written
     return " ".join(joint) if len(joint) > 1 else None
 
 
-@lru_cache(maxsize=CACHED_WORDS)
-def _business_kinds(written: str) -> tuple[tuple[str, str], ...]:
-    """Return the words of businesses within one folded word, each with its kind."""
-    kinds = lexicon().business
-    parts = written.replace(".", "-").split("-")
-    words = dict.fromkeys((*parts, "".join(parts)))
-    return tuple((word, kinds[word]) for word in words if word in kinds)
+def completed(folded: list[str], ours: Sequence[str]) -> list[str]:
+    """Return an account's words, the last made whole where the bank's field cut it.
 
-
-def _grade(pairing: _Pairing) -> Grade:
-    """Return the grade that agreements and contradictions add up to."""
-    against = pairing.against
-    weight = pairing.names + len(pairing.halves) / 2
-    if pairing.contrary_generation:
-        return "weak" if weight >= 1 else "none"
-    if len(pairing.sure) >= _ENOUGH_NAMES and not against and not pairing.near:
-        return "strong"
-    if pairing.names >= _ENOUGH_NAMES and against <= 1:
-        return "likely"
-    if pairing.names and weight >= _ENOUGH_NAMES and not against:
-        return "likely"
-    return "weak" if weight >= 1 else "none"
+    OGUNMODEDE OLUWAFUNMI is completed by the customer's OLUWAFUNMILAYO. OLUWA is not, which would
+    fit a brother as well, nor a name in its own right, such as CHIDI.
+    """
+    last = (folded or [""])[-1]
+    whole = {word for word in ours if word.startswith(last)}
+    a_name = any(last in words for words in (openings(), short_forms(), families()))
+    cut = len(last) >= _CUT_LETTERS and not a_name and len(whole) == 1
+    return [*folded[:-1], *whole] if cut else folded
 
 
 def _pair(ours: Name, theirs: Name) -> _Pairing:
     """Pair the words of two names one to one, the surest first."""
+    left, right = written_alike(ours, theirs), written_alike(theirs, ours)
+    if len(left) == len(right) == 1:  # PRINCE EZE is two names where both have it
+        honours = sorted(set(ours.honours) & set(theirs.honours))
+        left, right = [*left, *honours], [*right, *honours]
+    same = list((Counter(left) & Counter(right)).elements())
+    found = {Similarity.SURE: [(word, word) for word in same]}
+    found |= {Similarity.DOUBTFUL: [], Similarity.NEAR: []}
+    left, right = _without(left, same), _without(right, same)
+    candidates = [(one, other) for one in left for other in right if alike(one, other)]
+    for one, other in sorted(candidates, key=lambda pair: (-alike(*pair), sorted(pair))):
+        if one in left and other in right:
+            found[alike(one, other)].append((one, other))
+            left.remove(one)
+            right.remove(other)
+    met = [pair for pairs in found.values() for pair in pairs]
+    left = _beside(left, [one for one, _ in met])
+    right = _beside(right, [other for _, other in met])
+    agreed, mine_open, others_open = _initials(ours, theirs, left, right)
+    full = min(len(left), len(right))
+    contrary = (mine_open and len(right) + len(others_open) > full) or (
+        others_open and len(left) + len(mine_open) > full
+    )
     generations = ours.generations and theirs.generations
-    contrary = bool(generations) and ours.generations.isdisjoint(theirs.generations)
-    if _same_as_written(ours, theirs):
-        same = tuple((word, word) for word in sorted(ours.written))
-        return _Pairing(same, halves=ours.initials, contrary_generation=contrary)
-    mine, others = _written_alike(ours, theirs)
-    sure = [(word, word) for word in sorted(mine & others)]
-    doubtful: list[tuple[str, str]] = []
-    near: list[tuple[str, str]] = []
-    lists = {Similarity.SURE: sure, Similarity.DOUBTFUL: doubtful, Similarity.NEAR: near}
-    left, right = sorted(mine - others), sorted(others - mine)
-    if left and right:
-        for one, other in _assign(left, right):
-            lists[alike(one, other)].append((one, other))
-    met = sure + doubtful + near
-    if (left and right) or ours.initials or theirs.initials:
-        left = _contrary([one for one, _ in met], left)
-        right = _contrary([other for _, other in met], right)
-    halves, left, right, contrary_initial = _initials(ours, theirs, left, right)
-    if len(sure) == 1 and not left and not right:
-        sure += _second_names(ours, theirs)
-    return _Pairing(
-        tuple(sure),
-        tuple(doubtful),
-        tuple(near),
-        halves,
-        tuple(left),
-        tuple(right),
-        contrary_initial,
-        contrary,
-    )
+    apart = bool(generations) and ours.generations.isdisjoint(theirs.generations)
+    return _Pairing(found, agreed, left, right, bool(contrary), apart)
 
 
-def _same_as_written(ours: Name, theirs: Name) -> bool:
-    """Return whether both names consist of the same words, at least two of them."""
-    return (
-        ours.written == theirs.written
-        and len(ours.written) >= _ENOUGH_NAMES
-        and ours.initials == theirs.initials
-    )
-
-
-def _second_names(ours: Name, theirs: Name) -> list[tuple[str, str]]:
-    """Return a second agreement of names that have one word: a repeated name or an honour."""
-    if _is_one_word_repeated(ours) and _is_one_word_repeated(theirs):
-        return [(min(ours.words), min(theirs.words))]
-    if len(ours.words) > 1 or len(theirs.words) > 1:
-        return []
-    return [(word, word) for word in sorted(ours.honours & theirs.honours)]
-
-
-def _is_one_word_repeated(name: Name) -> bool:
-    """Return whether a name is one word written twice, perhaps in two spellings."""
-    first = min(name.words)
-    return name.written_words > 1 and all(
-        alike(first, word) is Similarity.SURE for word in name.words
-    )
-
-
-def _written_alike(ours: Name, theirs: Name) -> tuple[set[str], set[str]]:
-    """Return both bags with split and hyphenated words written as on the other side."""
-    mine, others = set(ours.words), set(theirs.words)
-    for parts in sorted(ours.compounds | theirs.compounds):
-        _compound_alike(parts, mine, others, both=parts in ours.compounds & theirs.compounds)
-    _join_split(mine, ours.fillers, others)
-    _join_split(others, theirs.fillers, mine)
-    return mine, others
-
-
-def _compound_alike(
-    parts: tuple[str, ...], mine: set[str], others: set[str], *, both: bool
-) -> None:
-    """Take a hyphenated word for one name where the other side has all of it.
-
-    Where it is the whole of a name, and the other side writes it apart, its parts stay names.
-    """
-    joined, bits = "".join(parts), set(parts)
-    if bits <= mine and joined in others:
-        sides = [mine]
-    elif bits <= others and joined in mine:
-        sides = [others]
-    elif bits <= mine & others and (both or (mine - bits and others - bits)):
-        sides = [mine, others]
-    else:
-        return
-    for side in sides:
-        side.difference_update(bits)
-        side.add(joined)
-
-
-def _join_split(words: set[str], fillers: frozenset[str], other: set[str]) -> None:
-    """Write two words together where the other side does."""
-    for joined in sorted(other - words):
-        usable = words | fillers
-        openings = [first for first in usable if joined.startswith(first)]
-        for first in sorted(openings):
+def written_alike(name: Name, other: Name) -> list[str]:
+    """Return words, two of them joined where the other name joins them: OLUWA SEUN is OLUWASEUN."""
+    found, usable = sorted(name.words), {*name.words, *name.fillers}
+    for joined in set(other.words) - usable:
+        for first in sorted(usable):
             second = joined.removeprefix(first)
-            if second != first and second in usable:
-                words -= {first, second}
-                words.add(joined)
+            if second not in {joined, first} and second in usable:
+                usable -= {first, second}
+                found = [*(word for word in found if word not in {first, second}), joined]
                 break
+    return sorted(found)
 
 
-def _assign(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, str]]:
-    """Return a largest one-to-one assignment of words that are alike, sure ones first."""
-    likeness = [[alike(one, other) for other in right] for one in left]
-    holder: dict[int, int] = {}
-    for least in (Similarity.SURE, Similarity.DOUBTFUL, Similarity.NEAR):
-        placed = set(holder.values())
-        for row in range(len(left)):
-            if row not in placed:
-                _place(row, likeness, least, holder, set())
-    return [(left[row], right[column]) for column, row in sorted(holder.items())]
+def _without(words: Iterable[str], taken: Iterable[str]) -> list[str]:
+    return sorted((Counter(words) - Counter(taken)).elements())
 
 
-def _place(
-    row: int,
-    likeness: list[list[Similarity]],
-    least: Similarity,
-    holder: dict[int, int],
-    tried: set[int],
-) -> bool:
-    """Find a place for one word, moving others where they fit elsewhere too."""
-    for column, value in enumerate(likeness[row]):
-        if value < least or column in tried:
-            continue
-        tried.add(column)
-        if column not in holder or _place(holder[column], likeness, least, holder, tried):
-            holder[column] = row
-            return True
-    return False
-
-
-def _contrary(met: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Return the words that have met nothing and only repeat no word that has."""
-    return [
-        word
-        for word in words
-        if word not in met and not any(alike(word, other) is Similarity.SURE for other in met)
-    ]
+def _beside(words: Iterable[str], met: Sequence[str]) -> list[str]:
+    """Return words that do not only repeat one that has met its like."""
+    return [word for word in words if not any(alike(word, each) is Similarity.SURE for each in met)]
 
 
 def _initials(
     ours: Name, theirs: Name, left: list[str], right: list[str]
-) -> tuple[tuple[str, ...], list[str], list[str], bool]:
-    """Pair initials with words left over and with each other.
+) -> tuple[list[str], list[str], list[str]]:
+    """Pair initials with words left over, which they take away, and with each other.
 
-    Returns:
-        The initials that agree, the full words still left on each side, and whether an initial
-        contradicts what is left beyond the contradictions of full words.
+    Returns those that agree, and each side's others.
     """
-    if not ours.initials and not theirs.initials:
-        return (), left, right, False
-    halves: list[str] = []
-    mine, right = _spell_out(ours.initials, right, halves)
-    others, left = _spell_out(theirs.initials, left, halves)
-    for initial in list(mine):
-        if initial in others:
-            mine.remove(initial)
-            others.remove(initial)
-            halves.append(initial)
-    mine = [initial for initial in mine if initial not in halves]
-    others = [initial for initial in others if initial not in halves]
-    full = min(len(left), len(right))
-    mine_against = bool(mine) and len(right) + len(others) > full
-    others_against = bool(others) and len(left) + len(mine) > full
-    return tuple(sorted(halves)), left, right, mine_against or others_against
+    agreed: list[str] = []
+    mine, others = list(ours.initials), list(theirs.initials)
+    for initials, words in ((mine, right), (others, left), (mine, others)):
+        for initial in list(initials):
+            word = next((word for word in words if word.startswith(initial)), None)
+            if word is not None:
+                words.remove(word)
+                initials.remove(initial)
+                agreed.append(initial)
+    mine, others = ([each for each in side if each not in agreed] for side in (mine, others))
+    return sorted(agreed), mine, others
 
 
-def _spell_out(
-    initials: Sequence[str], words: Sequence[str], halves: list[str]
-) -> tuple[list[str], list[str]]:
-    """Pair initials with words that begin with them; return what is left of both."""
-    words, open_initials = list(words), []
-    for initial in initials:
-        word = next((word for word in words if word.startswith(initial)), None)
-        if word is None:
-            open_initials.append(initial)
-        else:
-            words.remove(word)
-            halves.append(initial)
-    return open_initials, words
+def _first_name_doubt(
+    pairing: _Pairing, customer: Name, surname: str | None, holder: Name, titled: str | None
+) -> str | None:
+    """Say why two names that agree may be a father's and his child's, or return None.
 
-
-def _explain(pairing: _Pairing) -> str:
-    """Say in a few words what agrees and what contradicts."""
-    said = []
-    if pairing.sure:
-        said.append(f"agree: {_quoted(pairing.sure)}")
-    if pairing.doubtful:
-        said.append(f"perhaps a short form: {_quoted(pairing.doubtful)}")
-    if pairing.near:
-        said.append(f"a slip or another name: {_quoted(pairing.near)}")
-    if pairing.halves:
-        said.append(f"initials agree: {' '.join(pairing.halves[:_EXPLAINED_WORDS])}")
-    if pairing.ours and pairing.theirs:
-        ours = " ".join(pairing.ours[:_EXPLAINED_WORDS])
-        theirs = " ".join(pairing.theirs[:_EXPLAINED_WORDS])
-        said.append(f"against: {ours} / {theirs}")
-    if pairing.contrary_initial:
-        said.append("an initial contradicts")
-    if pairing.contrary_generation:
-        said.append("junior and senior differ")
-    return "; ".join(said) or "no name agrees"
-
-
-def _quoted(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return pairs of words, each said once where both sides write it alike."""
-    shown = [one if one == other else f"{one} = {other}" for one, other in pairs]
-    return ", ".join(shown[:_EXPLAINED_WORDS])
+    A child often has the father's name in the middle: an account that leaves the customer's
+    first name out may be the father's (MUSA IDRIS BELLO, IDRIS BELLO), one that puts another name
+    before it the child's (MUSA BELLO, SANI MUSA BELLO). The other half of a double surname is no
+    name before it.
+    """
+    given, held = customer.words[0], holder.words
+    if given in pairing.ours:
+        return f"the account does not show {given}"
+    if pairing.ours and surname not in pairing.ours:
+        return None
+    if pairing.ours:
+        other = next((word for word in holder.honours if word != titled), None)
+        return other and f"{other} may be a title or another surname"
+    pairs = [pair for alike_pairs in pairing.alike.values() for pair in alike_pairs]
+    first, last = dict(pairs).get(given), dict(pairs).get(surname or "")
+    if given == surname or len(pairs) > _ENOUGH_NAMES or first not in held or last not in held:
+        return None
+    at, end = held.index(first), held.index(last)
+    double = next((parts for parts in holder.doubles if last in parts), ())
+    between = [word for word in held[1:at] if word not in double]
+    if (end == len(held) - 1 and at > 0) or (end == 0 and between):
+        return f"the account has a name before {first}"
+    return None

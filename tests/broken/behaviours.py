@@ -1450,8 +1450,8 @@ _DECIDING = (
         (
             Edit(
                 "nightscreen/values/names.py",
-                "if len(pairing.sure) >= _ENOUGH_NAMES and not against and not pairing.near:",
-                "if pairing.sure and not pairing.near:",
+                "if sure >= _ENOUGH_NAMES and not against and not near:",
+                "if sure and not near:",
             ),
         ),
         ("tests/steps/test_names.py::test_pair_is_graded_as_operations_would",),

@@ -1,0 +1,356 @@
+"""Words of names: how they are written plainly, and when two of them are one name.
+
+Each rule of likeness stands under `@_rule` with a pair that it is for and a pair that it must leave
+to others; tests hold both. Whole names are compared in `names`.
+"""
+
+import csv
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from rapidfuzz.distance import OSA, JaroWinkler
+
+from nightscreen.schemas.shipped import DATA
+
+NAMES_DIR: Final = DATA / "names"
+CACHED_WORDS: Final = 1 << 16
+_MOST_CHARACTERS: Final = 300
+_SHORT_WORD: Final = 3
+"""Words of up to three letters must be equal: SANI is no slip for SAMI, and ADE none for ADA."""
+_LEAST_SIMILARITY: Final = 0.90
+"""Jaro-Winkler likeness below which a slip is not looked for."""
+_LONG_WORD: Final = 8
+"""Letters from which a word may have two slips."""
+_KEYED_WORD: Final = 6
+"""Letters from which one wrong letter is a slip more often than another name."""
+_APOSTROPHES: Final = "'`´‘’‛′ʹʻʼʽˈ\u02be\u02bf"  # noqa: RUF001 - all of them mean an apostrophe
+_HYPHENS: Final = "-‐‑‒–—−"  # noqa: RUF001 - all of them mean a hyphen
+_LETTERS: Final = str.maketrans(
+    dict.fromkeys(_APOSTROPHES, "")
+    | dict.fromkeys(_HYPHENS, "-")
+    | dict(zip("ƁƊĐƘƳŊƐƏƎƔƑƲƖƗƱƝƠØŁĦÐƉƆ", "BDDKYNEEEGFVIIUNOOLHDDO", strict=True))
+    | {"Ɠ": "G", "Æ": "AE", "Œ": "OE", "Þ": "TH", "&": " AND "}
+)
+_SLASHED: Final = re.compile(r"\b[A-Z]/[A-Z]\b")
+_OTHER: Final = re.compile(r"[^A-Z0-9.\- ]")
+_DOUBLED: Final = re.compile(r"(.)\1")
+_LONG_ENDING: Final = re.compile(r"(?<=[A-Z]{3}A)(?:TU|T|H)$")
+_FEMININE: Final = frozenset({"A", "AH", "AT", "ATU", "IA", "LA", "NA"})
+_VOWELS: Final = frozenset("AEIOU")
+_SAME_SOUNDS: Final = str.maketrans("CQZVPYEOJ", "KKSFFIIUG", "H")
+"""Letters that Nigerian spellings exchange. P is with F because PH is written for it."""
+_KEYS: Final = ("QWERTYUIOP", "ASDFGHJKL", "ZXCVBNM")
+_NEXT_KEYS: Final = frozenset(
+    pair for row in _KEYS for one, other in pairwise(row) for pair in (one + other, other + one)
+)
+
+
+ABD: Final = "ABD"
+"""The opening of Abdul in all spellings, which alone is half a name."""
+
+
+class Similarity(IntEnum):
+    """How sure it is that two words are one name."""
+
+    DIFFERENT = 0
+    NEAR = 1
+    """By their letters alone: a slip of the hand, or two names that sound alike."""
+    DOUBTFUL = 2
+    """A short form of several names."""
+    SURE = 3
+
+
+class Word(NamedTuple):
+    """A word in the forms in which it is compared.
+
+    Attributes:
+        text: the word in plain capitals.
+        reading: the name of its family of spellings, or its spelling evened out.
+        known: a family of spellings has it.
+        opening: the beginning that it shares with many names, under one spelling: OLUWA, CHUKWU.
+        rest: what follows the opening, as a reading.
+        bare: the rest alone is a short form.
+        trunk: what stands before an ending that many names share, as a reading.
+    """
+
+    text: str
+    reading: str
+    known: bool
+    opening: str
+    rest: str
+    bare: bool
+    trunk: str
+
+
+def _rows(name: str) -> list[list[str]]:
+    """Return the lines of a word list below its head, longest first words first."""
+    with (NAMES_DIR / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
+        return sorted(list(csv.reader(lines))[1:], key=lambda row: -len(row[0]))
+
+
+@cache
+def listed(name: str) -> dict[str, str]:
+    """Return each word of a list of `data/names` with what its second column says."""
+    return {row[0]: row[1] for row in _rows(name)}
+
+
+@cache
+def openings() -> dict[str, tuple[str, str]]:
+    """Return the openings that many names share: each one's group, and when it may be left out."""
+    return {written: (group, bare) for written, group, bare, *_ in _rows("prefixes")}
+
+
+@cache
+def families() -> dict[str, str]:
+    """Return the name of the family of each spelling."""
+    return {
+        spelling: name
+        for name, spellings in listed("families").items()
+        for spelling in (name, *spellings.split())
+    }
+
+
+@cache
+def servants() -> frozenset[str]:
+    """Return the names that follow Abdul, in all spellings."""
+    follow = {row[0] for row in _rows("families") if row[2] == "ABD"}
+    return frozenset(spelling for spelling, name in families().items() if name in follow)
+
+
+@cache
+def short_forms() -> dict[str, dict[str, Similarity]]:
+    """Return the long forms of each short form, and how sure each is."""
+    found: dict[str, dict[str, Similarity]] = defaultdict(dict)
+    for short, longs, certainty in _rows("short_forms"):
+        said = Similarity.SURE if certainty == "sure" else Similarity.DOUBTFUL
+        for long in longs.split():
+            found[short][long] = max(said, found[short].get(long, said))
+    return dict(found)
+
+
+def fold_words(text: str) -> list[str]:
+    """Return the words of a text in plain capitals, digits, dots and hyphens.
+
+    Accents, dots below and apostrophes go, hooked letters lose their hook, an ampersand becomes
+    AND, all else a space. What stands beyond the first 300 characters is left out.
+    """
+    return [word for part in text[:_MOST_CHARACTERS].split() for word in _folded(part)]
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def _folded(text: str) -> tuple[str, ...]:
+    plain = _SLASHED.sub(" ", text.upper()).translate(_LETTERS)
+    if not plain.isascii():
+        apart = unicodedata.normalize("NFKD", plain)
+        plain = "".join(each for each in apart if not unicodedata.combining(each))
+        plain = plain.upper().translate(_LETTERS)
+    return tuple(_OTHER.sub(" ", plain).split())
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def word_forms(text: str) -> Word:
+    """Return a word with its reading, its shared opening and ending."""
+    family = families().get(text)
+    fitting = [
+        (text.removeprefix(written), opening, bare)
+        for written, (opening, bare) in openings().items()
+        if text.startswith(written) and family in {None, text}
+    ]
+    known = [each for each in fitting if each[0] in families() or each[0] in short_forms()]
+    full = [each for each in fitting if len(each[0]) >= _SHORT_WORD]
+    short = [each for each in fitting if len(each[0]) == _SHORT_WORD - 1]
+    rest, opening, bare = next(iter((*known, *full, *short)), ("", "", ""))
+    trunks = (
+        text.removesuffix(ending)
+        for ending, shortest in listed("endings").items()
+        if text.endswith(ending) and len(text) - len(ending) >= int(shortest)
+    )
+    return Word(
+        text=text,
+        reading=_reading(text),
+        known=family is not None,
+        opening=opening,
+        rest=_reading(rest),
+        bare=bare == "yes" or (bare == "listed" and rest in short_forms()),
+        trunk=_reading(next(trunks, "")),
+    )
+
+
+def _reading(text: str) -> str:
+    """Return the family's spelling of a word, or the word with habits of spelling evened out."""
+    if text in families():
+        return families()[text]
+    read = text
+    for written, read_as in listed("respellings").items():
+        read = read.replace(written, read_as)
+    read = _LONG_ENDING.sub("", _DOUBLED.sub(r"\1", read))
+    return read if len(text) > _SHORT_WORD < len(read) else text
+
+
+Judge = Callable[[Word, Word], Similarity | None]
+
+
+class Rule(NamedTuple):
+    """A rule of likeness: None says nothing, and the next rule is asked.
+
+    Attributes:
+        judge: what says how alike two words are; either order gives the same.
+        example: two words of which it says something.
+        counterexample: two of which it does not say that.
+    """
+
+    judge: Judge
+    example: tuple[str, str]
+    counterexample: tuple[str, str]
+
+
+RULES: list[Rule] = []
+
+
+def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
+    """Add a rule after those above it."""
+
+    def add(judge: Judge) -> Judge:
+        one, other = example.split()
+        third, fourth = counterexample.split()
+        RULES.append(Rule(judge, (one, other), (third, fourth)))
+        return judge
+
+    return add
+
+
+@lru_cache(maxsize=CACHED_WORDS)
+def alike(one: str, other: str) -> Similarity:
+    """Judge whether two words in plain capitals are one name, by the first rule that says."""
+    a, b = word_forms(one), word_forms(other)
+    said = (rule.judge(a, b) for rule in RULES)
+    return next((each for each in said if each is not None), Similarity.DIFFERENT)
+
+
+@_rule("MOHAMMED MUHAMMAD", "MUSA MUSTAPHA")
+def same_reading(a: Word, b: Word) -> Similarity | None:
+    """Two spellings of one name, by the list of families or by habits of spelling."""
+    return Similarity.SURE if a.reading == b.reading else None
+
+
+@_rule("OLUFEMI FEMI", "OLUFEMI OLU")
+def without_its_opening(a: Word, b: Word) -> Similarity | None:
+    """A name without the opening that it shares with many, perhaps with a slip."""
+    for short, long in ((a, b), (b, a)):
+        if not long.bare or long.opening == short.opening or len(long.rest) <= _SHORT_WORD:
+            continue
+        slip = not short.known and _by_letters(short.reading, long.rest) is Similarity.SURE
+        if short.reading == long.rest or slip:
+            return Similarity.SURE
+    return None
+
+
+@_rule("KELECHUKWU KELE", "CHUKWUDI CHUKWUMA")
+def without_its_ending(a: Word, b: Word) -> Similarity | None:
+    """A name without the ending that it shares with many."""
+    cut = any(long.trunk and short.reading == long.trunk for short, long in ((a, b), (b, a)))
+    return Similarity.SURE if cut else None
+
+
+@_rule("TUNDE BABATUNDE", "TUNDE BABAJIDE")
+def listed_short_form(a: Word, b: Word) -> Similarity | None:
+    """A short form of the list; of some it does not say which of several names it is."""
+    found = []
+    for short, long in ((a, b), (b, a)):
+        longs = {long.text, long.reading, *([long.rest] if long.bare else [])}
+        pairs = [(form, whole) for form in (short.text, short.reading) for whole in longs]
+        pairs += [(short.rest, long.rest)] if a.opening and a.opening == b.opening else []
+        found += [short_forms().get(form, {}).get(whole) for form, whole in pairs]
+    return max((each for each in found if each), default=None)
+
+
+@_rule("ABDUL ABDULMALIK", "ABDUL BELLO")
+def abdul_alone(a: Word, b: Word) -> Similarity | None:
+    """Abdul is short for every name that it opens."""
+    alone = a.opening == b.opening == ABD and {a.text, b.text} & openings().keys()
+    return Similarity.DOUBTFUL if alone else None
+
+
+@_rule("HASSAN HUSSAIN", "MOHAMMED MUHAMMAD")
+def known_names_differ(a: Word, b: Word) -> Similarity | None:
+    """Two names of the list that are not one family are two names, however alike in letters."""
+    return Similarity.DIFFERENT if a.known and b.known and a.reading != b.reading else None
+
+
+@_rule("OLUWASEUN OLUWASEUUN", "OLUWASEUN OLUWASEYI")
+def behind_one_opening(a: Word, b: Word) -> Similarity | None:
+    """Names of one opening are compared by what follows it: brothers share the opening."""
+    if not a.opening or not b.opening:
+        return None
+    close = _by_letters(a.rest, b.rest) if a.opening == b.opening else Similarity.DIFFERENT
+    short, long = sorted((a.text, b.text), key=len)
+    moved = OSA.distance(short, long) == 1 and (len(short) < len(long) or _swapped(short, long))
+    if not close and len(short) >= _KEYED_WORD and moved:
+        return Similarity.SURE
+    return close
+
+
+@_rule("NOSAKHARE NOSA", "OLUWASEUN OLUWA")
+def part_of_a_name(a: Word, b: Word) -> Similarity | None:
+    """The beginning or the end of a name, which no list has as its short form: perhaps."""
+    short, long = sorted((a.text, b.text), key=len)
+    shared = short in openings() or short in listed("endings")
+    if len(short) <= _SHORT_WORD or a.known or b.known or shared or _by_letters(short, long):
+        return None
+    begun = long.startswith(short) and long.removeprefix(short) not in _FEMININE
+    return Similarity.NEAR if begun or long.endswith(short) else None
+
+
+@_rule("EHIGIATOR EHIGIATR", "AMINU AMINA")
+def slip_of_the_hand(a: Word, b: Word) -> Similarity | None:
+    """Letters left out, doubled, exchanged, or of the next key."""
+    return max(_by_letters(a.text, b.text), _by_letters(a.reading, b.reading))
+
+
+def _by_letters(one: str, other: str) -> Similarity:
+    """Return whether two words are so close that one is a slip for the other, or may be.
+
+    Jaro-Winkler alone takes brothers and sisters for one another: the number of slips is bounded
+    too, and endings that make another name or the other sex are no slips.
+    """
+    short, long = sorted((one, other), key=len)
+    slips = OSA.distance(one, other)
+    close = JaroWinkler.normalized_similarity(one, other) >= _LEAST_SIMILARITY
+    if slips == 0:
+        return Similarity.SURE
+    if len(short) <= _SHORT_WORD or not close or slips > (2 if len(long) >= _LONG_WORD else 1):
+        return Similarity.DIFFERENT
+    ending = long.removeprefix(short)
+    if ending in _FEMININE and short[-1] not in _VOWELS:
+        return Similarity.DIFFERENT
+    if short[:-1] == long[:-1] and {short[-1], long[-1]} <= _VOWELS:
+        return Similarity.DIFFERENT
+    return Similarity.SURE if _is_slip(short, long, slips) else Similarity.NEAR
+
+
+def _is_slip(short: str, long: str, slips: int) -> bool:
+    """Return whether two close words differ as spellings or slips do.
+
+    One letter in another's place makes another name more often (Danladi, Danlami): only a letter of
+    the same sound, or in a longer word of the next key, is a slip, and not the first.
+    """
+    sounds = {_DOUBLED.sub(r"\1", each.translate(_SAME_SOUNDS)) for each in (short, long)}
+    if len(sounds) == 1:
+        return True
+    if slips > 1:
+        return False
+    if len(short) < len(long):
+        return not (long[:-1] == short and {short[-1], long[-1]} <= _VOWELS)
+    changed = [one + other for one, other in zip(short, long, strict=True) if one != other]
+    keyed = len(long) >= _KEYED_WORD and short[0] == long[0] and changed[0] in _NEXT_KEYS
+    return len(changed) > 1 or keyed
+
+
+def _swapped(one: str, other: str) -> bool:
+    return sorted(one) == sorted(other)
