@@ -26,8 +26,8 @@ from nightscreen.tasks.run_in_engine import OpenApiRun
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.api_runs import ApiRunParameters
 
 REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"

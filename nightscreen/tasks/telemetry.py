@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from nightscreen.calling.progress import CheckProgress
+    from nightscreen.calling.run import Run
     from nightscreen.client.classify import CallOutcome
-    from nightscreen.runs.run import Run
 
 NAME = PREFIX.rstrip("_").lower()
 FLUSH_MS = 5_000
