@@ -38,11 +38,12 @@ from sqlalchemy import make_url
 
 from benchmarks.measured import run_words
 from nightscreen.calling.asking import open_asking
-from nightscreen.calling.worker import LOOK_S, exchange, leave, open_worker
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.runs import screening_run
+from nightscreen.runs.screening import to_ask
+from nightscreen.runs.worker import LOOK_S, exchange, leave, open_worker
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.clock import MICROS, system_clock
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Row
 
     from nightscreen.calling.asking import Asking
-    from nightscreen.calling.worker import Worker
     from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.runs.worker import Worker
 
 CAP = 48
 LATENCY_MS = 100
@@ -233,7 +234,7 @@ async def _heed(worker: Worker) -> None:
 
 async def ask_all(run: ScreeningRun, place: dict[str, str], pids: list[int]) -> None:
     """Have every lookup of a run asked, by this process and by its workers."""
-    asking = open_asking(run)
+    asking = open_asking(to_ask(run))
     words = json.dumps({**place, "run_id": run.run_id})
     command = [sys.executable, "-m", "benchmarks.workers", words]
     others = run.parameters.workers - 1

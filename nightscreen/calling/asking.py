@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nightscreen.calling.caller import open_caller
+from nightscreen.calling.lane import LookupTable
 from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.calling.run import money_left
 from nightscreen.calling.stops import FEW
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.lookups import WHOLE_RUN
-from nightscreen.journal.unreadable import Doubts
+from nightscreen.journal.unreadable import Doubts, doubts_of
 from nightscreen.planning.freshness import is_closed
-from nightscreen.runs.run import money_left
-from nightscreen.runs.screening_run import doubts_of_check
 from nightscreen.schemas.calls import NOT_ENDED, UNREAD_TROUBLES, LookupStatus
 from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 from nightscreen.schemas.errors import JournalError
@@ -33,17 +33,33 @@ from nightscreen.schemas.stops import StopReason
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from nightscreen.calling.caller import Caller
+    from nightscreen.calling.run import Run
     from nightscreen.client.transport import Transport
     from nightscreen.journal.lookups import ClaimedLookup, LookupRun
-    from nightscreen.runs.run import Run
-    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.planning.freshness import Freshness
+    from nightscreen.planning.short_circuit import Chains
     from nightscreen.schemas.calls import Reservation
 
 _ANSWERED = frozenset({LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE})
 _LOST = frozenset({LookupStatus.FAILED, LookupStatus.IN_DOUBT})
 _SPARING = "karma"
 """The check that may ask its identities in stages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What karma is to ask about each row, where it stops at the first listing.
+
+    Attributes:
+        chains: the lookups of each row, by number, in the order in which they are asked.
+        order: the numbers of all lookups, in rank.
+    """
+
+    chains: Chains
+    order: NDArray[np.int32]
 
 
 @dataclass(slots=True)
@@ -53,23 +69,44 @@ class Asking:
     Attributes:
         run: the run.
         table: which lookups are its.
-        doubts: how often lookups were sent of late whose calls are in doubt, by check.
+        freshness: how old an answer may be, and from when calls in doubt count.
         unread: lookups whose latest answer could not be read, by check.
+        stages: what is asked in stages; None where nothing is, or another process opens them.
         shared: other processes claim them too; what they leave is asked here.
         staged: stages are opened by another process, and are waited for.
+        doubts: how often lookups were sent of late whose calls are in doubt, by check.
         caller: makes the calls.
     """
 
     run: Run
     table: LookupRun
-    doubts: Mapping[str, Mapping[bytes, Doubts]]
+    freshness: Freshness
     unread: Mapping[str, Collection[bytes]] = field(default_factory=dict)
+    stages: Stages | None = None
     shared: bool = False
     staged: bool = False
+    doubts: Mapping[str, Mapping[bytes, Doubts]] = field(init=False)
     caller: Caller = field(init=False)
     _reported: set[str] = field(default_factory=set)
 
-    async def tasks(
+    def __post_init__(self) -> None:
+        self.doubts = self.doubts_now()
+
+    def doubts_now(self) -> dict[str, dict[bytes, Doubts]]:
+        """Return how often lookups were sent of late whose calls are in doubt, by check."""
+        journal, run_id, since = self.run.journal, self.run.run_id, self.freshness.doubts_since
+        return {
+            check: doubts_of(journal, check, run_id, since(check)) for check in self.table.checks
+        }
+
+    def open(self, transport: Transport | None) -> None:
+        """Open what makes the calls; the run ends elsewhere."""
+        table = LookupTable(self._tasks, self.shared, self.staged)
+        since = self.freshness.since
+        self.caller = open_caller(self.run, transport=transport, since=since, table=table)
+        self.caller.concludes = False
+
+    async def _tasks(
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
         """Return the tasks of claimed lookups, with their identities opened."""
@@ -101,8 +138,8 @@ class Asking:
         lane = self.caller.lanes[check]
         await lane.ask()
         run = self.run
-        while check == _SPARING and not self.staged and run.stops.reason is None:
-            if not await asyncio.to_thread(self._open_stage, check):
+        while check == _SPARING and self.stages is not None and run.stops.reason is None:
+            if not await asyncio.to_thread(self._open_stage, check, self.stages):
                 break
             await lane.ask()
         if run.caps.in_flight:
@@ -115,16 +152,13 @@ class Asking:
         left.pop(check, None)
         self.run.journal.askers.join(self.run.run_id, left)
 
-    def _open_stage(self, check: str) -> bool:
+    def _open_stage(self, check: str, stages: Stages) -> bool:
         """Ask or spare what waited for lookups that have ended; return whether to ask on."""
-        chains = getattr(self.run, "chains", None)
-        if chains is None:
-            return False
-        run: ScreeningRun = self.run  # type: ignore[assignment]  # only it has chains
+        run, chains, order = self.run, stages.chains, stages.order
         ended, listed = np.zeros((2, chains.needed), dtype=bool)
         later = np.zeros(chains.needed, dtype=bool)
         for block in run.journal.lookups.in_states(self.table, set(LookupStatus), check):
-            numbers = run.order[[each.lookup_id - self.table.first_id for each in block]]
+            numbers = order[[each.lookup_id - self.table.first_id for each in block]]
             states = np.array([each.state for each in block])
             ended[numbers] = ~np.isin(states, [each.value for each in NOT_ENDED])
             later[numbers] = states == LookupStatus.LATER.value
@@ -136,7 +170,7 @@ class Asking:
             ]
         states = chains.states(ended, listed & ended)
         place = np.empty(chains.needed, dtype=np.int64)
-        place[run.order] = np.arange(chains.needed)
+        place[order] = np.arange(chains.needed)
         for status in (LookupStatus.SPARED, LookupStatus.WAITING):
             moved = self.table.first_id + np.sort(place[later & (states == status.value)])
             run.journal.lookups.put_back(moved.tolist(), status)
@@ -170,31 +204,18 @@ class Asking:
             await asyncio.to_thread(self.run.journal.lookups.let_go, self.table)
 
 
-def open_asking(run: ScreeningRun, *, transport: Transport | None = None) -> Asking:
+def open_asking(asking: Asking, *, transport: Transport | None = None) -> Asking:
     """Open the calls of a screening run in its own process.
 
     Args:
-        run: the run, planned and priced.
+        asking: what is asked, planned and priced.
         transport: carries calls in place of sockets.
     """
-    table = run.lookups
-    if table is None:
-        raise ValueError(f"run {run.run_id} is not priced")
-    reused = () if run.plan is None else run.plan.checks.values()
-    run.stops.proved_before = any(each.reused for each in reused)
-    run.journal.lookups.let_go(table)
-    run.journal.lookups.keep_for_the_end(table, None)
-    run.journal.lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
-    asking = Asking(
-        run,
-        table,
-        {check: doubts_of_check(run, check) for check in run.wanted.checks},
-        run.unread,
-        shared=run.parameters.workers > 1,
-    )
-    since = run.freshness.since
-    asking.caller = open_caller(run, transport=transport, since=since, table=asking)
-    asking.caller.concludes = False  # `close_books` does
+    run, table, lookups = asking.run, asking.table, asking.run.journal.lookups
+    lookups.let_go(table)
+    lookups.keep_for_the_end(table, None)
+    lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
+    asking.open(transport)
     return asking
 
 
@@ -323,7 +344,7 @@ def _next_alone(asking: Asking) -> tuple[str, int] | None:
 # --- after a stop that may pass ---
 
 
-def ask_again(run: ScreeningRun) -> bool:
+def ask_again(asking: Asking) -> bool:
     """Let what was lost or failed wait to be asked again, as far as it may be sent again.
 
     What may not is not weighed either: what was lost in an outage is the outage's doing.
@@ -331,11 +352,8 @@ def ask_again(run: ScreeningRun) -> bool:
     Returns:
         Whether anything is left to ask.
     """
-    table, lookups = run.lookups, run.journal.lookups
-    if table is None:
-        return False
-    doubts = {check: doubts_of_check(run, check) for check in run.wanted.checks}
-    nothing, again = Doubts(), []
+    run, table, lookups = asking.run, asking.table, asking.run.journal.lookups
+    doubts, nothing, again = asking.doubts_now(), Doubts(), []
     for block in lookups.in_states(table, _LOST):
         for each in block:
             status = LookupStatus(each.state)

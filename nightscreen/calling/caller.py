@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import ApiCall, LookupTask
+from nightscreen.calling.run import known_prices
 from nightscreen.calling.writer import Writer
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.network import Network
 from nightscreen.client.wire import lookup_request
 from nightscreen.journal.unreadable import mark_outage
-from nightscreen.runs.run import known_prices
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import family_of
 from nightscreen.schemas.errors import JournalError
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.lane import LookupTable
     from nightscreen.calling.lookup_task import Question
+    from nightscreen.calling.run import Run
     from nightscreen.client.classify import CallOutcome
     from nightscreen.client.transport import Transport
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.checks import SubjectKind
     from nightscreen.schemas.requests import Request
 
@@ -172,7 +172,7 @@ def open_caller(
         timeouts_s=settings.timeout_s,
         connections=sum(in_flight[name] for name in set(family.values())),
         key_with_token=settings.aggregator_sends_key,
-        manners=run.response_rules,
+        rules=run.response_rules,
         network=Network.of(settings),
         transport=transport,
     )

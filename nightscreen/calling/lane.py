@@ -14,7 +14,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.lookup_task import (
     ApiCall,
@@ -63,18 +63,26 @@ Sender = Callable[[Any], "Awaitable[CallOutcome]"]
 """Makes one attempt at what a task asks; never raises for what the network or the service does."""
 
 
-class LookupTable(Protocol):
-    """The lookups of the run, as a lane claims them."""
+Opener = Callable[
+    ["Sequence[tuple[ClaimedLookup, Reservation]]"],
+    "Awaitable[list[tuple[LookupTask, Reservation]]]",
+]
 
-    shared: bool
-    """Other processes claim them too; what they have claimed, and may leave, is waited for."""
-    staged: bool
-    """Another process opens stages; what is left for later is waited for."""
 
-    async def tasks(
-        self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
-    ) -> list[tuple[LookupTask, Reservation]]:
-        """Return the tasks of claimed lookups, with their identities opened."""
+@dataclass(frozen=True, slots=True)
+class LookupTable:
+    """The lookups of the run, as a lane claims them.
+
+    Attributes:
+        tasks: returns the tasks of claimed lookups, with their identities opened.
+        shared: other processes claim them too; what they have claimed, and may leave, is waited
+            for.
+        staged: another process opens stages; what is left for later is waited for.
+    """
+
+    tasks: Opener
+    shared: bool = False
+    staged: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -82,15 +90,13 @@ class _Asking:
     """One request to ask lookups of the table.
 
     Attributes:
-        most: how many more are to be claimed.
-        only: the number of the one lookup that is meant.
+        only: the number of the one lookup that is meant; None: all that are next in rank.
         over: is set once nothing more is to be claimed, and all has come to its end.
         ended: nothing more is to be claimed.
         more: lookups waited when they were last claimed.
         not_before: instant on the loop's clock before which nothing is claimed.
     """
 
-    most: float
     only: int | None
     over: asyncio.Future[None]
     ended: bool = False
@@ -200,13 +206,12 @@ class Lane:
             raise self._writer.broken
         return mine
 
-    async def ask(self, *, most: float = float("inf"), only: int | None = None) -> None:
+    async def ask(self, *, only: int | None = None) -> None:
         """Claim and ask lookups of the run until none is left, or something stops them.
 
         Who enters while another asks waits for the same end.
 
         Args:
-            most: how many at most.
             only: this lookup by its number, and no other.
 
         Raises:
@@ -215,7 +220,7 @@ class Lane:
         if self._asking is None or self._asking.over.done():
             self.short = False
             over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._asking = _Asking(most if only is None else 1, only, over)
+            self._asking = _Asking(only, over)
         self._run_on()
         await asyncio.shield(self._asking.over)
         if self._writer.broken is not None:
@@ -370,7 +375,7 @@ class Lane:
             return 0
         if asyncio.get_running_loop().time() < asking.not_before:
             return 0
-        return int(min(asking.most, number))
+        return number if asking.only is None else min(1, number)
 
     def _wanted(self) -> int:
         """Return how many calls to reserve now.
@@ -444,7 +449,7 @@ class Lane:
                 self._ready.append((task, grant))
             case ReservationStatus.ANSWERED:
                 self._stops.silence.ends()
-                self._end_unsent(task, _answered_as(grant))
+                self._end_unsent(task, grant.ends_as)
             case ReservationStatus.HELD:
                 self._waits_for("an answer that another process asks for")
                 self._put_off(task, _HELD_POLL_S)
@@ -462,14 +467,12 @@ class Lane:
 
     def _claimed(self, asking: _Asking, claim: Claim, asked_at: int) -> None:
         """Take note of what a claim ended and refused, and whether there will be more."""
-        asking.most -= len(claim.taken) + len(claim.ended)
         for each in claim.ended:
             if each.state is not LookupStatus.LAPSED:
                 self._stops.silence.ends()
             self._stops.ended(self._check, each.state, 0)
         self._stops.obey(claim.stops)
-        is_gone = asking.only is not None and not claim.taken and claim.refused is None
-        if asking.most <= 0 or is_gone:
+        if asking.only is not None and (claim.taken or claim.ended or claim.refused is None):
             asking.ended = True
             return
         left, now = claim.left, asyncio.get_running_loop().time()
@@ -824,9 +827,3 @@ class Lane:
 
         outcome = released(task, grant, self._clock())
         self._writer.settle(outcome, task.becomes(becomes), given_back)
-
-
-def _answered_as(grant: Reservation) -> LookupStatus:
-    """Return how a lookup ends that was answered since the plan was made."""
-    unreadable = grant.outcome == LookupStatus.UNREADABLE.name.lower()
-    return LookupStatus.UNREADABLE if unreadable else LookupStatus.REUSED

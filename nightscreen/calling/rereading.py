@@ -46,7 +46,7 @@ class Reread:
         return sum(self.answers.values())
 
 
-def reread(journal: Journal, manners: ResponseRules) -> dict[str, Reread]:
+def reread(journal: Journal, rules: ResponseRules) -> dict[str, Reread]:
     """Read every kept body again; return what became of them, by check.
 
     Only answers to the checks of a screening are read: what a BVN consent or an offer came to hangs
@@ -55,7 +55,7 @@ def reread(journal: Journal, manners: ResponseRules) -> dict[str, Reread]:
     Raises:
         JournalError: the journal cannot be read or written; what was read before is kept.
     """
-    classifier = Classifier(manners)
+    classifier = Classifier(rules)
     found: dict[str, Reread] = {}
     for block in unread_answers(journal):
         read = []

@@ -14,7 +14,7 @@ from nightscreen.schemas.clock import MICROS, next_day
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.runs.run import Run
+    from nightscreen.calling.run import Run
 
 LOOK_S = 1.0
 """How soon a run that waits hears that it was cancelled."""

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.client.address import parse_address
+from nightscreen.client.network import parse_address
 from nightscreen.config.settings import overridden
 from nightscreen.files.keys import decode_key
 from nightscreen.files.places import is_url, try_to_write

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, Self
 
 import httpx
 
-from nightscreen.client.address import parse_address
 from nightscreen.client.classify import CallOutcome, Classifier
-from nightscreen.client.http_exchange import Break, Exchange
-from nightscreen.client.network import Network
-from nightscreen.client.response_rules import ChargeStatus, FailureReason
+from nightscreen.client.network import Network, parse_address
+from nightscreen.client.response_rules import Break, ChargeStatus, Exchange, FailureReason
 from nightscreen.client.transport import Departure, PooledTransport
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.checks import Operation, family_of
@@ -69,7 +67,7 @@ class Client:
         connections: the most calls at a time; who calls `send` keeps to its own caps.
         key_with_token: also send the key where a customer's token is sent. The specification
             shows the token alone; some were seen to send both.
-        manners: the table of the service's manners; that of `data/` where left out.
+        rules: what a response means; the table of `data/` where left out.
         network: proxy and trusted authorities; straight and the system's where left out.
         transport: another transport under the httpx interface, such as a fake.
 
@@ -85,7 +83,7 @@ class Client:
         timeouts_s: Mapping[str, float] = TIMEOUTS_S,
         connections: int = 8,
         key_with_token: bool = False,
-        manners: ResponseRules | None = None,
+        rules: ResponseRules | None = None,
         network: Network | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -94,7 +92,7 @@ class Client:
         self._headers = _headers(self._address.url, api_key)
         self._key_with_token = key_with_token
         self._timeouts_s = timeouts_s
-        self._classifier = Classifier(manners)
+        self._classifier = Classifier(rules)
         way = network or Network()
         self._transport = transport or PooledTransport(
             connections=connections,

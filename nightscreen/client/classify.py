@@ -15,12 +15,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.identities import is_of_another_person, names_somebody
 from nightscreen.client.response_parser import find_meta, parse_document, read_record, shown_contact
 from nightscreen.client.response_rules import (
     BodyShape,
+    Break,
     ChargeStatus,
+    Exchange,
     FailureReason,
     ResponseRule,
     ResponseRules,
@@ -136,7 +137,7 @@ class CallOutcome:
     def __repr__(self) -> str:
         """Describe the reading without its body."""
         word = self.outcome or self.trouble
-        return f"Reading({self.verdict}, {word}, status={self.status}, rule={self.rule!r})"
+        return f"CallOutcome({self.verdict}, {word}, status={self.status}, rule={self.rule!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,8 @@ class _Look:
 class Classifier:
     """Reads exchanges by one table."""
 
-    def __init__(self, manners: ResponseRules | None = None) -> None:
-        self._rules = (manners or load_response_rules()).rules
+    def __init__(self, rules: ResponseRules | None = None) -> None:
+        self._rules = (rules or load_response_rules()).rules
         bank_codes()  # read now, so that a broken table is an error before anything is sent
         self._shortlists: dict[tuple[str, Break | int | None], tuple[ResponseRule, ...]] = {}
 

@@ -7,24 +7,22 @@ and about nobody. All other calls are in `client/api.py`.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
+
 from nightscreen.client import loans
-from nightscreen.client.address import parse_address
 from nightscreen.client.api import Client
-from nightscreen.client.network import Network
+from nightscreen.client.network import Network, parse_address
 from nightscreen.client.response_rules import load_response_rules
+from nightscreen.client.transport import PooledTransport
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.errors import SettingsError
 
-_HTTPS, _HTTP = 443, 80
 TIMEOUT_S = 5.0
-_NO_TUNNEL = "Tunnel connection failed: "
-"""How http.client words what a proxy refuses; the status follows."""
 
 
 def reach(
@@ -41,31 +39,21 @@ def reach(
         proxy, context = way.proxy_to(url), way.context()
     except SettingsError as error:
         return f"NIGHTSCREEN_{error}"
-    secure = url.scheme == "https"
-    port = url.port or (_HTTPS if secure else _HTTP)
-    place = f"{url.host}:{port}"
-    first = (proxy.host, proxy.port) if proxy else (url.host, port)
-    connection = (
-        http.client.HTTPSConnection(*first, timeout=timeout_s, context=context)
-        if secure
-        else http.client.HTTPConnection(*first, timeout=timeout_s)
-    )
-    if proxy is not None:
-        shown = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
-        connection.set_tunnel(url.host, port, shown)
+    place = f"{url.host}:{url.port or (443 if url.scheme == 'https' else 80)}"
+
+    async def connect() -> None:
+        transport = PooledTransport(connections=1, ssl_context=context, proxy=proxy)
+        (await transport.connect(url, timeout_s)).close()
+
     try:
-        connection.connect()
-    except http.client.HTTPException:
-        return f"the proxy {proxy.url if proxy else ''} does not lead to {place} (no HTTP answer)"
-    except OSError as error:
-        if proxy is not None and str(error).startswith(_NO_TUNNEL):
-            why = str(error).removeprefix(_NO_TUNNEL)[:80]
-            return f"the proxy {proxy.url} does not lead to {place} ({why})"
+        asyncio.run(connect())
+    except httpx.ProxyError as error:
+        at = "" if proxy is None else proxy.url
+        return f"the proxy {at} does not lead to {place} ({str(error)[:80]})"
+    except (OSError, UnicodeError) as error:
         through = proxy is not None and not isinstance(error, ssl.SSLError)
         at = f"the proxy {proxy.url}" if proxy is not None and through else place
         return _in_the_way(error, at, timeout_s)
-    finally:
-        connection.close()
     return None
 
 
@@ -92,7 +80,7 @@ def knock(
             api_key,
             timeouts_s=TIMEOUTS_S | {"loans": timeout_s},
             connections=1,
-            manners=load_response_rules(manners),
+            rules=load_response_rules(manners),
             network=network,
         )
         async with client:
@@ -102,7 +90,7 @@ def knock(
     return asyncio.run(ask())
 
 
-def _in_the_way(error: OSError, place: str, timeout_s: float) -> str:
+def _in_the_way(error: Exception, place: str, timeout_s: float) -> str:
     """Return in words what a connection failed by."""
     match error:
         case ssl.SSLCertVerificationError(verify_code=62):  # X509_V_ERR_HOSTNAME_MISMATCH
@@ -111,9 +99,10 @@ def _in_the_way(error: OSError, place: str, timeout_s: float) -> str:
             return f"{place} shows a certificate that is not trusted ({error.verify_message})"
         case ssl.SSLError():
             return f"{place} does not use TLS ({error.reason or 'handshake failed'})"
-        case socket.gaierror():
+        case socket.gaierror() | UnicodeError():
             return f"the name of {place} cannot be resolved"
         case TimeoutError():
             return f"{place} does not answer within {timeout_s:g} s"
         case _:
-            return f"{place} cannot be reached ({error.strerror or type(error).__name__})"
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            return f"{place} cannot be reached ({reason})"

@@ -1,21 +1,22 @@
-"""The way to the service: through a proxy or straight, and which authorities are trusted on it.
+"""The way to the service: its address, a proxy if there is one, and which authorities are trusted.
 
 Nothing is taken from the environment unless the settings say so. A loopback address is always gone
-to straight. Sockets are opened elsewhere.
+to straight. Sockets are opened in `client/transport.py`.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 import urllib.request
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import httpx
 
-from nightscreen.client.address import is_loopback
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Network:
         """Return the proxy through which an address is reached; None: direct connections.
 
         A proxy elsewhere cannot reach this machine's loopback, one on this machine can. Plain
-        http leads to a simulator on this machine (`address.py`), which needs none.
+        http leads to a simulator on this machine, which needs none.
 
         Raises:
             SettingsError: the environment's proxy is no address.
@@ -121,3 +122,56 @@ def _parsed(given: str) -> Proxy:
         plain = unquote(url.userinfo.decode("ascii")).encode()
         authorization = f"Basic {base64.b64encode(plain).decode()}"
     return Proxy(url.host, url.port or 80, authorization)
+
+
+# --- the address ---
+
+_VERSION = re.compile(r"(?:/+v2)?/*$", re.IGNORECASE)
+"""People paste the base address with the version or without; both mean the same service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A base address.
+
+    Attributes:
+        url: scheme, host and port, path `/`.
+        prefix: path before each operation's own, without a slash at its end and without the
+            version, which every operation's path has itself; mostly empty.
+    """
+
+    url: httpx.URL
+    prefix: str
+
+
+def parse_address(base_url: str) -> Address:
+    """Return a checked base address.
+
+    Raises:
+        SettingsError: it is no http address, is not https though not loopback, or holds more than
+            host, port and path.
+    """
+    try:
+        url = httpx.URL(base_url.strip())
+    except (httpx.InvalidURL, ValueError):
+        raise SettingsError(
+            "BASE_URL is no address; write https://host or https://host/path"
+        ) from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise SettingsError("BASE_URL is no http address; write https://host or https://host/path")
+    if url.userinfo or url.query or url.fragment:
+        raise SettingsError("BASE_URL may hold host, port and path only; the key goes in API_KEY")
+    if url.scheme == "http" and not is_loopback(url.host):
+        raise SettingsError("BASE_URL must be https: only a loopback address may be http")
+    path = url.raw_path.decode("ascii")
+    return Address(url.copy_with(path="/"), _VERSION.sub("", path).rstrip("/"))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

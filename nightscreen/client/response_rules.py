@@ -1,12 +1,14 @@
-"""The table of the service's manners: its words, its shape, and how it is loaded and checked.
+"""What a call came to on the wire, and the table of rules that says what it means.
 
-The rules themselves are in `data/manners.toml`, where a lender can correct a line. What does not
-belong here: applying them (`client/classify.py`).
+The rules are in `data/manners.toml`, where a lender can correct a line; its words, its shape, and
+how it is loaded and checked are here. What does not belong here: applying them
+(`client/classify.py`).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from functools import cache
@@ -24,7 +26,6 @@ from pydantic import (
 )
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.http_exchange import Break
 from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.errors import SettingsError
@@ -36,6 +37,41 @@ if TYPE_CHECKING:
 MANNERS = DATA / "manners.toml"
 STATUS_CLASS = re.compile(r"[1-9]xx")
 STATUS_RANGE = range(100, 1000)
+
+
+class Break(StrEnum):
+    """How an exchange ended without a whole response."""
+
+    NOT_SENT = "not_sent"
+    """No byte of the request left this machine."""
+    TIMEOUT = "timeout"
+    """The request may have left; the time for the whole call was up."""
+    CUT = "cut"
+    """The request may have left; the connection was lost before the response was whole."""
+    TOO_LARGE = "too_large"
+    """The response went past the size that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One call as it went.
+
+    Attributes:
+        status: HTTP status, where the response got that far.
+        body: the decoded body; the first part where it is too large, else empty where `broken` is
+            set.
+        broken: how the exchange ended, None where a whole response was read.
+        retry_after_s: seconds the service asks us to wait, if it does.
+    """
+
+    status: int | None = None
+    body: bytes = b""
+    broken: Break | None = None
+    retry_after_s: float | None = None
+
+    def __repr__(self) -> str:
+        """Describe the exchange without its content."""
+        return f"Exchange(status={self.status}, broken={self.broken}, body={len(self.body)} bytes)"
 
 
 class ChargeStatus(StrEnum):

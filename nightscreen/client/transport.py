@@ -57,7 +57,8 @@ _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 _CLOSING_S = 1.0
 """Seconds that closing waits for the loop to close sockets; it takes milliseconds."""
 
-_TUNNEL_OPENED = re.compile(rb"HTTP/1\.[01] 2\d\d\b")
+_NO_HTTP = "no HTTP answer"
+_TUNNEL_STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}[^\r\n]*)")
 
 
 @dataclass(slots=True)
@@ -138,7 +139,9 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._calls += 1
         try:
             origin = _Origin.of(request.url)
-            connection = self._kept(origin) or await self._opened(origin, timeout.get("connect"))
+            connection = self._kept(origin) or await self._opened(
+                request.url, timeout.get("connect")
+            )
             if closings != self._closings:
                 connection.close()
                 raise httpx.ConnectError("Closed")
@@ -193,15 +196,24 @@ class PooledTransport(httpx.AsyncBaseTransport):
             connection.close()
         return None
 
-    async def _opened(self, origin: _Origin, timeout_s: float | None) -> Connection:
+    async def connect(self, url: httpx.URL, timeout_s: float | None) -> Connection:
+        """Return a new connection to an address, through the proxy where there is one.
+
+        Raises:
+            OSError: it cannot be reached in time, or not be trusted.
+            httpx.ProxyError: the proxy refuses, in the words of its answer.
+        """
+        origin = _Origin.of(url)
+        async with asyncio.timeout(timeout_s) as limit:
+            if origin.scheme != "https":
+                return await self._reach(origin, Connection, limit)
+            if self._proxy is None:
+                return await self._reach(origin, Connection, limit, self._context)
+            return await self._tunnel(origin, self._proxy, limit)
+
+    async def _opened(self, url: httpx.URL, timeout_s: float | None) -> Connection:
         try:
-            async with asyncio.timeout(timeout_s) as limit:
-                if origin.scheme != "https":
-                    connection = await self._reach(origin, Connection, limit)
-                elif self._proxy is None:
-                    connection = await self._reach(origin, Connection, limit, self._context)
-                else:
-                    connection = await self._tunnel(origin, self._proxy, limit)
+            connection = await self.connect(url, timeout_s)
         except TimeoutError:
             raise httpx.ConnectTimeout("ConnectTimeout") from None
         except (OSError, UnicodeError) as error:  # a name that is none is a UnicodeError
@@ -260,8 +272,9 @@ class PooledTransport(httpx.AsyncBaseTransport):
         tunnel = await self._reach(_Origin("http", proxy.host, proxy.port), _Tunnel, limit)
         connection = Connection()
         try:
-            if not await tunnel.ask(origin, proxy.authorization):
-                raise httpx.ProxyError("ProxyError")  # noqa: TRY301 - what is open is closed below
+            status = await tunnel.ask(origin, proxy.authorization)
+            if not status.startswith("2"):
+                raise httpx.ProxyError(status)  # noqa: TRY301 - what is open is closed below
             secured = await asyncio.get_running_loop().start_tls(
                 tunnel.transport, connection, self._context, server_hostname=origin.host
             )
@@ -480,32 +493,33 @@ class _Tunnel(asyncio.Protocol):
     """A connection to a proxy, until it has said whether it opens a tunnel."""
 
     def __init__(self) -> None:
-        self._opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._status: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what writes."""
         self.transport = cast("asyncio.Transport", transport)
 
-    async def ask(self, origin: _Origin, authorization: str) -> bool:
-        """Ask for a tunnel and return whether there is one."""
+    async def ask(self, origin: _Origin, authorization: str) -> str:
+        """Ask for a tunnel and return the status of the answer in words."""
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
         lines = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}"]
         lines += [f"Proxy-Authorization: {authorization}"] if authorization else []
         self.transport.write("\r\n".join((*lines, "", "")).encode("ascii"))
-        return await self._opened
+        return await self._status
 
     def data_received(self, data: bytes) -> None:
         """Collect the head of the proxy's answer."""
         self._head += data
         is_whole = b"\r\n\r\n" in self._head
-        if not self._opened.done() and (is_whole or len(self._head) > HEAD_BYTES):
-            self._opened.set_result(is_whole and _TUNNEL_OPENED.match(self._head) is not None)
+        if not self._status.done() and (is_whole or len(self._head) > HEAD_BYTES):
+            found = _TUNNEL_STATUS.match(self._head) if is_whole else None
+            self._status.set_result(_NO_HTTP if found is None else found[1].decode("latin-1"))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Take a close for a refusal."""
-        if not self._opened.done():
-            self._opened.set_result(False)
+        if not self._status.done():
+            self._status.set_result(_NO_HTTP)
 
 
 def _written(request: httpx.Request) -> bytes:

@@ -28,8 +28,8 @@ from nightscreen.tasks.stations import carry_out
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.api_runs import ApiRunParameters
 
 REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"

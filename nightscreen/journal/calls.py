@@ -43,6 +43,7 @@ from nightscreen.journal.engine import (
 from nightscreen.journal.money import (
     Delta,
     Room,
+    Spent,
     apply_deltas,
     headroom,
     read_scopes,
@@ -423,26 +424,25 @@ class _Turn:
         self._limits = dict(caps.price_limits)
         self._since = since
         self._now = now
-        self._began_at = began_at
+        self._run = lookups.find_run(connection, run_id)
+        self._stops = {} if self._run is None else lookups.stops_of(connection, run_id)
+        after = {"after": now - STALE_MICROS}
+        self._under_way = [_UnderWay(*row) for row in connection.execute(_UNDER_WAY, after)]
+        self._next_id = (connection.execute(_LAST_CALL).scalar() or 0) + 1
+        seen = connection.execute(select(prices)).all()
+        self._prices = {row.check: SeenPrice(*row[1:4]) for row in seen}
+        self._confirmed = {row.check for row in seen if row.charged_at >= began_at}
+        self._disputed = set(connection.execute(_DISPUTED).scalars())
+        self._sharing = askers.caps_of_all(connection) if caps.in_flight else {}
+        self._counters: dict[str, Spent] = {}
         self.granted: list[tuple[ReserveRequest, Reservation]] = []
         self.deltas: defaultdict[str, Delta] = defaultdict(Delta)
 
     def grant_all(self, asks: Sequence[ReserveRequest], wishes: Mapping[str, Wish]) -> Granted:
         """Grant what is asked of each check in turn."""
-        connection = self._connection
-        self._run = lookups.find_run(connection, self._run_id)
-        self._stops = lookups.stops_of(connection, self._run_id) if wishes else {}
         blocks = _blocks(asks, wishes if self._run is not None else {})
-        after = {"after": self._now - STALE_MICROS}
-        self._under_way = [_UnderWay(*row) for row in connection.execute(_UNDER_WAY, after)]
-        self._next_id = (connection.execute(_LAST_CALL).scalar() or 0) + 1
-        seen = connection.execute(select(prices)).all()
-        self._prices = {row.check: SeenPrice(*row[1:4]) for row in seen}
-        self._confirmed = {row.check for row in seen if row.charged_at >= self._began_at}
-        self._disputed = set(connection.execute(_DISPUTED).scalars())
-        self._sharing = askers.caps_of_all(connection) if self._caps.in_flight else {}
         scopes = {scope for each in blocks for scope in self._scopes(each.check)}
-        self._counters = read_scopes(connection, sorted(scopes))
+        self._counters = read_scopes(self._connection, sorted(scopes))
         grants = [grant for block in blocks for grant in self._grant(block)]
         return grants, {each.check: each.claim for each in blocks if each.wish is not None}
 
@@ -632,8 +632,7 @@ class _Turn:
                 case ReservationStatus.GRANTED | ReservationStatus.HELD:
                     claim.taken.append((each, grant))
                 case ReservationStatus.ANSWERED:
-                    unreadable = grant.outcome == Outcome.UNREADABLE.value
-                    each.state = LookupStatus.UNREADABLE if unreadable else LookupStatus.REUSED
+                    each.state = grant.ends_as
                     claim.ended.append(each)
                 case _:
                     claim.refused = grant.kind

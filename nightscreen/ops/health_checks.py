@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.client.address import parse_address
+from nightscreen.client.network import parse_address
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.files.disk_space import LEAST_FREE_BYTES, free_bytes

@@ -17,8 +17,8 @@ from nightscreen.schemas.stops import StopReason
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nightscreen.calling.run import Run
     from nightscreen.calling.stops import Stops
-    from nightscreen.runs.run import Run
 
 WINDOW_S = 600
 """How far back the pace is measured."""

@@ -11,12 +11,13 @@ import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.calling.run import listed_prices
 from nightscreen.client.prices import load_prices
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal.read_only import pid_of
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.suggestions import ENDS, Shortage
-from nightscreen.runs.run import deadline_instant, listed_prices
+from nightscreen.runs.run import deadline_instant
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS, span_micros
 from nightscreen.schemas.errors import NightscreenError, SettingsError

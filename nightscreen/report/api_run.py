@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
     from nightscreen.report.call_log import CallLog
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.calls import LookupStatus
     from nightscreen.schemas.checks import Operation
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.runs.run import Run
+    from nightscreen.calling.run import Run
 
 _CALLS_READ = 16_384
 

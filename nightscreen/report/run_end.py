@@ -17,8 +17,8 @@ from nightscreen.schemas.stops import COMPLETED, TEST_MODE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from nightscreen.calling.run import Run
     from nightscreen.report.call_log import CallLog
-    from nightscreen.runs.run import Run
 
 SCHEMA_VERSION = 2
 _DISPUTED_NAMED = 20

@@ -1,8 +1,7 @@
-"""A run: what every flow has open, from its opening to its close.
+"""How a run of any flow is opened.
 
-One life for all flows. `begin_run` writes the run down before anything is sent, `Run.withdraw`
-forgets one that came to nothing, `Run.close` gives back what was opened. What only screening has is
-`screening_run.ScreeningRun`; how calls are made is `calling.caller`.
+`begin_run` writes the run down before anything is sent, and returns it as a value (`calling.run`).
+What only screening has is `screening_run.ScreeningRun`; how calls are made is `calling.caller`.
 """
 
 from __future__ import annotations
@@ -11,153 +10,43 @@ import gc
 import secrets
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
 from datetime import datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.progress import CheckProgress, SpendingAlert
+from nightscreen.calling.run import Run, listed_prices, only_quotes
 from nightscreen.calling.silence import Silence
 from nightscreen.calling.stops import RULES, Objection, Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
-from nightscreen.config.declarations import Declarations
-from nightscreen.files.places import is_url, withdraw
+from nightscreen.files.places import is_url
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal import Journal, journal_of
 from nightscreen.policy.declarations import read_declarations
-from nightscreen.schemas.calls import CallState, Caps
+from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant, to_micros
-from nightscreen.schemas.errors import InputError, ServiceAddressError, SettingsError
+from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.naming import new_run_id
-from nightscreen.schemas.prices import max_cost, price_limit
-from nightscreen.schemas.stops import ADDRESS, REFUSALS
+from nightscreen.schemas.prices import price_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nightscreen.client.response_rules import ResponseRules
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.api_runs import ApiRunParameters
-    from nightscreen.schemas.quote import Quote
 
 _COLLECTED_EVERY = 50_000
 """Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
 at Python's own 700 a tenth of a night goes into walking them, a third of what a worker does."""
-_NOT_ACTED_ON = frozenset({CallState.NOT_SENT.value, CallState.NOT_CHARGED.value})
 _NOT_KEPT = frozenset({"run", "yes", "quote_only"})
 _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"})
-
-
-@dataclass(slots=True, kw_only=True)
-class Run:
-    """One run of any flow, under way.
-
-    Attributes:
-        flow: its flow as the journal has it, such as `pull_transactions`.
-        batch: what its nights are compared by.
-        purpose: what its calls are made for, as the journal has it.
-        stops: what stops it.
-        wallet: what is known of the prepaid balance.
-        started_at: when it was first begun.
-        is_new: it was begun now, not resumed.
-        response_rules: what a response of the service means.
-        declared: what the lender declares, for the account of the calls.
-        quote: what it may cost; None until that is worked out.
-        spent_before_micro: what earlier sessions of it had spent when it was quoted.
-        on_close: gives back what the run has open.
-    """
-
-    run_id: str
-    flow: str
-    batch: str
-    purpose: str
-    parameters: ScreenBatch | ApiRunParameters
-    settings: Settings
-    journal: Journal
-    folder: RunFolder
-    stops: Stops
-    wallet: Wallet
-    caps: Caps
-    started_at: int
-    is_new: bool
-    response_rules: ResponseRules
-    declared: Declarations = field(default_factory=Declarations)
-    input_digest: str = ""
-    quote: Quote | None = None
-    spent_before_micro: int = 0
-    on_close: ExitStack = field(default_factory=ExitStack)
-
-    @property
-    def clock(self) -> Clock:
-        """Return what gives the present instant."""
-        return self.journal.clock
-
-    @property
-    def progress(self) -> dict[str, CheckProgress]:
-        """Return the numbers of each check or operation that it asks."""
-        return self.stops.progress
-
-    @property
-    def operations(self) -> tuple[str, ...]:
-        """Return the checks or operations that its calls are counted under."""
-        return tuple(self.progress)
-
-    @property
-    def rows_read(self) -> int | None:
-        """Return how many rows it has read, None where its flow counts none."""
-        return None
-
-    @property
-    def only_quotes(self) -> bool:
-        """Return whether the run ends with its quote, and leaves nothing."""
-        return only_quotes(self.parameters)
-
-    @property
-    def came_to_nothing(self) -> bool:
-        """Return whether no call of it, in whatever session, can have been acted on."""
-        calls = (row for rows in self.journal.runs.calls(self.run_id) for row in rows)
-        return all(row.state in _NOT_ACTED_ON for row in calls)
-
-    def refuse_wrong_address(self) -> None:
-        """Say so where nothing of the service was found at its address.
-
-        A run that is resumed ends by its stop, with a report: it is there already.
-
-        Raises:
-            ServiceAddressError: the address answers, but not as the service does.
-        """
-        stops = self.stops
-        nothing_came = stops.answered == 0 and self.came_to_nothing
-        if self.is_new and stops.reason == ADDRESS and nothing_came:
-            raise ServiceAddressError(
-                f"{REFUSALS['address']} ({self.settings.base_url}); nothing was spent"
-            )
-
-    def withdraw(self) -> None:
-        """Leave nothing of a new run that came to nothing."""
-        if self.is_new and self.came_to_nothing:
-            self.journal.runs.withdraw(self.run_id)
-            withdraw(self.folder.path)
-
-    def close(self) -> None:
-        """Give back what the run has open, the journal last."""
-        self.on_close.close()
-
-    def shared(self) -> dict[str, Any]:
-        """Return what a flow's own kind of run is made of beside its own fields."""
-        return {each.name: getattr(self, each.name) for each in fields(Run)}
-
-
-def only_quotes(parameters: ScreenBatch | ApiRunParameters) -> bool:
-    """Return whether a run of these parameters ends with its quote, and leaves nothing."""
-    return bool(getattr(parameters, "quote_only", False))
 
 
 # --- opening ---
@@ -455,46 +344,6 @@ def spending_alerts(journal: Journal, run_id: str, caps: Caps) -> list[SpendingA
     ]
 
 
-def money_left(run: Run) -> int | None:
-    """Return micro-naira still free under every cap, or None where there is no cap."""
-    money, caps = run.journal.money, run.caps
-    rooms = [
-        cap - spent().bound_micro
-        for cap, spent in (
-            (caps.run_micro, partial(money.of_run, run.run_id)),
-            (caps.day_micro, money.today),
-            (caps.month_micro, money.this_month),
-        )
-        if cap is not None
-    ]
-    return max(0, min(rooms)) if rooms else None
-
-
-def listed_prices(settings: Settings) -> dict[str, int]:
-    """Return the price list, by operation, in micro-naira.
-
-    Raises:
-        SettingsError: it cannot be read.
-    """
-    return load_prices(settings.own_table("prices"))
-
-
 def price_list_of(settings: Settings) -> str:
     """Return the file of the price list, for who must correct it."""
     return str(settings.own_table("prices") or PRICES)
-
-
-def known_prices(journal: Journal, settings: Settings) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the latest price and the most a call may cost, by operation, in micro-naira.
-
-    Raises:
-        SettingsError: the price list cannot be read.
-    """
-    seen, now = journal.money.prices(), journal.clock()
-    latest, most = listed_prices(settings), {}
-    for name, listed in latest.items():
-        limit, price = price_limit(listed), seen.get(name)
-        most[name] = max_cost(listed, price, limit_micro=limit, now=now)
-        if price is not None and price.latest_micro <= limit:
-            latest[name] = price.latest_micro
-    return latest, most

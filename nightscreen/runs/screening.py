@@ -10,9 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.asking import ask_again, close_books, open_asking, open_books
+from nightscreen.calling.asking import (
+    Asking,
+    Stages,
+    ask_again,
+    close_books,
+    open_asking,
+    open_books,
+)
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.files.person import user_name
 from nightscreen.runs.approval import may_spend
@@ -24,7 +32,6 @@ from nightscreen.schemas.errors import UsageError, foremost
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from nightscreen.calling.asking import Asking
     from nightscreen.client.transport import Transport
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
@@ -127,7 +134,7 @@ async def run_screening(
 async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:
     """Ask until nothing is left that the money and the night allow."""
     while True:
-        asking = open_asking(run, transport=transport)
+        asking = open_asking(to_ask(run), transport=transport)
         async with runner.calling(asking):
             await runner.step("open books", open_books, asking)
             async with runner.sharing(asking):
@@ -138,9 +145,25 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
                             group.create_task(runner.ask(check, asking))
                     checks = run.stops.renew_quotas(run.clock())
             await runner.step("close books", close_books, asking)
-        if not await wait_and_resume(run, lambda: ask_again(run)):
+        if not await wait_and_resume(run, partial(ask_again, asking)):
             break
     run.refuse_wrong_address()
+
+
+def to_ask(run: ScreeningRun) -> Asking:
+    """Return what is to be asked of a run that is planned and priced."""
+    if run.lookups is None:
+        raise ValueError(f"run {run.run_id} is not priced")
+    reused = () if run.plan is None else run.plan.checks.values()
+    run.stops.proved_before = any(each.reused for each in reused)
+    return Asking(
+        run,
+        run.lookups,
+        run.freshness,
+        run.unread,
+        stages=None if run.chains is None else Stages(run.chains, run.order),
+        shared=run.parameters.workers > 1,
+    )
 
 
 def load_last_stations() -> None:

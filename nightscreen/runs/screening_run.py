@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.calling.run import Run, known_prices, money_left
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.files.frame import Frame
@@ -52,11 +53,8 @@ from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import (
-    Run,
     begin_run,
     collect_seldom,
-    known_prices,
-    money_left,
     open_journal,
     require_same_input,
     require_service,
@@ -77,7 +75,6 @@ if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.journal import Journal
     from nightscreen.journal.lookups import LookupRun
-    from nightscreen.journal.unreadable import Doubts
     from nightscreen.planning.short_circuit import Chains
     from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.plan import Plan
@@ -448,16 +445,12 @@ def make_plan(run: ScreeningRun) -> None:
         run.folder.rows[PROBLEMS] += len(problems)
 
 
-def doubts_of_check(run: ScreeningRun, check: str) -> dict[bytes, Doubts]:
-    """Return how often a check's lookups were sent of late whose calls are in doubt."""
-    return doubts_of(run.journal, check, run.run_id, run.freshness.doubts_since(check))
-
-
 def closed_lookups(run: ScreeningRun, check: str) -> set[bytes]:
     """Return a check's lookups that are left alone until their calls in doubt are old enough."""
+    sent_of_late = doubts_of(run.journal, check, run.run_id, run.freshness.doubts_since(check))
     return {
         subject
-        for subject, sent in doubts_of_check(run, check).items()
+        for subject, sent in sent_of_late.items()
         if is_closed(sent.attempts, sent.unread, run.settings.attempts)
     }
 

@@ -112,6 +112,12 @@ class Reservation:
     reserved_micro: int = 0
     outcome: str = ""
 
+    @property
+    def ends_as(self) -> LookupStatus:
+        """Return how a lookup ends that was answered since the plan was made."""
+        unreadable = self.outcome == LookupStatus.UNREADABLE.name.lower()
+        return LookupStatus.UNREADABLE if unreadable else LookupStatus.REUSED
+
 
 @dataclass(frozen=True, slots=True)
 class CallResult:

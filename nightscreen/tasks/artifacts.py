@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from uuid import UUID
 
-    from nightscreen.runs.run import Run
+    from nightscreen.calling.run import Run
 
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
 _MOST_LETTERS = 60

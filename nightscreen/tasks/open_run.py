@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
 
     from nightscreen.calling.caller import Caller
+    from nightscreen.calling.run import Run
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run import Run
     from nightscreen.runs.screening_run import ScreeningRun
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from uuid import UUID
 
-    from nightscreen.runs.run import Run
+    from nightscreen.calling.run import Run
 
 EVERY_S = 5.0
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
 
     from nightscreen.calling.progress import CheckProgress
+    from nightscreen.calling.run import Run
     from nightscreen.client.classify import CallOutcome
-    from nightscreen.runs.run import Run
 
     Point = tuple[float, dict[str, str]]
     """A value, and what it is about beside the run."""

@@ -1,7 +1,7 @@
 """Workers as the engine sees them: each a flow run of its own on a work pool.
 
 Only the run's id and the worker's number are handed over; what a worker does is in
-`calling/worker.py`.
+`runs/worker.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled
 
-from nightscreen.calling.worker import LOOK_S, Totals, exchange, leave, open_worker, workers_wanted
 from nightscreen.config.settings import read_settings
+from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker, workers_wanted
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
     from nightscreen.calling.asking import Asking
-    from nightscreen.calling.worker import Worker
+    from nightscreen.calling.run import Run
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run import Run
     from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.runs.worker import Worker
 
 DEPLOYMENT = "screen-part/part"
 _ALONE = "run with one worker"

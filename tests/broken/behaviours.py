@@ -114,7 +114,7 @@ _RESERVING = (
         (
             Edit(_MONEY, "limits = ((run, caps.run_micro), (day,", "limits = ((run, None), (day,"),
             Edit(
-                _RUN,
+                "nightscreen/calling/run.py",
                 "            (caps.run_micro, partial(money.of_run, run.run_id)),\n"
                 "            (caps.day_micro, money.today),\n"
                 "            (caps.month_micro, money.this_month),\n        )\n"
@@ -132,7 +132,7 @@ _RESERVING = (
         (
             Edit(_MONEY, "(day, caps.day_micro)", "(day, None)"),
             Edit(
-                _RUN,
+                "nightscreen/calling/run.py",
                 "            (caps.day_micro, money.today),\n"
                 "            (caps.month_micro, money.this_month),\n        )\n"
                 "        if cap is not None\n    ]\n    return max(",
@@ -148,7 +148,7 @@ _RESERVING = (
         (
             Edit(_MONEY, "(month, caps.month_micro)", "(month, None)"),
             Edit(
-                _RUN,
+                "nightscreen/calling/run.py",
                 "            (caps.month_micro, money.this_month),\n        )\n"
                 "        if cap is not None\n    ]\n    return max(",
                 "        )\n        if cap is not None\n    ]\n    return max(",
@@ -911,7 +911,7 @@ _PROCESSES = (
         (
             Edit(
                 _CALLS,
-                "read_scopes(connection, sorted(scopes))",
+                "read_scopes(self._connection, sorted(scopes))",
                 "{scope: _MINE.get((self._me, scope), Spent()) for scope in scopes}",
             ),
             Edit(
@@ -923,8 +923,7 @@ _PROCESSES = (
             Edit(
                 _CALLS,
                 "_LAST_CALL = select",
-                "from nightscreen.journal.money import Spent\n\n_MINE: dict[Any, Spent] = {}\n"
-                "_LAST_CALL = select",
+                "_MINE: dict[Any, Spent] = {}\n_LAST_CALL = select",
             ),
         ),
         (f"{_T_CALLS}::test_threads_and_processes_never_pass_a_shared_cap[sqlite]",),
@@ -952,7 +951,7 @@ _PROCESSES = (
         "A night with workers spends more than the lender allowed it.",
         (
             Edit(
-                "nightscreen/calling/worker.py",
+                "nightscreen/runs/worker.py",
                 '_caps_of(terms["caps"])',
                 "Caps(in_flight=tuple(settings.max_in_flight.items()))",
             ),

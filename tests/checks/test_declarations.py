@@ -15,7 +15,7 @@ from nightscreen.checks.declaration import Column, Compare, Declaration, Kind, T
 from nightscreen.checks.ecosystem import ECOSYSTEM
 from nightscreen.checks.registry import CHECKS, load_checks
 from nightscreen.client.classify import Classifier
-from nightscreen.client.http_exchange import Exchange
+from nightscreen.client.response_rules import Exchange
 from nightscreen.results import tracked_state
 from nightscreen.results.tracked_state import state_texts
 from nightscreen.schemas.errors import SettingsError

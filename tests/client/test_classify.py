@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier
-from nightscreen.client.http_exchange import Break, Exchange
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import Break, Exchange
 from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
 from tests.client.lookups import bank_account, ecosystem, karma, selfie
 

@@ -8,9 +8,8 @@ import pytest
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.classify import Classifier
-from nightscreen.client.http_exchange import Exchange
 from nightscreen.client.prices import PRICES, load_prices
-from nightscreen.client.response_rules import MANNERS, load_response_rules
+from nightscreen.client.response_rules import MANNERS, Exchange, load_response_rules
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.errors import SettingsError
 from tests.client.lookups import bank_account

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.calling.caller import Caller
-    from nightscreen.runs.run import Run
+    from nightscreen.calling.run import Run
 
 NUMBER = 12
 PRODUCT = {"product_id": "LP1001", "name": "Salary advance", "is_active": 1}

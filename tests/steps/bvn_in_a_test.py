@@ -31,7 +31,7 @@ from tests.screening import CONSENT, World, customer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.runs.run import Run
+    from nightscreen.calling.run import Run
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:

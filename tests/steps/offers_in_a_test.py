@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.calling.caller import Caller
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
 
 PRODUCT = "LP1001"

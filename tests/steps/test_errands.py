@@ -24,7 +24,7 @@ from nightscreen.report.api_run import (
     statuses_of,
 )
 from nightscreen.report.call_log import write_call_log
-from nightscreen.runs.run import Run, open_api_run
+from nightscreen.runs.run import open_api_run
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
 
 CUSTOMER = b"customer of ours"
 

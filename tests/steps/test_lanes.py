@@ -301,6 +301,24 @@ def test_a_stop_of_one_check_leaves_the_others() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("cap", [1, 8, 50])
+def test_no_more_is_reserved_ahead_than_the_present_cap(cap: int) -> None:
+    """What a crash leaves in doubt is what was in flight, and one block that was ready."""
+    most: list[int] = []
+
+    async def main(loop: VirtualLoop) -> None:
+        def reply(*_: object) -> CallOutcome:
+            most.append(len(made.store.open))
+            return hit()
+
+        made = bench(loop, reply, cap=cap)
+        await ask_all(made, 10 * cap)
+        assert max(made.store.blocks) <= cap
+        assert max(most) <= 2 * cap
+
+    run(main)
+
+
 def test_released_intents_are_given_back() -> None:
     """Intents committed ahead and not sent are settled as released when the run stops."""
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.calling.asking import open_asking
-from nightscreen.calling.worker import leave, open_worker
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.journal.calls import Wish
 from nightscreen.runs import screening_run
+from nightscreen.runs.screening import to_ask
+from nightscreen.runs.worker import leave, open_worker
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.calls import LookupStatus
@@ -245,7 +246,7 @@ def test_a_run_that_goes_on_is_not_stopped_by_what_has_passed(
     priced.journal.lookups.stop(priced.run_id, "karma", "quota")
 
     async def go_on() -> None:
-        await open_asking(priced).close()
+        await open_asking(to_ask(priced)).close()
 
     asyncio.run(go_on())
     assert priced.journal.lookups.stops(priced.run_id) == {}

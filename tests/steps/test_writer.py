@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -89,6 +90,29 @@ async def test_outcomes_that_arrive_together_are_one_group() -> None:
     written.close()
     assert store.groups == [[0, 1, 2, 3, 4]]
     assert done == [0, 1, 2, 3, 4]
+
+
+async def test_one_thread_writes_and_never_the_loop() -> None:
+    """A disk that takes its time holds up no answer; claims and outcomes never overtake another."""
+    threads: set[int] = set()
+
+    class Watched(Store):
+        def claim(self, *given: Any, **more: Any) -> Any:  # noqa: ANN401 - as the store has it
+            threads.add(threading.get_ident())
+            return super().claim(*given, **more)
+
+        def settle(self, *given: Any, **more: Any) -> None:  # noqa: ANN401 - as the store has it
+            threads.add(threading.get_ident())
+            super().settle(*given, **more)
+
+    written = book(Watched())
+    for number in range(3):
+        await written.reserve("karma", [ASK])
+        written.settle(settled(number), None, lambda: None)
+        await written.drain()
+    written.close()
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 async def test_what_is_asked_for_in_one_turn_of_the_loop_is_one_block() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from nightscreen.calling.worker import LOOK_S, Totals, exchange, leave, open_worker
 from nightscreen.config.parameters import ScreenBatch
+from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.errors import JournalError
 from tests.screening import Unasked
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from nightscreen.calling.asking import Asking
-    from nightscreen.calling.worker import Worker
+    from nightscreen.runs.worker import Worker
     from nightscreen.schemas.calls import Reservation
     from tests.screening import Night, World
 

@@ -25,10 +25,10 @@ from nightscreen.schemas.stops import TEST_MODE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from nightscreen.calling.run import Run
     from nightscreen.operations.bvn.confirming import Confirming
     from nightscreen.operations.bvn.consent import Transitions
     from nightscreen.operations.bvn.requesting import BvnRequests
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.calls import LookupStatus
 
 

@@ -40,8 +40,8 @@ from nightscreen.schemas.rows import Action, Problem, RefusedRow
 if TYPE_CHECKING:
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import BvnConsent, Settings
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
 
 FLOW = "confirm_bvns"

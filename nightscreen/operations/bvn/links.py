@@ -40,10 +40,10 @@ from nightscreen.schemas.clock import span_micros, system_clock
 
 if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
 
 FLOW = "confirm_by_link"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.caller import ASKED_AGAIN
+from nightscreen.calling.run import known_prices
 from nightscreen.client import wire
 from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
@@ -31,7 +32,7 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.intake import Intake
-from nightscreen.runs.run import known_prices, open_api_run
+from nightscreen.runs.run import open_api_run
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.bvn import RequestBvns
     from nightscreen.schemas.clock import Clock
 

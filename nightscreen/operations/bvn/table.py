@@ -26,10 +26,10 @@ from nightscreen.schemas.rows import INSTANT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from nightscreen.calling.run import Run
     from nightscreen.journal import Journal
     from nightscreen.journal.answers import StoredAnswer
     from nightscreen.operations.bvn.consent import Transitions
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.bvn import BvnRequest
 
 PARTS = "bvn"

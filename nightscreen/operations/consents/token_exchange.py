@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.caller import NEVER
 from nightscreen.calling.lookup_task import ApiCall, LookupTask, outcome_of
+from nightscreen.calling.run import known_prices
 from nightscreen.client.aggregator import exchange
 from nightscreen.client.api import Client
 from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
@@ -24,7 +25,7 @@ from nightscreen.client.response_parser import parse_answer, parse_json
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.client.retry import next_attempt
 from nightscreen.journal.vault import Vault
-from nightscreen.runs.run import caps_of, known_prices, require_service
+from nightscreen.runs.run import caps_of, require_service
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import Reservation as Reserved
 from nightscreen.schemas.calls import ReservationStatus
@@ -135,7 +136,7 @@ class CodeExchange:
             settings.api_key.get_secret_value(),
             timeouts_s=settings.timeout_s,
             connections=settings.max_in_flight["aggregator"],
-            manners=load_response_rules(settings.own_table("manners")),
+            rules=load_response_rules(settings.own_table("manners")),
             network=Network.of(settings),
             transport=transport,
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.caller import ASKED_AGAIN
+from nightscreen.calling.run import known_prices
 from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.journal import journal_of
@@ -24,7 +25,7 @@ from nightscreen.journal.opening import journal_exists
 from nightscreen.operations.loans.offer_links import bring_up_to_date, linked
 from nightscreen.operations.loans.offer_source import candidates, read_source
 from nightscreen.operations.loans.products import fetch_products, unknown_product
-from nightscreen.runs.run import known_prices, open_api_run
+from nightscreen.runs.run import open_api_run
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock
@@ -46,10 +47,10 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.loans.offer_source import Candidate, OfferSource
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.loans import LoanProduct
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
 
 BLOCK = 128

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.progress import CheckProgress
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.journal.vault import Grant, Tokens
-    from nightscreen.runs.run import Run
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.requests import Request
 

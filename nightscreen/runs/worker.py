@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.asking import Asking
-from nightscreen.calling.caller import open_caller
 from nightscreen.calling.progress import CheckProgress
+from nightscreen.calling.run import Run
 from nightscreen.calling.silence import Silence
 from nightscreen.calling.stops import Stops
 from nightscreen.calling.wallet import Wallet
@@ -24,10 +24,8 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import max_ages, overridden
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import journal_of
-from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.freshness import Freshness
 from nightscreen.runs.run import (
-    Run,
     collect_seldom,
     note_unreadable,
     open_journal,
@@ -106,10 +104,8 @@ def open_worker(
         if table is None or not journal.runs.held_elsewhere(run_id):
             return None
         run = _run_of_worker(record, settings, journal, table)
-        asking = Asking(run, table, _doubts(run, table), staged=True)
-        since = table.terms["since"]
-        asking.caller = open_caller(run, transport=transport, since=since, table=asking)
-        asking.caller.concludes = False
+        asking = Asking(run, table, _freshness(run, table), staged=True)
+        asking.open(transport)
         run.on_close = opened.pop_all()
         return Worker(run, asking)
 
@@ -158,16 +154,10 @@ def _caps_of(document: Mapping[str, Any]) -> Caps:
     return Caps(**{**document, **pairs})
 
 
-def _doubts(run: Run, table: LookupRun) -> dict[str, Any]:
-    """Return how often lookups were sent of late whose calls are in doubt, by check."""
+def _freshness(run: Run, table: LookupRun) -> Freshness:
+    """Return how old an answer may be, as the run's own process has it."""
     ages = overridden(run.settings.freshness, getattr(run.parameters, "freshness", ()))
-    freshness = Freshness(
-        max_ages(Purpose(run.purpose), ages), table.terms["at"], table.terms["since"]
-    )
-    return {
-        check: doubts_of(run.journal, check, run.run_id, freshness.doubts_since(check))
-        for check in table.checks
-    }
+    return Freshness(max_ages(Purpose(run.purpose), ages), table.terms["at"], table.terms["since"])
 
 
 def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
