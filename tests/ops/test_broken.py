@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.cli.doctor import lines_of
 from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
 from nightscreen.ops.diagnostics import diagnose
 from tests.ops.signs import signs_in_a_test
+from tests.ops.walk import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from sqlalchemy import update
 
-from nightscreen.cli.doctor import lines_of
-from nightscreen.cli.screen import prepare_engine
+from nightscreen.cli.engine import prepare_engine
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
@@ -26,6 +25,7 @@ from nightscreen.ops.health_checks import SCHEDULE, WARNING, WRONG, HealthFindin
 from nightscreen.ops.suggestions import Remedy
 from nightscreen.schemas.errors import JournalError, SettingsError
 from nightscreen.tasks.prefect_health import look_at_engine, look_at_schedules
+from tests.ops.walk import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
