@@ -1,6 +1,6 @@
 """`nightscreen doctor`: problems diagnosed, and the next command suggested.
 
-`ops.diagnostics` and `tasks.prefect_health` examine; this module prints the result in words.
+`ops.doctor` and `tasks.prefect_health` examine; this module prints the result in words.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from nightscreen.cli.command import Result, command
 from nightscreen.cli.engine import set_engine_defaults
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.output import counted, duration, fields, lagos_time, naira
-from nightscreen.ops.diagnostics import Diagnosis, diagnose
-from nightscreen.ops.health_checks import WRONG, HealthFinding
-from nightscreen.ops.run_status import deadline_words, ending
-from nightscreen.ops.suggestions import DOCTOR, Remedy
+from nightscreen.ops.doctor import DOCTOR, WRONG, Diagnosis, HealthFinding, Remedy, diagnose
+from nightscreen.ops.status import deadline_words, ending
 from nightscreen.schemas.clock import MICROS, instant_text
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.money import naira_text

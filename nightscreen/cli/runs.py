@@ -12,11 +12,12 @@ import typer
 from nightscreen.cli.command import RunArgument, command, group
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import lagos_time, naira, table
+from nightscreen.cli.output import fields, lagos_time, naira, table
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.money import Spent
 from nightscreen.journal.reviews import Reviews
-from nightscreen.ops.suggestions import COMMANDS, Again
+from nightscreen.journal.runs import RUNNING
+from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
@@ -25,6 +26,7 @@ from nightscreen.schemas.money import naira_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
 app = group("Past runs, newest first.")
@@ -48,16 +50,17 @@ _VIEWS = {
 
 
 def _document(
-    run: RunRecord, approval: ApprovalState | None, spent: Mapping[str, Spent]
+    journal: Journal, run: RunRecord, approval: ApprovalState | None, spent: Mapping[str, Spent]
 ) -> dict[str, Any]:
-    """Return a run for programs; what it cost is what the journal has, of a killed run too."""
+    """Return a run for programs, with the state and the cost that doctor and desk name, too."""
     counters = spent.get(run.run_id, Spent())
+    state = state_of(journal.home, run, journal.clock())
     return {
         "run_id": run.run_id,
         "flow": run.flow,
         "batch": run.batch,
         "purpose": run.purpose,
-        "state": run.state,
+        "state": state,
         "stop_reason": run.stop_reason,
         "approval": approval,
         "started_at": instant_text(run.started_at),
@@ -89,17 +92,21 @@ def list_() -> dict[str, Any]:
     """List past runs, newest first, killed ones included."""
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
-        state_of = partial(Approvals.of(journal).state_of, valid=timeout)
+        approval_of = partial(Approvals.of(journal).state_of, valid=timeout)
         spent = journal.money.by_run()
-        return {"runs": [_document(run, state_of(run), spent) for run in journal.runs.newest()]}
+        runs = journal.runs.newest()
+        return {"runs": [_document(journal, run, approval_of(run), spent) for run in runs]}
 
 
 def _print_run(document: dict[str, Any]) -> None:
     """Print a run as its own command did at its end."""
     report, run_id, flow = document["report"], document["run_id"], document["flow"]
     if report is None:
-        typer.echo(f"Run {run_id} of {document['batch']} was {document['state']}; nothing is lost.")
-        typer.echo(f"  go on     {Again(run_id, flow).command()}")
+        typer.echo(f"Run {run_id} of {document['batch']} is {document['state']}; nothing is lost.")
+        again = resume_command(run_id, flow) or "begin it anew with its own command"
+        look = document["state"] in {RUNNING, HUNG}
+        next_ = {"see": f"nightscreen doctor {run_id}"} if look else {"go on": again}
+        fields({"cost": naira(document["cost"]), **next_})
         return
     module, _, name = _VIEWS.get(flow, "summary:print_summary").partition(":")
     cli = import_module(f"nightscreen.cli.{module}")
@@ -119,7 +126,7 @@ def show(run_id: RunArgument) -> dict[str, Any]:
         approvals = Approvals.of(journal)
         spent = {run_id: journal.money.of_run(run_id)}
         return {
-            **_document(run, approvals.state_of(run, valid=timeout), spent),
+            **_document(journal, run, approvals.state_of(run, valid=timeout), spent),
             "parameters": run.parameters,
             "report": run.report,
             "approvals": [each.document() for each in approvals.of_run(run_id)],

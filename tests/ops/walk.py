@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.cli.doctor import document_of, print_diagnosis
 from nightscreen.cli.main import load
-from nightscreen.ops.diagnostics import diagnose
+from nightscreen.ops.doctor import diagnose
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY
 
 if TYPE_CHECKING:
-    from nightscreen.ops.diagnostics import Diagnosis
+    from nightscreen.ops.doctor import Diagnosis
     from tests.money.service_in_memory import Bureau
 
 KEPT = ("run", "max_spend", "deadline", "yes")
