@@ -9,46 +9,40 @@ import subprocess
 import sys
 from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.approve import hand_to_deployment
+from nightscreen.cli.command import command, group
+from nightscreen.cli.engine import set_engine_defaults
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import made_journal
-from nightscreen.cli.output import print_json
+from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.desk.audit import Audit
+from nightscreen.desk.users import password_link
 from nightscreen.files.heartbeat import read_vitals
+from nightscreen.files.person import user_name
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.desk.accounts import Accounts, Role
     from nightscreen.schemas.approvals import Approval
 
 PORT = 8090
 DEPLOYMENT = "screen-batch/adhoc"
 
-desk_app = typer.Typer(help="The pages for analysts, approvers and auditors.")
-user_app = typer.Typer(help="Users of the desk.", no_args_is_help=True)
-desk_app.add_typer(user_app, name="user")
+app = group("Web pages for analysts, approvers and auditors.", no_args_is_help=False)
+user_app = group("Users of the desk.")
+app.add_typer(user_app, name="user")
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The name as it appears in the audit.")
 ]
-RoleOption = Annotated[
-    list[str],
-    typer.Option(
-        "--role", help="analyst, approver, auditor, privacy or administrator; repeat it for more."
-    ),
-]
 
 
-def register(app: typer.Typer) -> None:
-    """Add `desk` to the console command."""
-    app.add_typer(desk_app, name="desk")
-
-
-@desk_app.callback(invoke_without_command=True, epilog="Example: nightscreen desk --port 8090")
+@app.callback(invoke_without_command=True, epilog="Example: nightscreen desk --port 8090")
 def desk(
     context: typer.Context,
     host: Annotated[
@@ -65,8 +59,6 @@ def desk(
     """Serve the desk until stopped; the first start prints the link that makes the first user."""
     if context.invoked_subcommand is not None:
         return
-    from urllib.parse import urlsplit
-
     from nightscreen.desk.app import application
     from nightscreen.desk.seat import Seat
     from nightscreen.desk.users import password_link
@@ -89,15 +81,12 @@ def desk(
         seats: list[Seat] = []
 
         def build(at: str) -> Any:  # noqa: ANN401 - an ASGI application
-            origins = {origin_of(settings.desk_url)} if settings.desk_url else set()
-            if not origins:
-                port_text = f":{urlsplit(at).port}"
-                origins = {
-                    at,
-                    *(f"http://{name}{port_text}" for name in ("127.0.0.1", "localhost", "[::1]")),
-                }
-            starter = EngineStarter(settings)
-            seats.append(Seat(journal, settings, starter, frozenset(origins), keep_at))
+            names = ("127.0.0.1", "localhost", "[::1]")
+            local = {at, *(f"http://{name}:{urlsplit(at).port}" for name in names)}
+            origins = {origin_of(settings.desk_url)} if settings.desk_url else local
+            seats.append(
+                Seat(journal, settings, EngineStarter(settings), frozenset(origins), keep_at)
+            )
             return application(seats[0])
 
         def announce(at: str) -> str:
@@ -131,10 +120,12 @@ class EngineStarter:
         Raises:
             UsageError: the engine's server does not answer, or the deployment is not there.
         """
-        if _has_server():
+        set_engine_defaults()
+        from prefect.settings import PREFECT_API_URL
+
+        if PREFECT_API_URL.value():
             _run_deployment(parameters)
             return
-        given = parameters.model_dump_json(exclude_defaults=True)
         log = self._settings.home.absolute() / "desk.runs.log"
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as to:
             child = subprocess.Popen(
@@ -145,7 +136,7 @@ class EngineStarter:
                 start_new_session=True,  # it outlives the desk; Ctrl-C there does not reach it
             )
         if child.stdin is not None:
-            child.stdin.write(given.encode())
+            child.stdin.write(parameters.model_dump_json(exclude_defaults=True).encode())
             child.stdin.close()
 
     def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
@@ -154,8 +145,6 @@ class EngineStarter:
         Raises:
             UsageError: the engine's server does not answer.
         """
-        from nightscreen.cli.approve import hand_to_deployment
-
         handed = hand_to_deployment(approval, parameters, waits_in_inbox=waits_in_inbox)
         if handed is None and not waits_in_inbox:
             self.start(parameters)
@@ -175,15 +164,6 @@ class EngineStarter:
             raise UsageError(f"run {run_id} could not be reached; look again in a moment") from None
 
 
-def _has_server() -> bool:
-    from nightscreen.cli.screen import set_engine_defaults
-
-    set_engine_defaults()
-    from prefect.settings import PREFECT_API_URL
-
-    return bool(PREFECT_API_URL.value())
-
-
 def _run_deployment(parameters: ScreenBatch) -> None:
     import httpx
     from prefect.deployments import run_deployment
@@ -194,71 +174,61 @@ def _run_deployment(parameters: ScreenBatch) -> None:
         run_deployment(DEPLOYMENT, parameters={"parameters": given}, timeout=0, tags=["desk"])
     except ObjectNotFound:
         raise UsageError(
-            f"the engine's server has no deployment {DEPLOYMENT}; make it with: prefect "
+            f"the Prefect server has no deployment {DEPLOYMENT}; make it with: prefect "
             "--no-prompt deploy --all"
         ) from None
     except (OSError, httpx.HTTPError):
-        raise UsageError("the engine's server does not answer; see docs/deploy.md") from None
+        raise UsageError("the Prefect server does not answer; see docs/deploy.md") from None
 
 
-def _accounts() -> Accounts:
-    from nightscreen.desk.accounts import Accounts
+def _print_link(document: dict[str, str]) -> None:
+    typer.echo(
+        f"Hand this link to {document['name']}; it sets a password, once, within a day:\n"
+        f"{document['link']}"
+    )
 
-    return Accounts(settings_of_command().home)
 
-
-def _roles(given: list[str]) -> list[Role]:
-    from nightscreen.desk.accounts import Role
-
+@command("desk user add ada --role analyst", of=user_app, name="add", view=_print_link)
+def add(
+    name: NameArgument,
+    role: Annotated[
+        list[str],
+        typer.Option(help="analyst, approver, auditor, privacy or administrator; may be repeated."),
+    ],
+) -> dict[str, str]:
+    """Make a user; prints a link, good once and for a day, by which the password is set."""
     try:
-        return [Role(name) for word in given for name in word.split(",")]
+        roles = [Role(each) for words in role for each in words.split(",")]
     except ValueError:
         raise UsageError("--role: choose among " + ", ".join(Role)) from None
+    accounts = Accounts(settings_of_command().home)
+    token = accounts.add(name, roles)
+    _write_into_audit(accounts, "user added", name=name, roles=roles)
+    return _linked(name, token)
 
 
-@user_app.command("add", epilog="Example: nightscreen desk user add ada --role analyst")
-def user_add(name: NameArgument, role: RoleOption, json_output: JsonOption = False) -> None:
-    """Make a user; prints a link, good once and for a day, by which the password is set."""
-    accounts = _accounts()
-    token = accounts.add(name, _roles(role))
-    _note(accounts, "user added", name=name, roles=_roles(role))
-    _say_link(name, token, json_output=json_output)
-
-
-@user_app.command("reset", epilog="Example: nightscreen desk user reset ada")
-def user_reset(
+@command("desk user reset ada", of=user_app, name="reset", view=_print_link)
+def reset(
     name: NameArgument,
     second_factor: Annotated[
         bool, typer.Option("--second-factor", help="Remove the second factor, too.")
     ] = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> dict[str, str]:
     """End a user's password and sessions; prints a link by which another is set."""
-    accounts = _accounts()
+    accounts = Accounts(settings_of_command().home)
     token = accounts.reset(name)
-    _note(accounts, "user reset", name=name)
+    _write_into_audit(accounts, "user reset", name=name)
     if second_factor:
         accounts.set_second(name)
-        _note(accounts, "second factor removed", name=name)
-    _say_link(name, token, json_output=json_output)
+        _write_into_audit(accounts, "second factor removed", name=name)
+    return _linked(name, token)
 
 
-def _note(accounts: Accounts, action: str, **detail: Any) -> None:  # noqa: ANN401 - as the audit
-    """Write into the audit what was done on the command line."""
-    from nightscreen.desk.audit import Audit
-    from nightscreen.files.person import user_name
-
-    settings = settings_of_command()
-    with made_journal(settings) as journal:
-        Audit(accounts, journal).write(user_name(), action, **detail, by_command=True)
+def _write_into_audit(accounts: Accounts, action: str, **detail: object) -> None:
+    with made_journal(settings_of_command()) as journal:
+        Audit(accounts, journal).write(user_name(), action, **detail, by_command=True)  # type: ignore[arg-type]  # detail holds neither run nor customer
 
 
-def _say_link(name: str, token: str, *, json_output: bool) -> None:
-    settings = settings_of_command()
-    from nightscreen.desk.users import password_link
-
-    link = password_link(settings, token, f"http://127.0.0.1:{PORT}")
-    if json_output:
-        print_json({"name": name, "link": link, "token": token})
-    else:
-        typer.echo(f"Hand this link to {name}; it sets a password, once, within a day:\n{link}")
+def _linked(name: str, token: str) -> dict[str, str]:
+    link = password_link(settings_of_command(), token, f"http://127.0.0.1:{PORT}")
+    return {"name": name, "link": link, "token": token}

@@ -64,3 +64,19 @@ def _names_in_dotenv() -> list[str]:
             f"{DOTENV.absolute()} cannot be read: save it as UTF-8 text that you may read, one "
             "NAME=value a line"
         ) from None
+
+
+def require_consent(settings: Settings) -> None:
+    """Refuse to go on without what a consent needs.
+
+    Raises:
+        SettingsError: naming the first setting that is missing, and what to write there.
+    """
+    needed = {
+        "CONSENT_URL": (settings.consent_url, "the address of the service's consent screen"),
+        "CLIENT_ID": (settings.client_id, "your client id, from the service's console"),
+        "REDIRECT_URI": (settings.redirect_uri, "the redirect address you registered there"),
+    }
+    for name, (value, what) in needed.items():
+        if not value:
+            raise SettingsError(f"NIGHTSCREEN_{name} is not set: write {what} into .env")

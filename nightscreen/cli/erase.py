@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.command import JsonOption, YesOption, command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import lagos_time, print_json
-from nightscreen.cli.summary import naira
+from nightscreen.cli.output import lagos_time, naira, print_json
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text
@@ -27,16 +26,10 @@ if TYPE_CHECKING:
     from nightscreen.privacy.erasure import Found
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
 _BVN = re.compile(r"[0-9]{11}")
 
 
-def register(app: typer.Typer) -> None:
-    """Add `erase` and `purge` to the console command."""
-    app.command("erase", epilog="Example: nightscreen erase --customer-id CUST-0000004")(erase)
-    app.command("purge", epilog="Example: nightscreen purge --dry-run")(purge)
-
-
+@command("erase --customer-id CUST-0000004")
 def erase(
     customer_id: Annotated[
         str,
@@ -209,6 +202,7 @@ def _log_line(done: Mapping[str, Any]) -> list[str]:
     return ["The journal's log is in use and may hold old pages: run nightscreen purge after it."]
 
 
+@command("purge --dry-run")
 def purge(
     older_than: Annotated[
         int | None,

@@ -8,17 +8,37 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nightscreen.cli.command import CustomerArgument, JsonOption, command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import lagos_time, print_json
-from nightscreen.cli.summary import naira
+from nightscreen.cli.output import lagos_time, naira, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
+
+
+@command("explain CUST-0000004 --batch borrowers")
+def explain(
+    customer_id: CustomerArgument,
+    batch: Annotated[str, typer.Option(help="Batch name, where several know the customer.")] = "",
+    json_output: JsonOption = False,
+) -> None:
+    """Explain one customer's decision: rules, evidence, lookups, consent, cost and reviews."""
+    explain_customer(customer_id, batch=batch, json_output=json_output)
+
+
+@command("subject-access CUST-0000004 --output access")
+def subject_access(
+    customer_id: CustomerArgument,
+    output: Annotated[Path, typer.Option(help="Folder for the HTML and JSON file.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Export all data held about one customer, other people's data removed."""
+    write_subject_access(customer_id, output=output, json_output=json_output)
 
 
 def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None:
@@ -34,7 +54,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
     from nightscreen.operations.transactions.cashflow import CashFlow
     from nightscreen.operations.transactions.cashflow_run import explain_cash_flow
     from nightscreen.policy.declarations import read_declarations
-    from nightscreen.privacy.explaining import explain
+    from nightscreen.privacy.explaining import explain as explain_decision
     from nightscreen.privacy.lookup_subject import lookup_subject
     from nightscreen.schemas.errors import InputError
 
@@ -49,7 +69,9 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
             if cash_flow is None or batch:
                 raise
         else:
-            document = explain(journal, customers, Reviews.of(journal), people[0], declared)
+            document = explain_decision(
+                journal, customers, Reviews.of(journal), people[0], declared
+            )
             document["other_batches"] = [person.batch for person in people[1:]]
         write_by_command(journal, "customer seen", customer_id=customer_id)
     document["cash_flow"] = cash_flow

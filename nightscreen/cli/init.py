@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from nightscreen.cli.output import print_json
+from nightscreen.cli.command import command
+from nightscreen.files.private_files import make_private_folder, write_private_once
 from nightscreen.schemas.shipped import PACKAGE, template
 
 FILES = {
@@ -19,26 +19,21 @@ FILES = {
 """Files of the folder, and what they are copied from."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("init", epilog="Example: nightscreen init --output nights")(init)
+def _print_written(document: dict[str, Any]) -> None:
+    for name, new in document["written"].items():
+        typer.echo(f"{'written' if new else 'kept as it is':<14}{name}")
+    typer.echo("Next: fill in .env, then nightscreen inspect FILE")
 
 
+@command("init --output nights", view=_print_written)
 def init(
     output: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
-    json_output: JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """Write settings and deployments to fill in."""
-    from nightscreen.files.private_files import make_private_folder, write_private_once
-
     make_private_folder(output, ours=False)
-    written = {
-        name: write_private_once(output / name, source.read_bytes())
-        for name, source in FILES.items()
+    return {
+        "written": {
+            name: write_private_once(output / name, source.read_bytes())
+            for name, source in FILES.items()
+        }
     }
-    if json_output:
-        print_json({"written": written})
-        return
-    for name, new in written.items():
-        typer.echo(f"{'written' if new else 'kept as it is':<14}{output / name}")
-    typer.echo("Next: fill in .env, then nightscreen inspect FILE")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nightscreen.cli.command import command
 from nightscreen.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MOST_PROBLEMS = 12
 
 
+@command("inspect customers.xlsx --mapping acme.toml")
 def inspect(
     input: Annotated[  # noqa: A002 - the name users see
         Path, typer.Argument(metavar="INPUT", help="CSV, XLSX or Parquet.")
@@ -36,8 +38,6 @@ def inspect(
     """Show how a file is understood and what is wrong with it; nothing is spent.
 
     Ends with 2 where no row of it would be screened.
-
-    Example: nightscreen inspect customers.xlsx --mapping acme.toml
     """
     diagnosis = diagnose(input, mapping, merge_rows=merge_rows, ask=True)
     if json_output:

@@ -1,30 +1,64 @@
-"""`nightscreen journal`: what the journal knows of calls and money."""
+"""`nightscreen journal`: what the journal knows of calls and money, its copies and its keys."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from nightscreen.cli.common_options import first_line
+from nightscreen.cli.command import Result, command, group
+from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import lagos_time, print_json
-from nightscreen.cli.summary import naira
+from nightscreen.cli.output import lagos_time, naira, table
 from nightscreen.config.settings import read_settings
+from nightscreen.files.keys import read_key
+from nightscreen.files.person import user_name
+from nightscreen.journal.calls import CRASHED
+from nightscreen.journal.copying import back_up
+from nightscreen.journal.copying import restore as restore_journal
+from nightscreen.journal.disputes import enter_invoice, needs_second
+from nightscreen.journal.keyset import LINKS_LAST, rotate_link_key
+from nightscreen.journal.keyset import rotate_key as rotate
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.money import naira_text, naira_words, typed_micro
+from nightscreen.schemas.money import naira_text, typed_micro
 
-if TYPE_CHECKING:
-    from pathlib import Path
+app = group("The journal of paid calls.")
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the copy.")]
+PassphraseOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="File whose first line is the passphrase of the data key; - is standard input."
+    ),
+]
 
 
-def in_doubt(*, json_output: bool) -> None:
-    """Print every call that may have been charged without our knowing."""
-    from nightscreen.journal.calls import CRASHED
+def _print_in_doubt(document: dict[str, Any]) -> None:
+    rows = [
+        (
+            str(call["call_id"]),
+            call["pseudonym"],
+            call["check"],
+            call["run_id"],
+            lagos_time(call["at"]),
+            call["trouble"],
+            naira(call["exposure"]),
+        )
+        for call in document["calls"]
+    ]
+    if rows:
+        headings = ("call", "pseudonym", "check", "run", "sent, in Lagos", "error", "at most")
+        table(headings, rows, right=(0, 6))
+    typer.echo(f"{document['count']:,} calls in doubt, up to {naira(document['exposure'])}")
 
+
+@command("journal in-doubt", of=app, name="in-doubt", view=_print_in_doubt)
+def in_doubt() -> dict[str, Any]:
+    """List calls with unknown charge status."""
     with opened_journal() as journal:
         rows = journal.runs.in_doubt()
         calls = [
@@ -41,131 +75,114 @@ def in_doubt(*, json_output: bool) -> None:
             for row in rows
         ]
         exposure = naira_text(sum(row.reserved_micro for row in rows))
-    if json_output:
-        document = {"calls": calls, "count": len(calls), "exposure": exposure}
-        print_json(document)
-        return
-    for call in calls:
-        typer.echo(
-            f"{call['call_id']:>9}  {call['pseudonym']}  {call['check']:<13} {call['run_id']}  "
-            f"sent {lagos_time(str(call['at']))} in Lagos  "
-            f"{call['trouble']:<11} {naira(str(call['exposure']))}"
-        )
-    typer.echo(f"{len(calls):,} calls in doubt, up to {naira(exposure)}")
+    return {"calls": calls, "count": len(calls), "exposure": exposure}
 
 
-def settle(call_id: int, cost: str, *, json_output: bool) -> None:
-    """Enter what the service's invoice says of a call whose cost is disputed or unknown.
+def _print_settled(document: dict[str, Any]) -> None:
+    before = "not known" if document["before"] is None else naira(document["before"])
+    typer.echo(
+        f"Call {document['call_id']} counts as {naira(document['invoice'])}, as the invoice says; "
+        f"before it was {before}. Both are kept."
+    )
 
-    Raises:
-        UsageError: it is no amount, or a second person has to confirm it at the desk.
-        InputError: there is nothing to settle about the call.
+
+@command("journal settle 4711 --cost 25", of=app, name="settle", view=_print_settled)
+def settle(
+    call: Annotated[
+        int, typer.Argument(metavar="CALL", help="Number of the call, as the report names it.")
+    ],
+    cost: Annotated[
+        str, typer.Option(metavar="NAIRA", help="What the service's invoice says it cost.")
+    ],
+) -> dict[str, Any]:
+    """Enter what the invoice says of a call whose cost is disputed or unknown.
+
+    Both values are kept. A cost below what was reserved is confirmed by a second person, where the
+    desk has users: then it is entered on its page Money.
     """
-    from nightscreen.cli.deciding import require_no_desk
-    from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.desk.accounts import Accounts
     from nightscreen.desk.audit import write_by_command
-    from nightscreen.files.person import user_name
-    from nightscreen.journal.disputes import enter_invoice, needs_second
 
     try:
         cost_micro = typed_micro(cost)
     except ValueError:
         raise UsageError("--cost: write naira such as 25 or 17.50") from None
     with opened_journal() as journal:
-        if needs_second(journal, call_id, cost_micro):  # less than was reserved
+        if needs_second(journal, call, cost_micro):  # less than was reserved
             require_no_desk(settings_of_command(), "/money")
         Accounts(journal.home, journal.clock)  # the audit is in its file
-        done = enter_invoice(journal, call_id, cost_micro, by=user_name())
+        done = enter_invoice(journal, call, cost_micro, by=user_name())
         write_by_command(journal, "cost settled", run_id=done.run_id, **done.document())
-    if json_output:
-        print_json({"run_id": done.run_id, **done.document()})
-        return
-    before = "not known" if done.before_micro is None else naira_words(done.before_micro)
-    typer.echo(
-        f"Call {call_id} counts as {naira_words(cost_micro)}, as the invoice says; before it was "
-        f"{before}. Both are kept."
-    )
+    return {"run_id": done.run_id, **done.document()}
 
 
-def verify(*, json_output: bool) -> int:
-    """Check database, seals, money and the desk's audit; return 0 where all is well, else 1."""
-    from nightscreen.journal.verify import verify_journal
-
-    with opened_journal() as journal:
-        findings = verify_journal(journal)
-    if json_output:
-        print_json({"ok": not findings, "findings": findings})
-    elif findings:
-        for finding in findings:
-            typer.echo(finding)
-    else:
+def _print_verified(document: dict[str, Any]) -> None:
+    for finding in document["findings"]:
+        typer.echo(finding)
+    if document["ok"]:
         typer.echo(
             "The journal is sound: the database, every seal, the audit, and the money adds up."
         )
-    return 1 if findings else 0
 
 
-def read_again(*, json_output: bool) -> None:
-    """Read kept bodies again that could not be read; print what became of them, by check."""
-    from nightscreen.calling.rereading import reread
-    from nightscreen.client.response_rules import load_response_rules
+@command("journal verify", of=app, name="verify", view=_print_verified)
+def verify() -> Result:
+    """Check the journal: the database, the seals, the sums, and the desk's audit."""
+    from nightscreen.journal.verify import verify_journal  # loads the tables
 
-    own = settings_of_command().own_table("manners")
-    manners = load_response_rules(own)
     with opened_journal() as journal:
-        found = reread(journal, manners)
-    kept, read = (
-        sum(getattr(counts, name) for counts in found.values()) for name in ("kept", "read")
-    )
-    if json_output:
-        document = {
-            "kept": kept,
-            "read": read,
-            "left": kept - read,
-            "table": None if own is None else str(own),
-            "checks": {
-                check: {
-                    "kept": counts.kept,
-                    "read": counts.read,
-                    "left": counts.kept - counts.read,
-                    "left_cost": naira_text(counts.left_cost_micro),
-                    "answers": dict(sorted(counts.answers.items())),
-                }
-                for check, counts in sorted(found.items())
-            },
-        }
-        print_json(document)
-        return
-    for check, counts in sorted(found.items()):
-        words = ", ".join(f"{number:,} {word}" for word, number in sorted(counts.answers.items()))
+        findings = verify_journal(journal)
+    return Result({"ok": not findings, "findings": findings}, 1 if findings else 0)
+
+
+def _print_reread(document: dict[str, Any]) -> None:
+    for check, counts in document["checks"].items():
+        words = ", ".join(f"{number:,} {word}" for word, number in counts["answers"].items())
         detail = f" ({words})" if words else ""
         typer.echo(
-            f"{check:<13} {counts.kept:>7,} kept  {counts.read:>7,} read{detail}"
-            f"  {counts.kept - counts.read:>7,} still not readable, for which "
-            f"{naira(naira_text(counts.left_cost_micro))} was paid"
+            f"{check:<13} {counts['kept']:>7,} kept  {counts['read']:>7,} read{detail}"
+            f"  {counts['left']:>7,} still not readable, for which "
+            f"{naira(counts['left_cost'])} was paid"
         )
-    typer.echo(f"Read with the table {own or 'of the package'}; nothing was asked or paid.")
-    if not kept:
+    source = document["table"] or "of the package"
+    typer.echo(f"Read with the table {source}; no call was made, nothing was paid.")
+    if not document["kept"]:
         typer.echo("No answer is kept that could not be read.")
-    elif read:
+    elif document["read"]:
         typer.echo("The next run uses what is still fresh: run again, or resume with --run.")
 
 
-def back_up(folder: Path, passphrase_file: Path | None, *, json_output: bool) -> None:
-    """Copy the journal into a new folder while runs go on, its key only sealed."""
-    from nightscreen.journal.copying import back_up as copy_journal
+@command("journal reread --json", of=app, name="reread", view=_print_reread)
+def reread() -> dict[str, Any]:
+    """Read kept answers again that could not be read, once the response rules were corrected.
 
-    passphrase = first_line(passphrase_file, "--passphrase-file")
+    Free, makes no calls. The next run uses the answers that can now be read.
+    """
+    from nightscreen.calling.rereading import reread as read_again
+    from nightscreen.client.response_rules import load_response_rules
+
+    own = settings_of_command().own_table("manners")
+    rules = load_response_rules(own)
     with opened_journal() as journal:
-        copy_journal(journal, folder, passphrase=passphrase)
-        key = "sealed" if passphrase else "absent"
-        document = {"folder": str(folder), "journal_id": journal.journal_id, "key": key}
-    if json_output:
-        print_json(document)
-        return
-    typer.echo(f"The journal is in {folder}.")
-    if passphrase:
+        found = read_again(journal, rules)
+    checks = {
+        check: {
+            "kept": counts.kept,
+            "read": counts.read,
+            "left": counts.kept - counts.read,
+            "left_cost": naira_text(counts.left_cost_micro),
+            "answers": dict(sorted(counts.answers.items())),
+        }
+        for check, counts in sorted(found.items())
+    }
+    kept, read = (sum(getattr(each, name) for each in found.values()) for name in ("kept", "read"))
+    table_ = None if own is None else str(own)
+    return {"kept": kept, "read": read, "left": kept - read, "table": table_, "checks": checks}
+
+
+def _print_copied(document: dict[str, Any]) -> None:
+    typer.echo(f"The journal is in {document['folder']}.")
+    if document["key"] == "sealed":
         typer.echo("Its data key is sealed to the passphrase: without that nothing can be read.")
     else:
         typer.echo(
@@ -173,47 +190,97 @@ def back_up(folder: Path, passphrase_file: Path | None, *, json_output: bool) ->
         )
 
 
-def rotate_links(*, at_once: bool, json_output: bool) -> None:
-    """Sign links with a new key from now on."""
-    from nightscreen.journal.keyset import LINKS_LAST, rotate_link_key
-
+@command("journal backup backups/2026-03-01", of=app, name="backup", view=_print_copied)
+def backup(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
+    """Copy the journal while runs go on, without its data key or with it sealed to a passphrase."""
+    passphrase = _first_line(passphrase_file)
     with opened_journal() as journal:
-        rotate_link_key(journal, at_once=at_once)
-    if json_output:
-        print_json({"links_out": "ended" if at_once else "go on"})
-    elif at_once:
-        typer.echo("Links are signed with a new key; every link that was out has ended.")
-    else:
-        typer.echo(
-            "Links are signed with a new key; those that are out go on until they end, for "
-            f"{LINKS_LAST.days} days at most."
-        )
+        back_up(journal, folder, passphrase=passphrase)
+        key = "sealed" if passphrase else "absent"
+        return {"folder": str(folder), "journal_id": journal.journal_id, "key": key}
 
 
-def restore(folder: Path, passphrase_file: Path | None, *, json_output: bool) -> None:
+def _print_restored(document: dict[str, Any]) -> None:
+    typer.echo(f"Restored {document['restored']}. Check it: nightscreen journal verify")
+
+
+@command("journal restore backups/2026-03-01", of=app, name="restore", view=_print_restored)
+def restore(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
     """Restore a backup as the journal of the settings, if there is none."""
-    from nightscreen.journal.copying import restore as restore_journal
-
     settings = read_settings()
-    key = settings.data_key.get_secret_value()
     restore_journal(
         folder,
         settings.home,
         url=settings.journal_url,
-        configured=key,
-        passphrase=first_line(passphrase_file, "--passphrase-file"),
+        configured=settings.data_key.get_secret_value(),
+        passphrase=_first_line(passphrase_file),
     )
-    if json_output:
-        print_json({"restored": str(folder)})
-        return
-    typer.echo(f"Restored {folder}. Check it: nightscreen journal verify")
+    return {"restored": str(folder)}
 
 
-def rotate_key(new_key: Path | None, *, json_output: bool) -> None:
-    """Add a data key, and wrap all of them by a new key of the lender."""
-    from nightscreen.files.keys import read_key
-    from nightscreen.journal.keyset import rotate_key as rotate
+def _first_line(file: Path | None) -> str:
+    """Return the first line of a file, or of standard input where it is `-`; empty for none.
 
+    Raises:
+        UsageError: the file cannot be read, or its first line is empty.
+    """
+    if file is None:
+        return ""
+    try:
+        line = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"--passphrase-file: {file} cannot be read as text") from None
+    if not line.strip():
+        raise UsageError(f"--passphrase-file: the first line of {file} is empty")
+    return line.rstrip("\r\n")
+
+
+def _print_rotated(document: dict[str, Any]) -> None:
+    if document.get("links_out") == "ended":
+        typer.echo("Links are signed with a new key; every link that was out has ended.")
+    elif "links_out" in document:
+        typer.echo(
+            "Links are signed with a new key; those that are out go on until they end, for "
+            f"{LINKS_LAST.days} days at most."
+        )
+    else:
+        _print_new_key(document)
+
+
+def _print_new_key(document: dict[str, Any]) -> None:
+    typer.echo("The key was rotated: what is sealed from now on needs the new one.")
+    if read_settings().data_key.get_secret_value():
+        typer.echo(
+            "Set NIGHTSCREEN_DATA_KEY to the new key everywhere. The old one opens the journal "
+            "until it is first opened with the new one."
+        )
+    elif document["waiting_for"]:
+        typer.echo(
+            f"The old key opens the journal too until {', '.join(document['waiting_for'])} ends."
+        )
+    typer.echo("Backups made before need the old key.")
+
+
+@command("journal rotate-key", of=app, name="rotate-key", view=_print_rotated)
+def rotate_key(
+    new_key: Annotated[
+        Path | None, typer.Option(help="File with the new key, where it is set, not kept.")
+    ] = None,
+    links: Annotated[
+        bool,
+        typer.Option("--links", help="Replace the key that signs links to customers instead."),
+    ] = False,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="With --links: end every link that is out.")
+    ] = False,
+) -> dict[str, Any]:
+    """Seal under a new key from now on; what was sealed before opens with it too."""
+    if at_once and not links:
+        raise UsageError("--at-once ends links: give it with --links")
+    if links:
+        with opened_journal() as journal:
+            rotate_link_key(journal, at_once=at_once)
+        return {"links_out": "ended" if at_once else "go on"}
     configured = read_settings().data_key.get_secret_value()
     if configured and new_key is None:
         raise UsageError(
@@ -224,16 +291,4 @@ def rotate_key(new_key: Path | None, *, json_output: bool) -> None:
     if new_key is not None and new is None:
         raise UsageError(f"there is no key file {new_key}")
     with opened_journal() as journal:
-        done = rotate(journal, configured=configured, new=new)
-    if json_output:
-        print_json(asdict(done))
-        return
-    typer.echo("The key was rotated: what is sealed from now on needs the new one.")
-    if configured:
-        typer.echo(
-            "Set NIGHTSCREEN_DATA_KEY to the new key everywhere. The old one opens the journal "
-            "until it is first opened with the new one."
-        )
-    elif done.waiting_for:
-        typer.echo(f"The old key opens the journal too until {', '.join(done.waiting_for)} ends.")
-    typer.echo("Backups made before need the old key.")
+        return asdict(rotate(journal, configured=configured, new=new))

@@ -1,24 +1,26 @@
-"""`nightscreen outcomes`: outcomes of loans, imported from the lender's loan books and reported.
+"""`nightscreen outcomes`: loan books imported, and how decisions turned out.
 
 The rules are in `operations.loans.outcome_import` and `results.outcomes`.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
-from nightscreen.cli.output import print_json
+from nightscreen.cli.command import MappingOption, Result, command, group
+from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.output import ended, fields, naira, table
+from nightscreen.operations.loans.outcome_import import import_outcomes
+from nightscreen.results.outcomes import known_outcomes, outcomes_report, verdict_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-outcomes_app = typer.Typer(help="Outcomes of loans, and so of decisions.", no_args_is_help=True)
-_LABEL = 26
+app = group("How the loans you decided on were repaid.")
 _PARTS = (
     ("decisions", "decision", "By the decision that was valid when the money was paid out"),
     ("decided_by", "decided_by", "By who decided"),
@@ -27,127 +29,98 @@ _PARTS = (
 )
 
 
-@outcomes_app.callback()
-def _outcomes() -> None:
-    """Outcomes of loans, and so of decisions."""
+def print_import(report: Mapping[str, Any], output: Path | str) -> None:
+    """Print what was imported."""
+    rows, loans = report["rows"], report["loans"]
+    ended("Outcomes", report)
+    fields(
+        {
+            "rows": f"{rows['read']:,} read, {rows['screened']:,} imported, "
+            f"{rows['quarantined']:,} in quarantine",
+            "loans": f"{loans['new']:,} new, {loans['changed']:,} changed",
+            "decisions": f"{loans['decided']:,} loans tied to a decision, "
+            f"{loans['never_decided']:,} were paid out before any",
+            "notice": report["notices"],
+            "results": str(Path(output) / report["run_id"]),
+        }
+    )
 
 
-@outcomes_app.command("import", epilog="Example: nightscreen outcomes import loan-book.csv")
+@command("outcomes import loan-book.csv", of=app, name="import", view=print_import)
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="One row a loan and day.")],
-    mapping: Annotated[
-        Path | None, typer.Option(help="TOML file that renames, merges or defaults columns.")
-    ] = None,
+    mapping: MappingOption = "",
     output: Annotated[
         Path | None, typer.Option(help="Where the quarantine goes; default: the setting OUTPUT.")
     ] = None,
-    json_output: JsonOption = False,
-) -> None:
+) -> Result:
     """Import a loan book; a later day of a loan replaces an earlier one."""
-    from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.cli.journal_context import opened_journal
-    from nightscreen.operations.loans.outcome_import import import_outcomes
-
     folder = output or Path(settings_of_command().output)
     with opened_journal() as journal:
-        report = import_outcomes(journal, file, mapping=mapping, output=folder)
-    if json_output:
-        print_json(report)
-    else:
-        print_import(report, folder)
+        path = Path(mapping) if mapping else None
+        report = import_outcomes(journal, file, mapping=path, output=folder)
+    return Result(report, view=lambda document: print_import(document, folder))
 
 
-@outcomes_app.command("report", epilog="Example: nightscreen outcomes report --json")
-def report_(
-    batch: Annotated[str, typer.Option(help="Only loans that this batch name decided on.")] = "",
-    json_output: JsonOption = False,
-) -> None:
-    """Say who paid, by decision, reason, policy and month; what each rule catches and costs."""
-    from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.cli.journal_context import opened_journal
-    from nightscreen.results.outcomes import known_outcomes, outcomes_report
-
-    bad = settings_of_command().bad_loan
-    with opened_journal() as journal:
-        found = outcomes_report(known_outcomes(journal), bad, batch=batch or None)
-    if json_output:
-        print_json({"outcomes": found})
-    elif found is None:
+def _print_report(document: dict[str, Any]) -> None:
+    found = document["outcomes"]
+    if found is None:
         typer.echo("No loan is known yet; see: nightscreen outcomes import")
-    else:
-        print_outcomes(found)
-
-
-def print_import(report: Mapping[str, Any], output: Path) -> None:
-    """Print what an import took in."""
-    rows, loans = report["rows"], report["loans"]
-    typer.echo(f"Outcomes {report['run_id']} {report['state']}")
-    typer.echo(
-        f"  rows          {rows['read']:,} read, {rows['screened']:,} taken in, "
-        f"{rows['quarantined']:,} in quarantine"
-    )
-    typer.echo(f"  loans         {loans['new']:,} new, {loans['changed']:,} changed")
-    typer.echo(
-        f"  decisions     {loans['decided']:,} loans tied to a decision, "
-        f"{loans['never_decided']:,} were paid out before any"
-    )
-    for notice in report["notices"]:
-        typer.echo(f"  notice        {notice}")
-    typer.echo(f"  results       {output / report['run_id']}")
-
-
-def print_outcomes(found: Mapping[str, Any]) -> None:
-    """Print the report for people."""
-    typer.echo(bad_in_words(found["bad"]))
+        return
     total = found["total"]
-    young = f"{total['young']:,} are too young to say"
+    typer.echo(bad_in_words(found["bad"]))
     typer.echo(
-        f"{total['loans']:,} loans: {total['good']:,} good, {total['bad']:,} bad, {young}; "
-        f"{found['not_lent']:,} more were reversed or declined and are no outcome."
+        f"{total['loans']:,} loans: {total['good']:,} good, {total['bad']:,} bad, "
+        f"{total['young']:,} are too young to say; {found['not_lent']:,} more were reversed or "
+        "declined and are no outcome."
     )
     for part, key, title in _PARTS:
-        _table(title, [(row[key], row) for row in found[part]])
+        _table(title, ((row[key], row) for row in found[part]))
     if found["reasons"]:
-        typer.echo(f"\n{'What each rule catches and costs':<{_LABEL}}")
-        for reason in found["reasons"]:
-            typer.echo(
-                f"  {reason['reason']:<{_LABEL}}{_share(reason['caught'])} of the bad loans, "
-                f"{_share(reason['cost'])} of the good ones   {rate(reason)}"
-            )
-        typer.echo("  A rule that declines is judged by those alone who were lent to all the same.")
-    if found["shadow"]:
-        moves = [
-            (f"{move['shadow_policy']}: {move['from']} to {move['to']}", move)
-            for move in found["shadow"]
+        rows = [
+            (each["reason"], _share(each["caught"]), _share(each["cost"]), rate(each))
+            for each in found["reasons"]
         ]
+        headings = ("", "of the bad loans", "of the good ones", "bad rate")
+        table(headings, rows, "What each rule catches and costs", right=(1, 2))
+        typer.echo("A rule that declines is judged by those alone who were lent to all the same.")
+    if found["shadow"]:
+        moves = ((f"{m['shadow_policy']}: {m['from']} to {m['to']}", m) for m in found["shadow"])
         _table("By the shadow policy", moves)
+
+
+@command("outcomes report --json", of=app, name="report", view=_print_report)
+def report_(
+    batch: Annotated[str, typer.Option(help="Only loans that this batch name decided on.")] = "",
+) -> dict[str, Any]:
+    """Say who paid, by decision, reason, policy and month; what each rule catches and costs."""
+    bad = settings_of_command().bad_loan
+    with opened_journal() as journal:
+        return {"outcomes": outcomes_report(known_outcomes(journal), bad, batch=batch or None)}
 
 
 def bad_in_words(bad: Mapping[str, Any]) -> str:
     """Return what counts as bad in one sentence."""
-    words = [
-        f"{bad['days_past_due']} days past due within {bad['within_days']} of the due date",
-        *(
-            [f"nothing paid {bad['first_payment_days']} days after the first payment was due"]
-            if bad["first_payment_days"]
-            else []
-        ),
-        *(["written off"] if bad["written_off"] else []),
-        *(["restructured"] if bad["restructured"] else []),
-    ]
+    words = [f"{bad['days_past_due']} days past due within {bad['within_days']} of the due date"]
+    if days := bad["first_payment_days"]:
+        words.append(f"nothing paid {days} days after the first payment was due")
+    words += [name.replace("_", " ") for name in ("written_off", "restructured") if bad[name]]
     return f"Bad is: {', or '.join(words)}."
 
 
-def _table(title: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    typer.echo(f"\n{title}")
-    typer.echo(f"  {'':<{_LABEL}}{'loans':>9}{'good':>9}{'bad':>9}{'young':>9}  bad rate")
-    for name, row in rows:
-        unknown = f", of {row['lost_unknown']:,} unknown" if row["lost_unknown"] else ""
-        lost = f"  lost ₦{Decimal(row['lost']):,.2f}{unknown}" if row["bad"] else ""
-        typer.echo(
-            f"  {name:<{_LABEL}}{row['loans']:>9,}{row['good']:>9,}{row['bad']:>9,}"
-            f"{row['young']:>9,}  {rate(row)}{lost}"
+def _table(title: str, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    cells = [
+        (
+            name,
+            *(f"{row[count]:,}" for count in ("loans", "good", "bad", "young")),
+            rate(row),
+            naira(row["lost"]) if row["bad"] else "",
+            f"{row['lost_unknown']:,}" if row["lost_unknown"] else "",
         )
+        for name, row in rows
+    ]
+    headings = ("", "loans", "good", "bad", "young", "bad rate", "lost", "unknown loss")
+    table(headings, cells, title, right=(1, 2, 3, 4, 6, 7))
 
 
 def rate(cell: Mapping[str, Any]) -> str:
@@ -165,19 +138,22 @@ def _share(part: float | None) -> str:
 
 def print_paid(paid: Mapping[str, Any], policies: tuple[str, str]) -> None:
     """Print how the customers paid on whom two policies differ, and whether that shows anything."""
-    from nightscreen.results.outcomes import verdict_in_words
-
-    before, after = policies
-    typer.echo("  how they paid, of those who were lent to afterwards:")
-    for cell in paid["cells"]:
-        way = f"{cell['from']} to {cell['to']}" if cell["from"] != cell["to"] else cell["to"]
-        typer.echo(
-            f"    {way:<{_LABEL}}{cell['good']:>7,} good {cell['bad']:>7,} bad "
-            f"{cell['young']:>7,} young  {rate(cell)}  never lent to: {cell['never_lent']:,}"
+    cells = [
+        (
+            cell["to"] if cell["from"] == cell["to"] else f"{cell['from']} to {cell['to']}",
+            *(f"{cell[count]:,}" for count in ("good", "bad", "young")),
+            rate(cell),
+            f"{cell['never_lent']:,}",
         )
-    for name, part in ((before, "approved_before"), (after, "approved_after")):
-        part_paid = paid[part]
-        lost = f"lost ₦{Decimal(part_paid['lost']):,.2f}"
-        typer.echo(f"    approved by {name}: {rate(part_paid)} of the loans bad, {lost}")
-    for sentence in verdict_in_words(paid, after):
+        for cell in paid["cells"]
+    ]
+    title = "How they paid, of those who were lent to afterwards"
+    headings = ("", "good", "bad", "young", "bad rate", "never lent to")
+    table(headings, cells, title, right=(1, 2, 3, 5))
+    for name, part in zip(policies, ("approved_before", "approved_after"), strict=True):
+        typer.echo(
+            f"    approved by {name}: {rate(paid[part])} of the loans bad, lost "
+            f"{naira(paid[part]['lost'])}"
+        )
+    for sentence in verdict_in_words(paid, policies[1]):
         typer.echo(f"    {sentence}")

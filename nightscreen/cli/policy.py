@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nightscreen.cli.command import group
 from nightscreen.cli.output import print_json
 from nightscreen.schemas.errors import InputError, PolicyError
 
@@ -28,7 +29,7 @@ MOST_POLICIES = 2
 _MOST_REASONS = 15
 _VERSION = {"key", "policy", "version", "replaces", "proposed_by", "note", "decided_by", "reason"}
 
-policy_app = typer.Typer(help="Rules, checked and replayed.", no_args_is_help=True)
+policy_app = group("Decision rules: check, backtest, propose, approve.")
 
 
 @policy_app.command(epilog="Example: nightscreen policy check mine.toml")

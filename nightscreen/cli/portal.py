@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.command import command
+from nightscreen.cli.env_settings import require_consent, settings_of_command
 from nightscreen.cli.journal_context import made_journal
-from nightscreen.schemas.errors import SettingsError
-
-if TYPE_CHECKING:
-    from nightscreen.config.settings import Settings
+from nightscreen.portal.app import serve
+from nightscreen.web.serve import is_open_to_others
 
 
-def register(app: typer.Typer) -> None:
-    """Add `portal` to the console command."""
-    app.command("portal", epilog="Example: nightscreen portal --port 8080")(portal)
-
-
+@command("portal --port 8080")
 def portal(
     host: Annotated[
         str, typer.Option(help="Address to listen on; https is added by a proxy in front.")
@@ -34,9 +29,6 @@ def portal(
     ] = None,
 ) -> None:
     """Serve the web pages customers meet: consent, callback, one-time password."""
-    from nightscreen.portal.app import serve
-    from nightscreen.web.serve import is_open_to_others
-
     settings = settings_of_command()
     if is_open_to_others(host):
         typer.echo(
@@ -48,19 +40,3 @@ def portal(
         require_consent(settings)
     with made_journal(settings) as journal:
         serve(journal, settings, host=host, port=port)
-
-
-def require_consent(settings: Settings) -> None:
-    """Refuse to go on without what a consent needs.
-
-    Raises:
-        SettingsError: naming the first setting that is missing, and what to write there.
-    """
-    needed = {
-        "CONSENT_URL": (settings.consent_url, "the address of the service's consent screen"),
-        "CLIENT_ID": (settings.client_id, "your client id, from the service's console"),
-        "REDIRECT_URI": (settings.redirect_uri, "the redirect address you registered there"),
-    }
-    for name, (value, what) in needed.items():
-        if not value:
-            raise SettingsError(f"NIGHTSCREEN_{name} is not set: write {what} into .env")

@@ -6,24 +6,19 @@ Their content is made in `privacy.processing_record`.
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nightscreen.cli.common_options import JsonOption  # noqa: TC001 - Typer reads the annotation when it runs
+from nightscreen.cli.command import JsonOption, command, group
 from nightscreen.cli.output import print_json
 
-privacy_app = typer.Typer(help="Papers of data protection.", no_args_is_help=True)
+privacy_app = group("Data-protection documents.")
 RECORD_FILE, ASSESSMENT_FILE = "processing-record.md", "impact-assessment.md"
 
 
-@privacy_app.callback()
-def _privacy() -> None:
-    """Keep `record` a command of its group, though it is the only one."""
-
-
-@privacy_app.command("record", epilog="Example: nightscreen privacy record --output papers")
+@command("privacy record --output papers", of=privacy_app, name="record")
 def record(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the two papers; default: standard output.")

@@ -1,24 +1,23 @@
-"""`nightscreen runs`: past runs from the journal."""
+"""`nightscreen runs`: past runs from the journal, and the release of one that was held."""
 
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.approve import approval_document
-from nightscreen.cli.bvn import print_bvn
+from nightscreen.cli.command import RunArgument, command, group
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.loans import print_loans, print_offers, with_loans
-from nightscreen.cli.outcomes import print_import
-from nightscreen.cli.output import lagos_time, print_json
-from nightscreen.cli.summary import naira, print_summary
-from nightscreen.cli.transactions import print_pull
+from nightscreen.cli.output import fields, lagos_time, naira, table
 from nightscreen.journal.approvals import Approvals
-from nightscreen.ops.suggestions import COMMANDS, Again
+from nightscreen.journal.money import Spent
+from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.runs import RUNNING
+from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
@@ -27,28 +26,10 @@ from nightscreen.schemas.money import naira_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
-
-def _document(run: RunRecord, approval: ApprovalState | None = None) -> dict[str, Any]:
-    report = run.report or {}
-    return {
-        "run_id": run.run_id,
-        "flow": run.flow,
-        "batch": run.batch,
-        "purpose": run.purpose,
-        "state": run.state,
-        "stop_reason": run.stop_reason,
-        "approval": approval,
-        "started_at": instant_text(run.started_at),
-        "finished_at": instant_text(run.finished_at),
-        "rows": report.get("rows"),
-        "cost": report.get("cost", {}).get("total"),
-        "cap": naira_text(run.cap_micro),
-        "folder": run.folder,
-        "resumable": run.state in {"killed", "stopped"},
-    }
-
+app = group("Past runs, newest first.")
 
 _APPROVALS: Mapping[ApprovalState | None, str] = {
     ApprovalState.WAITING: "waits for approval",
@@ -56,76 +37,124 @@ _APPROVALS: Mapping[ApprovalState | None, str] = {
     ApprovalState.REFUSED: "refused",
     ApprovalState.VOID: "approval void",
 }
+_VIEWS = {
+    "pull_transactions": "transactions:print_pull",
+    "pull_accounts": "transactions:print_pull",
+    "request_bvns": "bvn:print_bvn",
+    "confirm_bvns": "bvn:print_bvn",
+    "offer_loans": "loans:print_offers",
+    "track_loans": "loans:print_loans",
+    "import_outcomes": "outcomes:print_import",
+}
+"""What prints a run of each flow, as its own command did at its end; the others are screenings."""
 
 
-def list_runs(*, json_output: bool) -> None:
-    """Print past runs, newest first."""
+def _document(
+    journal: Journal, run: RunRecord, approval: ApprovalState | None, spent: Mapping[str, Spent]
+) -> dict[str, Any]:
+    """Return a run for programs, with the state and the cost that doctor and desk name, too."""
+    counters = spent.get(run.run_id, Spent())
+    state = state_of(journal.home, run, journal.clock())
+    return {
+        "run_id": run.run_id,
+        "flow": run.flow,
+        "batch": run.batch,
+        "purpose": run.purpose,
+        "state": state,
+        "stop_reason": run.stop_reason,
+        "approval": approval,
+        "started_at": instant_text(run.started_at),
+        "finished_at": instant_text(run.finished_at),
+        "rows": (run.report or {}).get("rows"),
+        "cost": naira_text(counters.spent_micro),
+        "cap": naira_text(run.cap_micro),
+        "folder": run.folder,
+        "resumable": run.state in {"killed", "stopped"},
+    }
+
+
+def _print_list(document: dict[str, Any]) -> None:
+    rows = []
+    for run in document["runs"]:
+        reason = f" ({run['stop_reason']})" if run["stop_reason"] else ""
+        flow = COMMANDS.get(run["flow"], run["flow"]).removeprefix("nightscreen ")
+        state = _APPROVALS.get(run["approval"], run["state"] + reason)
+        started = lagos_time(run["started_at"])
+        rows.append((run["run_id"], flow, started, state, naira(run["cost"]), run["batch"]))
+    if rows:
+        table(("run", "flow", "started, in Lagos", "state", "cost", "batch"), rows, right=(4,))
+    else:
+        typer.echo("No runs yet.")
+
+
+@command("runs list --json", of=app, name="list", view=_print_list)
+def list_() -> dict[str, Any]:
+    """List past runs, newest first, killed ones included."""
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
-        state_of = partial(Approvals.of(journal).state_of, valid=timeout)
-        runs = [_document(run, state_of(run)) for run in journal.runs.newest()]
-    if json_output:
-        print_json({"runs": runs})
+        approval_of = partial(Approvals.of(journal).state_of, valid=timeout)
+        spent = journal.money.by_run()
+        runs = journal.runs.newest()
+        return {"runs": [_document(journal, run, approval_of(run), spent) for run in runs]}
+
+
+def _print_run(document: dict[str, Any]) -> None:
+    """Print a run as its own command did at its end."""
+    report, run_id, flow = document["report"], document["run_id"], document["flow"]
+    if report is None:
+        typer.echo(f"Run {run_id} of {document['batch']} is {document['state']}; nothing is lost.")
+        again = resume_command(run_id, flow) or "begin it anew with its own command"
+        look = document["state"] in {RUNNING, HUNG}
+        next_ = {"see": f"nightscreen doctor {run_id}"} if look else {"go on": again}
+        fields({"cost": naira(document["cost"]), **next_})
         return
-    if not runs:
-        typer.echo("No runs yet.")
-        return
-    typer.echo(
-        f"{'run':<22}  {'flow':<17}  {'started, in Lagos':<17}  {'state':<22} {'cost':>14}  batch"
-    )
-    for run in runs:
-        state = run["state"] + (f" ({run['stop_reason']})" if run["stop_reason"] else "")
-        state = _APPROVALS.get(run["approval"], state)
-        flow = COMMANDS.get(run["flow"], run["flow"]).removeprefix("nightscreen ")
-        typer.echo(
-            f"{run['run_id']:<22}  {flow:<17}  {lagos_time(run['started_at']):<17}  {state:<22} "
-            f"{naira(run['cost']):>14}  {run['batch']}"
-        )
+    module, _, name = _VIEWS.get(flow, "summary:print_summary").partition(":")
+    cli = import_module(f"nightscreen.cli.{module}")
+    if flow == "track_loans":
+        report = cli.with_loans(report, Path(document["folder"]))
+    getattr(cli, name)(report, document["folder"].rstrip("/").rpartition("/")[0])
 
 
-def show_run(run_id: str, *, json_output: bool) -> None:
-    """Print one run.
-
-    Raises:
-        InputError: there is no such run.
-    """
+@command("runs show 20260301-220000-a1b2c3", of=app, name="show", view=_print_run)
+def show(run_id: RunArgument) -> dict[str, Any]:
+    """Show one run: how it ended, what it cost, where its files are."""
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
         run = journal.runs.find(run_id)
+        if run is None:
+            raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
         approvals = Approvals.of(journal)
-        decisions = approvals.of_run(run_id)
-        state = None if run is None else approvals.state_of(run, valid=timeout)
-    if run is None:
-        raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
-    if json_output:
-        document = {
-            **_document(run, state),
+        spent = {run_id: journal.money.of_run(run_id)}
+        return {
+            **_document(journal, run, approvals.state_of(run, valid=timeout), spent),
             "parameters": run.parameters,
             "report": run.report,
-            "approvals": [approval_document(decision) for decision in decisions],
+            "approvals": [each.document() for each in approvals.of_run(run_id)],
         }
-        print_json(document)
-        return
-    if run.report is not None:
-        _print_run(run, run.report)
-        return
-    typer.echo(f"Run {run_id} of {run.batch} was {run.state}; nothing is lost.")
-    typer.echo(f"  go on     {Again(run_id, run.flow).command()}")
 
 
-def _print_run(run: RunRecord, report: dict[str, Any]) -> None:
-    """Print a run as its own command did at its end."""
-    output = run.folder.rstrip("/").rpartition("/")[0]
-    match run.flow:
-        case "pull_transactions" | "pull_accounts":
-            print_pull(report, Path(output))
-        case "request_bvns" | "confirm_bvns":
-            print_bvn(report)
-        case "offer_loans":
-            print_offers(report, Path(output))
-        case "track_loans":
-            print_loans(with_loans(report, Path(run.folder)), Path(output))
-        case "import_outcomes":
-            print_import(report, Path(output))
-        case _:
-            print_summary(report, output)
+def _print_released(document: dict[str, Any]) -> None:
+    typer.echo(f"Run {document['run_id']} is released. It had been held because:")
+    for reason in document["held"]:
+        typer.echo(f"  {reason}")
+
+
+@command(
+    "runs release 20260301-220000-a1b2c3 --reason 'new branch'",
+    of=app,
+    name="release",
+    view=_print_released,
+)
+def release(
+    run_id: RunArgument,
+    reason: Annotated[str, typer.Option(help="Why it may be published; no personal data.")],
+) -> dict[str, Any]:
+    """Release a run that was held because its night was not plausible."""
+    from nightscreen.report.anomaly_check import release as release_run  # loads the tables
+
+    with opened_journal() as journal:
+        report = release_run(journal, Reviews.of(journal), run_id, reason)
+    return {
+        "run_id": run_id,
+        **{name: report[name] for name in ("publishable", "held", "released")},
+    }

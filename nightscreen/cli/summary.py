@@ -1,6 +1,7 @@
-"""The summary at the end of a run, for people, on stdout.
+"""How a screening run ended, and what it would cost: for people, on stdout.
 
-It is made from the report alone, so that `runs show` can print again what a run printed at its end.
+Both are made from the documents that `--json` prints, so that `runs show` can print again what a
+run printed at its end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nightscreen.cli.output import show
+from nightscreen.cli.output import counted, fields, naira
 from nightscreen.schemas.stops import WHY
 
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ _ADVICE = {
     "outage": "check the network and NIGHTSCREEN_BASE_URL ({address})",
     "quota": "wait for the next day, which begins at noon in Lagos",
 }
-
-
-def naira(text: str | None) -> str:
-    """Return decimal text as naira for people."""
-    return "unknown" if text is None else f"₦{Decimal(text):,.2f}"
+_MINUTES_PER_HOUR = 60
 
 
 def print_summary(report: Mapping[str, Any], output: Path | str, *, address: str = "") -> None:
@@ -39,57 +36,107 @@ def print_summary(report: Mapping[str, Any], output: Path | str, *, address: str
         output: the folder or URL that holds the run's folder.
         address: where the service was asked, named where it gave no answer.
     """
-    typer.echo(_ending(report))
-    rows = report["rows"]
-    show(
-        "rows",
-        f"{rows['read']:,} read, {rows['screened']:,} screened, "
-        f"{rows['quarantined']:,} in quarantine",
-    )
+    run_id, state, reason = report["run_id"], report["state"], report["stop_reason"] or ""
+    rows, cost, balance = report["rows"], report["cost"], report["balance"]
+    folder = f"{str(output).rstrip('/')}/{run_id}"
+    typer.echo(_ending(run_id, state, reason))
+    values: dict[str, str | None] = {
+        "rows": f"{rows['read']:,} read, {rows['screened']:,} screened, "
+        f"{rows['quarantined']:,} in quarantine"
+    }
     for name, check in report["checks"].items():
-        statuses = (f"{status.replace('_', ' ')} {n:,}" for status, n in check["answers"].items())
-        show(name.replace("_", " "), ", ".join(statuses) or "nothing to ask")
-    if decided := report.get("decisions"):
-        show("decisions", ", ".join(f"{word} {number:,}" for word, number in decided.items()))
-    _print_money(report)
-    folder = f"{str(output).rstrip('/')}/{report['run_id']}"
-    show("report", f"{folder}/report.html")
-    show("enriched", f"{folder}/enriched")
-    if report["state"] != "test_mode":
-        show("to work on", f"{folder}/decisions.xlsx")
-    if rows["quarantined"]:
-        show("to fix", f"{folder}/quarantine.csv")
-    if report["stop_reason"] == "approval":
-        show("to approve", f"nightscreen approve {report['run_id']}")
-        show("to refuse", f"nightscreen approve {report['run_id']} --refuse --note 'why'")
-    elif report["state"] == "stopped":
-        advice = _ADVICE.get(report["stop_reason"] or "", "").format(address=address or "unset")
-        if advice:
-            show("first", advice)
-        show("then go on" if advice else "go on", f"nightscreen screen --run {report['run_id']}")
-
-
-def _print_money(report: Mapping[str, Any]) -> None:
-    cost, balance = report["cost"], report["balance"]
-    show("spent", f"{naira(cost['total'])} (expected {naira(cost['quoted']['expected'])})")
-    show(
-        "saved",
-        f"{naira(cost['saved_by_reuse'])} by reuse, {naira(cost['saved_by_sharing'])} by sharing",
-    )
+        answers = counted(check["answers"], "no lookup needed", zeros=True)
+        values[name.replace("_", " ")] = answers
+    values |= {
+        "decisions": counted(report.get("decisions") or {}, zeros=True),
+        "spent": f"{naira(cost['total'])} (expected {naira(cost['quoted']['expected'])})",
+        "saved": f"{naira(cost['saved_by_reuse'])} by reuse, "
+        f"{naira(cost['saved_by_sharing'])} by sharing",
+    }
     if Decimal(cost["in_doubt_exposure"]):
-        show("in doubt", f"up to {naira(cost['in_doubt_exposure'])} more may have been charged")
+        values["in doubt"] = f"up to {naira(cost['in_doubt_exposure'])} more may have been charged"
     if balance["closing"] is not None:
-        show("balance", f"{naira(balance['opening'])} to {naira(balance['closing'])}")
+        values["balance"] = f"{naira(balance['opening'])} to {naira(balance['closing'])}"
+    values |= {"report": f"{folder}/report.html", "enriched": f"{folder}/enriched"}
+    if state != "test_mode":
+        values["to work on"] = f"{folder}/decisions.xlsx"
+    if rows["quarantined"]:
+        values["to fix"] = f"{folder}/quarantine.csv"
+    if reason == "approval":
+        values["to approve"] = f"nightscreen approve {run_id}"
+        values["to refuse"] = f"nightscreen approve {run_id} --refuse --note 'why'"
+    elif state == "stopped":
+        values["first"] = _ADVICE.get(reason, "").format(address=address or "unset")
+        values["then go on" if values["first"] else "go on"] = f"nightscreen screen --run {run_id}"
+    fields(values)
 
 
-def _ending(report: Mapping[str, Any]) -> str:
-    run_id = report["run_id"]
-    if report["state"] == "completed":
+def _ending(run_id: str, state: str, reason: str) -> str:
+    if state == "completed":
         return f"Run {run_id} completed."
-    if report["state"] == "test_mode":
+    if state == "test_mode":
         return (
             f"Run {run_id} stopped at once: the service is in test mode and answers with samples.\n"
             "Switch it to live in the service's console, then run again."
         )
-    why = WHY.get(report["stop_reason"] or "", "it was stopped")
+    why = WHY.get(reason, "it was stopped")
     return f"Run {run_id} stopped early: {why}. Answers are stored."
+
+
+def print_quote(document: Mapping[str, Any]) -> None:
+    """Print a quote."""
+    rows, quoted = document["rows"], document["quoted"]
+    typer.echo(
+        f"{rows['screened']:,} rows to screen, {rows['quarantined']:,} in quarantine: "
+        f"{_calls(document['calls'])} to the service"
+    )
+    for line in document["lines"]:
+        typer.echo(
+            f"  {line['check'].replace('_', ' '):<12} by {line['identity']:<6}"
+            f"{_calls(line['calls']):>16}{naira(line['expected']):>17} expected"
+        )
+        if line["likely_calls"] < line["calls"]:
+            typer.echo(
+                f"    about {line['likely_calls']:,} of them: karma stops at the first listing"
+            )
+        typer.echo(
+            f"    {naira(line['price'])} for an answer, nothing for a miss; about "
+            f"{line['charged_pct']:.0f} of 100 are answered"
+        )
+    values: dict[str, str | None] = {
+        "expected": naira(quoted["expected"]),
+        "range": f"{naira(quoted['low'])} to {naira(quoted['high'])} at most",
+        "time": _hours(document["hours"]),
+        "saved": f"{naira(document['saved_by_reuse'])}, by answers that are still fresh",
+    }
+    affordable = document["affordable"]
+    if affordable is not None:
+        values["affordable"] = (
+            f"{affordable:,} of {document['calls']:,} calls, should every one be charged: "
+            f"{document['affordable_rows']:,} of {rows['screened']:,} rows would have all their "
+            "answers"
+        )
+    if document["goes_first"] is not None and affordable < document["calls"]:
+        values["first"] = _first(document["goes_first"])
+    fields(values, label=11)
+
+
+def _first(goes: Mapping[str, Any]) -> str:
+    """Say in words what the money would go to first."""
+    sentence = (
+        f"{goes['never_screened']:,} for customers never screened, then {goes['overdue']:,} overdue"
+    )
+    if goes["down_to_exposure"] is not None:
+        sentence += f", worst exposure first, down to {naira(goes['down_to_exposure'])}"
+    return sentence
+
+
+def _calls(number: int) -> str:
+    return f"{number:,} {'call' if number == 1 else 'calls'}"
+
+
+def _hours(hours: float) -> str:
+    minutes = hours * _MINUTES_PER_HOUR
+    if minutes < 1:
+        return "less than a minute"
+    return f"about {minutes:.0f} min" if hours < 2 else f"about {hours:.1f} h"  # noqa: PLR2004 - hours

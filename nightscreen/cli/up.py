@@ -2,7 +2,7 @@
 
 The Prefect server, the deployments of `prefect.yaml`, the inbox, the portal where it is configured,
 and the desk; each is a process whose lines come out under its name. Ctrl-C ends them in good order:
-what takes work first, the server last. Killed outright, `guardian` ends them.
+what takes work first, the server last. Killed outright, `reaper` ends them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import typer
 
+from nightscreen.cli import reaper
+from nightscreen.cli.command import command
+from nightscreen.cli.engine import ENGINE_DEFAULTS
+from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.files.local_engine import LOGIN_FILE, RunningEngine, announcing
-from nightscreen.files.private_files import make_private_folder
+from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.schemas.errors import NightscreenError, UsageError
 from nightscreen.tasks.engine_login import (
     LOGIN,
@@ -37,11 +40,9 @@ from nightscreen.tasks.engine_login import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import FrameType
 
     from nightscreen.config.settings import Settings
 
-ENGINE_PORT = 4200
 FLOWS = "flows"
 _READY_WITHIN_S = 600.0
 """A first start makes the server's database; on a very busy machine that takes minutes."""
@@ -62,49 +63,48 @@ _ENGINE = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("up", epilog="Example: nightscreen up --demo")(up)
-
-
+@command("up --demo")
 def up(
     demo: Annotated[
-        bool, typer.Option("--demo", help="Start the simulator with made-up customers.")
+        bool, typer.Option("--demo", help="Start the simulator with fictional customers.")
     ] = False,
     output: Annotated[
         Path, typer.Option(help="Folder of the demo; emptied of what an earlier demo left.")
     ] = Path("nightscreen-demo"),
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the Prefect server; 0 takes a free one.")
-    ] = ENGINE_PORT,
+    ] = 4200,
     desk_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the desk; 0 takes a free one.")
     ] = 8090,
 ) -> None:
     """Start everything on this machine, until Ctrl-C."""
-    from nightscreen.cli import guardian
-
     stop = threading.Event()
-
-    def heed(_signal: int, _frame: FrameType | None) -> None:
-        stop.set()
-
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, heed)
-    group = guardian.begin()
+        signal.signal(number, lambda *_: stop.set())
+    processes = reaper.begin()
     with ExitStack() as stack:
         if demo:
-            _start_demo(output, stack)
-        settings = _settings(demo=demo)
+            start_demo(output, stack)
+        settings = settings_of_command()
+        if not demo:
+            from nightscreen.cli.preflight import check_service
+
+            check_service(settings)
         tell = stack.enter_context(announcing(settings.home))
-        services = Services(group, stop)
+        services = Services(processes, stop)
         stack.callback(services.end)
         engine = _engine(services, settings, port)
         if engine is None:
             return
         tell(engine.url, engine.login)
         _start_others(services, settings, engine, desk_port)
-        _say(f"Everything runs; {_where_pages_are(settings, engine)}. Ctrl-C ends it.")
+        pages = f"Prefect's pages are at {engine.url.removesuffix('/api')}"
+        if engine.login:  # never the login itself
+            own = settings.engine_pages.split(",")[0] or engine.url.removesuffix("/api")
+            file = (settings.home / LOGIN_FILE).absolute()
+            pages = f"Prefect's pages are at {own}, their login is in {file}"
+        _say(f"Everything runs; {pages}. Ctrl-C ends it.")
         if demo:
             _say(f"Try: cd {Path.cwd()} && cp customers.csv inbox/tonight.csv")
         services.watch()
@@ -112,8 +112,8 @@ def up(
         raise NightscreenError(f"{services.failed} ended too often; its lines above say why")
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{'up':<8}| {text}\n")
+def _say(text: str, name: str = "up") -> None:
+    sys.stdout.write(f"{name:<8}| {text}\n")
     sys.stdout.flush()
 
 
@@ -136,6 +136,17 @@ class Service:
     starts: int = 0
     started_at: float = 0.0
     ended_at: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Return whether its process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def pass_lines_on(self) -> None:
+        """Write the lines of its process under its name until it ends."""
+        for line in (self.process and self.process.stdout) or ():
+            if line.strip():
+                _say(line.rstrip(), self.name)
 
 
 class Services:
@@ -169,23 +180,23 @@ class Services:
             text=True,
             errors="replace",
         )
-        threading.Thread(target=_pass_on, args=(service.name, service.process), daemon=True).start()
+        threading.Thread(target=service.pass_lines_on, daemon=True).start()
 
     def watch(self) -> None:
         """Start again whatever ends, until everything is to end."""
         while not self.stop.wait(_LOOK_S):
             for service in self._all:
-                self._look_at(service)
+                self.look_at(service)
 
-    def _look_at(self, service: Service) -> None:
-        status = None if service.process is None else service.process.poll()
-        if status is None:
+    def look_at(self, service: Service) -> None:
+        """Start a process again that has ended, or end everything where that is no use."""
+        if service.process is None or service.runs:
             return
         if service.ended_at is None:
             service.ended_at = time.monotonic()
             if service.ended_at - service.started_at > _SOUND_AFTER_S:
                 service.starts = 0
-            _say(f"{service.name} has ended with status {status}")
+            _say(f"{service.name} has ended with status {service.process.returncode}")
         if service.needed or service.starts >= _MOST_STARTS:
             self.failed = service.name
             self.stop.set()
@@ -193,41 +204,32 @@ class Services:
             self.start(service)
 
     def end(self) -> None:
-        """End everything: first what takes work, then the runs, the server last."""
-        running = [
-            service for service in self._all if service.process and service.process.poll() is None
-        ]
+        """End everything: first what takes work and the runs, then the flows, the server last."""
+        running = [service for service in self._all if service.runs]
         if running:
             _say("Ending: runs settle what is in flight ...")
         flows = [service for service in running if service.name == FLOWS]
-        others = [service for service in running if not service.needed and service not in flows]
-        for service in others:
-            _signal(service, signal.SIGTERM)
+        needed = [service for service in running if service.needed]
+        others = [service for service in running if service not in (*flows, *needed)]
         runs = {pid for flow in flows if flow.process for pid in _children_of(flow.process.pid)}
         for pid in runs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
+        _end(others, signal.SIGTERM)
         until = time.monotonic() + _ENDS_WITHIN_S
         while time.monotonic() < until and any(Path(f"/proc/{pid}").exists() for pid in runs):
             time.sleep(_LOOK_S)
-        _end_all(others, until)
-        for part, number in (
-            (flows, signal.SIGINT),
-            ([service for service in running if service.needed], signal.SIGTERM),
-        ):
-            for service in part:
-                _signal(service, number)
-            _end_all(part, time.monotonic() + _ENDS_WITHIN_S)
+        _end(flows, signal.SIGINT)
+        _end(needed, signal.SIGTERM)
 
 
-def _signal(service: Service, number: signal.Signals) -> None:
-    if service.process is not None and service.process.poll() is None:
-        with suppress(ProcessLookupError):
-            service.process.send_signal(number)
-
-
-def _end_all(services: Sequence[Service], until: float) -> None:
-    for process in filter(None, (service.process for service in services)):
+def _end(services: Sequence[Service], number: signal.Signals) -> None:
+    """Ask processes to end, and kill those that do not in time."""
+    processes = [service.process for service in services if service.process]
+    for process in processes:
+        process.send_signal(number)  # does nothing where it has ended
+    until = time.monotonic() + _ENDS_WITHIN_S
+    for process in processes:
         try:
             process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -244,64 +246,45 @@ def _children_of(parent: int) -> set[int]:
     return found
 
 
-def _pass_on(name: str, process: subprocess.Popen[str]) -> None:
-    for line in process.stdout or ():
-        if line.strip():
-            sys.stdout.write(f"{name:<8}| {line.rstrip()}\n")
-            sys.stdout.flush()
-
-
-def _settings(*, demo: bool) -> Settings:
-    from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.cli.preflight import check_service
-
-    settings = settings_of_command()
-    if not demo:
-        check_service(settings)
-    return settings
-
-
-def _start_demo(output: Path, stack: ExitStack) -> None:
-    """Start the simulator, and set this process and all it starts to it and to made-up people.
+def start_demo(output: Path, stack: ExitStack) -> None:
+    """Start the simulator, and set this process and all it starts to it and to fictional customers.
 
     The caller's limits hold here too, also for commands typed in the demo's folder.
     """
-    from nightscreen.cli.demo import DAMAGE_PCT, SEED, limits_set, point_at, prepare_folder
-    from nightscreen.files.private_files import write_private
+    from nightscreen.cli import demo
     from nightscreen.sandbox.batch import make_batch
     from nightscreen.sandbox.process import SandboxProcess
 
-    limits = limits_set()
-    folder = prepare_folder(output.absolute(), keep=False)
-    file = folder / "customers.csv"
-    make_batch(file, rows=_DEMO_ROWS, seed=SEED, damage_pct=DAMAGE_PCT)
-    sandbox = stack.enter_context(SandboxProcess(balance="5000000"))
-    point_at(sandbox.url, sandbox.api_key, folder, limits)
+    limits = demo.limits_set()
+    folder = demo.prepare_folder(output.absolute(), keep=False)
+    make_batch(
+        folder / "customers.csv", rows=_DEMO_ROWS, seed=demo.SEED, damage_pct=demo.DAMAGE_PCT
+    )
+    sandbox = stack.enter_context(SandboxProcess(balance=demo.WALLET_NAIRA))
+    demo.point_at(sandbox.url, sandbox.api_key, folder, limits)
     os.environ["NIGHTSCREEN_INBOX"] = str(folder / "inbox")
     os.environ["NIGHTSCREEN_OUTPUT"] = str(folder / "out")
     (folder / "inbox").mkdir(mode=0o700, exist_ok=True)
-    write_private(folder / ".env", _demo_settings(sandbox.url, sandbox.api_key, limits).encode())
+    own = {"BASE_URL": sandbox.url, "API_KEY": sandbox.api_key, "HOME": "home"}
+    _write_settings(folder / ".env", {f"NIGHTSCREEN_{name}": own[name] for name in own} | limits)
     os.chdir(folder)  # relative paths of deployments are the demo's
     _say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
 
 
-def _demo_settings(url: str, api_key: str, limits: Mapping[str, str]) -> str:
-    """Return a `.env` under which commands typed in the demo's folder join in."""
-    places = {"NIGHTSCREEN_BASE_URL": url, "NIGHTSCREEN_API_KEY": api_key}
-    lines = {**places, "NIGHTSCREEN_HOME": "home", **limits}
-    quoted = (value.replace("\\", "\\\\").replace("'", "\\'") for value in lines.values())
-    return "".join(f"{name}='{value}'\n" for name, value in zip(lines, quoted, strict=True))
+def _write_settings(file: Path, settings: Mapping[str, str]) -> None:
+    """Write a `.env` under which commands typed in the demo's folder join in."""
+    quoted = (value.replace("\\", "\\\\").replace("'", "\\'") for value in settings.values())
+    lines = (f"{name}='{value}'\n" for name, value in zip(settings, quoted, strict=True))
+    write_private(file, "".join(lines).encode())
 
 
 def _engine(services: Services, settings: Settings, port: int) -> RunningEngine | None:
     """Start the Prefect server unless one is configured; return which, None when stopped.
 
     Raises:
-        UsageError: the port cannot be had, or the server does not start.
+        UsageError: the port is taken, or the server does not start.
         SettingsError: the one that is configured is away, refuses us, or answers anybody.
     """
-    from nightscreen.cli.screen import ENGINE_DEFAULTS
-
     for name, value in {**_ENGINE, **ENGINE_DEFAULTS}.items():
         os.environ.setdefault(name, value)
     configured = os.environ.get("PREFECT_API_URL")
@@ -313,12 +296,19 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
         return RunningEngine(configured, "")
     folder = make_private_folder((settings.home / "prefect").absolute())
     os.environ["PREFECT_HOME"] = str(folder)
-    port = _free_port(port)
+    try:
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            port = int(listener.getsockname()[1])
+    except OSError as error:
+        raise UsageError(
+            f"--port: cannot listen on 127.0.0.1:{port} ({error.strerror}); choose another port, "
+            "or 0 for a free one"
+        ) from None
     engine = RunningEngine(f"http://127.0.0.1:{port}/api", new_login())
-    command = [sys.executable, "-m", "prefect", "server", "start"]
+    command_ = [sys.executable, "-m", "prefect", "server", "start"]
     server = Service(
         "engine",
-        [*command, "--host", "127.0.0.1", "--port", str(port)],
+        [*command_, "--host", "127.0.0.1", "--port", str(port)],
         needed=True,
         environment=server_environment(folder, port, engine.login, settings.engine_pages),
         umask=UMASK,
@@ -327,55 +317,26 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
     services.start(server)
     until = time.monotonic() + _READY_WITHIN_S
     while not services.stop.wait(_LOOK_S):
-        if _answers(engine.url):
+        with suppress(OSError), urlopen(f"{engine.url}/health", timeout=2):  # noqa: S310 - our own
             return engine
-        if server.process is not None and server.process.poll() is not None:
+        if not server.runs:
             raise UsageError("the Prefect server did not start; its lines above say why")
         if time.monotonic() > until:
             raise UsageError(f"the Prefect server does not answer after {_READY_WITHIN_S:.0f} s")
     return None
 
 
-def _where_pages_are(settings: Settings, engine: RunningEngine) -> str:
-    """Return where Prefect's pages are, and the login they ask for; never the login itself."""
-    if not engine.login:
-        return f"Prefect's pages are at {engine.url.removesuffix('/api')}"
-    pages = settings.engine_pages.split(",")[0] or engine.url.removesuffix("/api")
-    file = (settings.home / LOGIN_FILE).absolute()
-    return f"Prefect's pages are at {pages}, their login is in {file}"
-
-
-def _free_port(port: int) -> int:
-    try:
-        with socket.create_server(("127.0.0.1", port)) as listener:
-            return int(listener.getsockname()[1])
-    except OSError as error:
-        raise UsageError(
-            f"--port: {port} cannot be had ({error.strerror}); choose another, or 0 for a free one"
-        ) from None
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urlopen(f"{url}/health", timeout=2) as answer:  # noqa: S310 - our own server
-            return bool(answer.status == 200)  # noqa: PLR2004 - OK
-    except (URLError, OSError):
-        return False
-
-
 def _start_others(
     services: Services, settings: Settings, engine: RunningEngine, desk_port: int
 ) -> None:
     """Start what takes work, and the pages; the portal has no business with the engine."""
-    own = [sys.executable, "-m", "nightscreen.cli"]
+    ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
     if engine.login:
         ours = client_environment(engine.url, engine.login)
-    else:
-        ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
-    served = [sys.executable, "-m", "nightscreen.flows.served"]
-    services.start(Service(FLOWS, served, environment=ours))
-    services.start(Service("inbox", [*own, "inbox"], environment=ours))
+    commands = {FLOWS: ["nightscreen.flows.served"], "inbox": ["nightscreen.cli", "inbox"]}
     if settings.redirect_uri or settings.portal_url:
-        services.start(Service("portal", [*own, "portal"]))
-    desk = [*own, "desk", "--port", str(desk_port)]
-    services.start(Service("desk", desk, environment=ours))
+        commands["portal"] = ["nightscreen.cli", "portal"]
+    commands["desk"] = ["nightscreen.cli", "desk", "--port", str(desk_port)]
+    for name, words in commands.items():
+        login = {} if name == "portal" else ours
+        services.start(Service(name, [sys.executable, "-m", *words], environment=login))

@@ -15,7 +15,7 @@ from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.journal.read_only import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.ops.run_status import HUNG, condition_of, deadline_words, ending
+from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending
 from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS

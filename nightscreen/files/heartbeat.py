@@ -2,7 +2,7 @@
 
 Numbers and ids only, one file a run, replaced whole every few seconds. It is beside the journal and
 not in it, so that writing it costs the journal nothing and it can be read when the journal cannot.
-`ops.heartbeat` makes its content.
+`ops.vitals` makes its content.
 """
 
 from __future__ import annotations

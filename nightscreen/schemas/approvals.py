@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.money import naira_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -69,6 +72,23 @@ class Approval:
         if self.cap_micro is None:
             return self.ceiling_micro
         return min(self.cap_micro, self.ceiling_micro)
+
+    def document(self) -> dict[str, Any]:
+        """Return it for programs; instants in UTC, money as decimal text in naira."""
+        return {
+            "run_id": self.run_id,
+            "decision": self.decision,
+            "asked_by": self.asked_by,
+            "asked_at": instant_text(self.asked_at),
+            "reason": self.reason,
+            "quoted": self.quote["quoted"],
+            "ceiling": naira_text(self.ceiling_micro),
+            "cap": naira_text(self.cap_micro),
+            "decided_by": self.decided_by,
+            "decided_at": instant_text(self.decided_at),
+            "max_spend": naira_text(self.max_spend_micro),
+            "note": self.note,
+        }
 
     def state(self, at: int, *, valid_micros: int) -> ApprovalState:
         """Return the state of the approval at an instant.

@@ -1,6 +1,6 @@
 """The task of the morning summary: it reads the journal and emits one event.
 
-What the summary says is made in `ops.daily_summary`.
+What the summary says is made in `ops.summary`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prefect.cache_policies import NO_CACHE
 
 from nightscreen.config.settings import read_settings
 from nightscreen.journal.read_only import look_into
-from nightscreen.ops.daily_summary import night_of
+from nightscreen.ops.summary import night_of
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import JournalError
 from nightscreen.tasks.error_boundary import guard_task

@@ -1,6 +1,6 @@
 """Events of a run for whoever watches the engine: pages for a person now, the rest for the morning.
 
-`nightscreen.page.*` are sent only for what needs a person at once, see `ops.alerts`;
+`nightscreen.page.*` are sent only for what needs a person at once, see `ops.vitals`;
 `nightscreen.run.*`, `.balance.*` and `.listings.*` tell how a run ended. Numbers, ids and the
 reason's word only: who is told is an automation's.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
 
-from nightscreen.ops.alerts import Alarm
+from nightscreen.ops.vitals import Alarm
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.stops import LOW_BALANCE, StopReason
 

@@ -18,8 +18,7 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import MissingContextError
 
 from nightscreen.files.heartbeat import sweep_vitals, write_vitals
-from nightscreen.ops.alerts import Alarms
-from nightscreen.ops.heartbeat import RecentSpeed, vitals_of
+from nightscreen.ops.vitals import Alarms, RecentSpeed, vitals_of
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.tasks import telemetry

@@ -26,8 +26,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_CUSTOM_HEADERS, temporary_settings
 
 from nightscreen.config.settings import read_settings
-from nightscreen.ops.health_checks import OK, SCHEDULE, WARNING, WRONG, HealthFinding
-from nightscreen.ops.suggestions import Remedy
+from nightscreen.ops.doctor import OK, SCHEDULE, WARNING, WRONG, HealthFinding, Remedy
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nightscreen.calling.run import Run
-from nightscreen.ops.heartbeat import ASKING, PAUSED, PLANNING, READING, WRITING
+from nightscreen.ops.vitals import ASKING, PAUSED, PLANNING, READING, WRITING
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.errors import NightscreenError
 

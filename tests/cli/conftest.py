@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from nightscreen.cli import main, screen
+from nightscreen.cli import engine, entry
 from tests.cli.command import SERVICE, Ended
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def refuse() -> None:
         raise AssertionError("the engine was about to start")
 
-    monkeypatch.setattr(screen, "begin_engine", lambda: None)
-    monkeypatch.setattr(screen, "prepare_engine", refuse)
+    monkeypatch.setattr(engine, "begin_engine", lambda: None)
+    monkeypatch.setattr(engine, "prepare_engine", refuse)
 
     def run(*arguments: str) -> Ended:
         monkeypatch.setattr("sys.argv", ["nightscreen", *arguments])
         with pytest.raises(SystemExit) as ended:
-            main.run()
+            entry.run()
         said = capsys.readouterr()
         status = ended.value.code
         assert isinstance(status, int)

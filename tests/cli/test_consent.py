@@ -137,7 +137,7 @@ def test_code_is_redeemed_listed_and_taken_back(
         tokens = vault.tokens(grant.grant_id)
     assert tokens is not None
     listed = here("consent", "list")
-    assert re.search(rf"{CUSTOMER} +live +today +not yet refreshed +{LIST}", listed.out)
+    assert re.search(rf"{CUSTOMER} +live +today +not yet +{LIST}", listed.out)
     document = here("consent", "list", "--json")
     (row,) = document.document["grants"]
     assert (row["customer_id"], row["state"], row["age_days"]) == (CUSTOMER, "live", 0)

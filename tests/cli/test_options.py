@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from nightscreen.cli.options import Options, options_of, read_options
+from nightscreen.cli.command import command, read_options
 from nightscreen.config.parameters import ScreenBatch, WatchInbox
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import UsageError
@@ -29,24 +29,24 @@ MODELS = (
 )
 
 
-def _typed(model: type[BaseModel], *words: str) -> Options:
+def _typed(model: type[BaseModel], *words: str) -> Any:  # noqa: ANN401 - a model of any kind
     """Return what a command of these options is given."""
     app, seen = typer.Typer(), []
 
-    @app.command()
-    @options_of(model)
-    def command(options: Options) -> None:
-        seen.append(options)
+    def typed(parameters: BaseModel) -> None:
+        seen.append(parameters)
 
+    typed.__annotations__["parameters"] = model
+    command("typed", of=app)(typed)
     ended = CliRunner().invoke(app, list(words))
     assert ended.exit_code == 0, ended.output
     return seen[0]
 
 
-def test_what_was_not_typed_is_not_there() -> None:
+def test_what_was_not_typed_is_not_set() -> None:
     """So that a resumed run keeps what it was begun with."""
     for model in MODELS:
-        assert _typed(model) == {}
+        assert _typed(model).model_fields_set == set()
 
 
 @pytest.mark.parametrize(
@@ -59,18 +59,19 @@ def test_what_was_not_typed_is_not_there() -> None:
 )
 def test_a_repeated_option_adds_up(words: tuple[str, ...]) -> None:
     """The last one does not silently replace those before."""
-    assert _typed(ScreenBatch, *words) == {"freshness": ["karma.clear=1", "ecosystem.found=2"]}
+    parameters = _typed(ScreenBatch, *words)
+    assert parameters.model_fields_set == {"freshness"}
+    assert parameters.freshness == ["karma.clear=1", "ecosystem.found=2"]
 
 
 def test_every_field_is_an_argument_or_an_option() -> None:
     """A new field of a model is a new option without another line."""
-    typed = _typed(
+    parameters = _typed(
         ScreenBatch,
         "batch.csv",
         *("--checks", "karma", "--checks", "selfie", "--karma-stop-at-first", "--workers", "2"),
         *("--quote-only", "--yes", "--max-spend", "99.50", "--run", "20260301-220000-a1b2c3"),
     )
-    parameters = read_options(ScreenBatch, typed)
     assert parameters.input == "batch.csv"
     assert parameters.checks == ["karma", "selfie"]
     assert (parameters.karma_stop_at_first, parameters.quote_only, parameters.yes) == (True,) * 3
@@ -87,7 +88,7 @@ def test_every_field_is_an_argument_or_an_option() -> None:
     ],
 )
 def test_a_mistake_names_the_option_as_it_is_typed(
-    model: type[BaseModel], typed: Options, said: str
+    model: type[BaseModel], typed: dict[str, Any], said: str
 ) -> None:
     """Not the parameter's name, which nobody sees on a command line."""
     with pytest.raises(UsageError, match=said):

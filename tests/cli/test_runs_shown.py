@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.ops.suggestions import COMMANDS
+from nightscreen.ops.status import COMMANDS
 from nightscreen.schemas.clock import LAGOS
 from tests.screening import CONSENT, World, customer
 from tests.steps.bvn_in_a_test import BvnWorld, asked

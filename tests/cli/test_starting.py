@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.cli.main import COMMANDS
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import SERVICE, nightscreen, surroundings
@@ -56,25 +57,20 @@ def _loaded(folder: Path, *arguments: str, **settings: str) -> set[str]:
     return set(names)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        ("screen",),
-        ("runs", "list"),
-        *(
-            pytest.param(arguments, marks=pytest.mark.long)
-            for arguments in (
-                *(("quote",), ("inspect",), ("demo",), ("sandbox",), ("runs",)),
-                *(("runs", "show"), ("journal",), ("journal", "verify")),
-            )
-        ),
-    ],
-    ids=" ".join,
-)
-def test_help_loads_nothing_heavy(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    """No engine, no tables, no database, no network."""
-    assert not _loaded(tmp_path, *arguments, "--help") & set(HEAVY)
+def test_the_list_of_commands_loads_none_of_them(tmp_path: Path) -> None:
+    """No engine, no tables, no database, no network, no module of a command."""
+    loaded = _loaded(tmp_path, "--help")
+    assert not loaded & {*HEAVY, "pydantic", "asyncio", "nightscreen.cli.command"}
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in {"sandbox", "demo"}])
+def test_help_of_a_command_loads_neither_engine_nor_simulator(name: str, tmp_path: Path) -> None:
+    """Only a command that runs a flow loads Prefect, once it is called."""
+    code = f"import sys; from nightscreen.cli.main import load; load({name!r}); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert not set(done.stdout.split()) & {"prefect", "nightscreen.sandbox"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.cli import guardian, up
+from nightscreen.cli import reaper, up
 from nightscreen.config.settings import read_settings
 from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
@@ -75,8 +75,8 @@ def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import subprocess, sys, time
-        from nightscreen.cli import guardian, up
-        group = guardian.begin()
+        from nightscreen.cli import reaper, up
+        group = reaper.begin()
         sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
         subprocess.Popen(sleep, process_group=group)
         subprocess.Popen(
@@ -97,7 +97,7 @@ def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
 
 def test_an_orderly_end_leaves_nothing_to_end(tmp_path: Path) -> None:
     """The one that watches goes too."""
-    script = "from nightscreen.cli import guardian; guardian.begin()"
+    script = "from nightscreen.cli import reaper; reaper.begin()"
     with started(sys.executable, "-c", script, folder=tmp_path, env=surroundings(tmp_path)) as (
         process,
         mark,
@@ -111,11 +111,11 @@ def test_only_what_bears_the_mark_is_ended(tmp_path: Path) -> None:
     """A process with another mark, or none, is nobody's business."""
     env = surroundings(tmp_path)
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-    other = subprocess.Popen(sleep, env=env | {guardian.MARK: "other"})
-    mine = subprocess.Popen(sleep, env=env | {guardian.MARK: "mine"})
+    other = subprocess.Popen(sleep, env=env | {reaper.MARK: "other"})
+    mine = subprocess.Popen(sleep, env=env | {reaper.MARK: "mine"})
     try:
-        until(lambda: guardian.marked("mine") == {mine.pid})
-        guardian.end_marked("mine", patience_s=PATIENCE_S)
+        until(lambda: reaper.marked("mine") == {mine.pid})
+        reaper.end_marked("mine", patience_s=PATIENCE_S)
         assert mine.wait() == -signal.SIGTERM
         assert other.poll() is None
     finally:
@@ -130,10 +130,10 @@ def test_the_demo_leaves_the_mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     from nightscreen.cli.demo import point_at  # noqa: PLC0415 - it changes this process
     from nightscreen.config.settings import Settings  # noqa: PLC0415 - as above
 
-    monkeypatch.setattr(os, "environ", {**os.environ, guardian.MARK: "mine"})
+    monkeypatch.setattr(os, "environ", {**os.environ, reaper.MARK: "mine"})
     monkeypatch.setitem(Settings.model_config, "env_file", ".env")
     point_at("http://127.0.0.1:9", "key", tmp_path)
-    assert os.environ[guardian.MARK] == "mine"
+    assert os.environ[reaper.MARK] == "mine"
 
 
 def test_limits_of_the_caller_hold_in_a_demo(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_limits_of_the_caller_hold_in_a_demo(tmp_path: Path) -> None:
         from pathlib import Path
         from nightscreen.cli import up
         with ExitStack() as stack:
-            up._start_demo(Path("demo"), stack)
-            print(up._settings(demo=True).model_dump_json())
+            up.start_demo(Path("demo"), stack)
+            print(up.settings_of_command().model_dump_json())
         """
     )
     reading = (
@@ -297,7 +297,7 @@ def test_ends_are_counted_together_only_where_they_follow_at_once(
     ended = subprocess.Popen([sys.executable, "-S", "-c", ""], text=True)
     ended.wait()
     services = up.Services(os.getpgrp(), threading.Event())
-    services._look_at(
+    services.look_at(
         up.Service("desk", [], process=ended, starts=5, started_at=time.monotonic() - ran_s)
     )
     assert services.stop.is_set() is ends

@@ -13,7 +13,7 @@ from nightscreen.cli.desk import EngineStarter
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.heartbeat import FOLDER
 from nightscreen.files.private_files import make_private_folder
-from nightscreen.ops.run_status import HUNG, condition_of
+from nightscreen.ops.status import HUNG, condition_of
 from nightscreen.reading.open_file import file_digest
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.approvals import ApprovalDecision

@@ -7,9 +7,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
 from nightscreen.cli import erase
-from nightscreen.cli import journal as journal_command
+from nightscreen.cli.main import app
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.audit import Audit, forget_at_desk, write_by_command
 from nightscreen.files.person import user_name
@@ -109,14 +110,15 @@ def test_what_was_changed_is_noticed_and_named(
 
 
 def test_verify_exits_with_1_and_names_the_line(
-    office: Office, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`nightscreen journal verify` holds the audit too; sound, it exits with 0."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
-    assert journal_command.verify(json_output=False) == 0
+    assert CliRunner().invoke(app, ["journal", "verify"]).exit_code == 0
     change(office, "UPDATE audit SET user = 'Bem' WHERE id = 5")
-    assert journal_command.verify(json_output=True) == 1
-    assert "entry 5 of the desk's audit was changed" in capsys.readouterr().out
+    broken = CliRunner().invoke(app, ["journal", "verify", "--json"])
+    assert broken.exit_code == 1
+    assert "entry 5 of the desk's audit was changed" in broken.stdout
 
 
 def test_erasure_keeps_the_chain_and_leaves_no_way_to_the_customer(office: Office) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from nightscreen.cli.main import run
+from nightscreen.cli.entry import run
 from tests.cli.command import Ended, surroundings
 
 if TYPE_CHECKING:

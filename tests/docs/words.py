@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.ops.suggestions import ENDS
+from nightscreen.ops.status import ENDS
 from nightscreen.policy.load import load_policy
 from nightscreen.results.assemble import _STATUSES as STATUSES
 from nightscreen.schemas.bvn import BvnState

@@ -114,7 +114,7 @@ def test_stopped_pull_leaves_an_honest_folder_and_goes_on(
     output = tmp_path / "out"
 
     def pull(*more: str) -> subprocess.Popen[str]:
-        program = "from nightscreen.cli.main import run; run()"
+        program = "from nightscreen.cli.entry import run; run()"
         arguments = ("transactions", "pull", "--output", str(output), "--json", *more)
         return subprocess.Popen(
             [sys.executable, "-c", program, *arguments],

@@ -50,7 +50,7 @@ def wait_until_under_way(sandbox: SandboxProcess) -> None:
 def command(engine: Engine, *arguments: str) -> subprocess.Popen[str]:
     """Start `nightscreen` as on a terminal of the worker's machine."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from nightscreen.cli.main import run; run()", *arguments],
+        [sys.executable, "-c", "from nightscreen.cli.entry import run; run()", *arguments],
         env={**engine.env, "NIGHTSCREEN_API_KEY": API_KEY},
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -108,7 +108,7 @@ class Site:
             [
                 sys.executable,
                 "-c",
-                "from nightscreen.cli.main import run; run()",
+                "from nightscreen.cli.entry import run; run()",
                 "screen",
                 *arguments,
             ],

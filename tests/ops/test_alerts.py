@@ -8,8 +8,7 @@ import pytest
 
 from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.stops import Stops
-from nightscreen.ops.alerts import Alarm, Alarms
-from nightscreen.ops.heartbeat import RecentSpeed
+from nightscreen.ops.vitals import Alarm, Alarms, RecentSpeed
 from nightscreen.schemas.stops import StopReason
 from tests.ops.signs import MINUTE, signs_in_a_test
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.cli.doctor import lines_of
 from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
-from nightscreen.ops.diagnostics import diagnose
+from nightscreen.ops.doctor import diagnose
 from tests.ops.signs import signs_in_a_test
+from tests.ops.walk import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.ops.diagnostics import Diagnosis
+    from nightscreen.ops.doctor import Diagnosis
     from tests.cli.conftest import Here
 
 OTHER_KEY = base64.b64encode(bytes(range(32))).decode()
@@ -191,11 +191,11 @@ def test_a_hung_run_is_told_from_a_living_one(tmp_path: Path) -> None:
 
 
 def test_a_pull_is_taken_up_again_by_its_own_command(tmp_path: Path) -> None:
-    """Each flow has its own; of one that has none the doctor only shows the run."""
+    """Each flow has its own; a run of one that has none is begun anew."""
     home = tmp_path / "home"
-    for flow, command in (
-        ("pull_transactions", "nightscreen transactions pull --run"),
-        ("loan_products", "nightscreen runs show"),
+    for flow, remedy in (
+        ("pull_transactions", ("", "nightscreen transactions pull --run run-of-pull_transactions")),
+        ("loan_products", ("begin it anew with its own command", "")),
     ):
         with open_journal(home) as journal:
             journal.runs.begin(
@@ -213,5 +213,4 @@ def test_a_pull_is_taken_up_again_by_its_own_command(tmp_path: Path) -> None:
             f"run-of-{flow}",
             reaching=lambda _: None,
         )
-        assert found.remedy is not None
-        assert found.remedy.command == f"{command} run-of-{flow}"
+        assert found.remedy == remedy

@@ -11,7 +11,7 @@ import httpx
 from nightscreen.calling.caller import open_caller
 from nightscreen.client import loans
 from nightscreen.files.heartbeat import read_vitals
-from nightscreen.ops.diagnostics import diagnose
+from nightscreen.ops.doctor import diagnose
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation, SubjectKind

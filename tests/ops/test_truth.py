@@ -14,18 +14,27 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from sqlalchemy import update
 
-from nightscreen.cli.doctor import lines_of
-from nightscreen.cli.screen import prepare_engine
+from nightscreen.cli.engine import prepare_engine
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
 from nightscreen.journal.tables import meta
-from nightscreen.ops import health_checks
-from nightscreen.ops.diagnostics import Diagnosis, diagnose
-from nightscreen.ops.health_checks import SCHEDULE, WARNING, WRONG, HealthFinding
-from nightscreen.ops.suggestions import Remedy
+from nightscreen.ops import doctor
+from nightscreen.ops.doctor import (
+    SCHEDULE,
+    WARNING,
+    WRONG,
+    Diagnosis,
+    HealthFinding,
+    Remedy,
+    diagnose,
+)
+from nightscreen.ops.status import COMMANDS, from_signs
 from nightscreen.schemas.errors import JournalError, SettingsError
+from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.prefect_health import look_at_engine, look_at_schedules
+from tests.ops.signs import signs_in_a_test
+from tests.ops.walk import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,8 +188,8 @@ def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_: object, **__: object) -> None:
         raise JournalError("the journal cannot be used: disk I/O error")
 
-    monkeypatch.setattr(health_checks, "free_bytes", lambda _: 1_000)
-    monkeypatch.setattr(health_checks, "look_into", refuse)
+    monkeypatch.setattr(doctor, "free_bytes", lambda _: 1_000)
+    monkeypatch.setattr(doctor, "look_into", refuse)
     found = examined(tmp_path)
     assert found.remedy is not None
     assert found.remedy.first.startswith("free some disk under")
@@ -308,3 +317,22 @@ def test_not_all_is_well_while_the_service_cannot_be_reached(tmp_path: Path) -> 
     assert not any("all is well" in line for line in said)
     assert any("wait until the service answers" in line for line in said)
     assert any("nothing: all is well" in line for line in lines_of(examined(tmp_path)))
+
+
+STATES = [
+    *({"state": "stopped", "stop_reason": reason} for reason in StopReason if reason != "approval"),
+    *({"state": state} for state in ("killed", "hung", "running", "test_mode", "unknown")),
+    {"state": "completed", "held": True},
+]
+
+
+@pytest.mark.parametrize("flow", [*COMMANDS, "import_outcomes"])
+@pytest.mark.parametrize("changes", STATES, ids=str)
+def test_nobody_is_sent_in_a_circle(flow: str, changes: dict[str, Any]) -> None:
+    """The next command is never the doctor again, nor the list that led here, unless mended."""
+    run = {**from_signs(signs_in_a_test(), 0), "flow": flow, **changes}
+    found = Diagnosis(run=run)
+    doctor._conclude(found, "")
+    assert found.remedy is not None
+    assert found.remedy.first or found.remedy.command
+    assert not found.remedy.command.startswith(("nightscreen doctor", "nightscreen runs show"))

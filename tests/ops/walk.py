@@ -6,18 +6,18 @@ Nights are spent at a `Bureau` in virtual time. What is expected stands in the t
 from __future__ import annotations
 
 import shlex
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from typer.main import get_command
-
-from nightscreen.cli.doctor import document_of, lines_of
-from nightscreen.cli.main import app
-from nightscreen.ops.diagnostics import diagnose
+from nightscreen.cli.doctor import document_of, print_diagnosis
+from nightscreen.cli.main import load
+from nightscreen.ops.doctor import diagnose
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY
 
 if TYPE_CHECKING:
-    from nightscreen.ops.diagnostics import Diagnosis
+    from nightscreen.ops.doctor import Diagnosis
     from tests.money.service_in_memory import Bureau
 
 KEPT = ("run", "max_spend", "deadline", "yes")
@@ -32,12 +32,18 @@ def ask_doctor(bureau: Bureau, run_id: str = "") -> Diagnosis:
     return found
 
 
+def lines_of(found: Diagnosis) -> list[str]:
+    """Return a diagnosis as a person reads it."""
+    with redirect_stdout(StringIO()) as said:
+        print_diagnosis(document_of(found))
+    return said.getvalue().splitlines()
+
+
 def options_of(command: str) -> dict[str, Any]:
     """Return what a command line of `nightscreen screen` asks for, as the command reads it."""
     program, name, *arguments = shlex.split(command)
     assert (program, name) == ("nightscreen", "screen")
-    screen = get_command(app).get_command(None, name)  # type: ignore[attr-defined]  # a group's own method
-    context = screen.make_context(name, arguments)
+    context = load(name).make_context(name, arguments)
     return {each: context.params[each] for each in KEPT if context.params[each]}
 
 

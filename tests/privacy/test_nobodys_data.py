@@ -35,7 +35,7 @@ def decide(table, *_arguments, **_options):
     raise ValueError(f"cannot decide {table.to_pylist()[:3]}")
 
 closing.decide = decide
-from nightscreen.cli.main import run
+from nightscreen.cli.entry import run
 sys.argv = ["nightscreen", *sys.argv[1:]]
 run()
 """

@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.approvals import Approvals
-from nightscreen.ops.diagnostics import diagnose
+from nightscreen.ops.doctor import diagnose
 from nightscreen.runs.approval import resumed
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError

@@ -25,7 +25,7 @@ _PATIENCE_S = 20.0
 """A run's calls in flight settle within this; its journal survives the end in any case."""
 _LOOK_S = 0.1
 
-_guardians: list[subprocess.Popen[bytes]] = []
+_reapers: list[subprocess.Popen[bytes]] = []
 
 
 def begin() -> int:
@@ -37,7 +37,7 @@ def begin() -> int:
     """
     mark = secrets.token_hex(8)
     environment = {name: value for name, value in os.environ.items() if name != MARK}
-    guardian = subprocess.Popen(  # noqa: S603 - this very file
+    reaper = subprocess.Popen(  # noqa: S603 - this very file
         [sys.executable, "-I", "-S", __file__, mark],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -45,9 +45,9 @@ def begin() -> int:
         env=environment,
         process_group=0,
     )
-    _guardians.append(guardian)  # its pipe stays open as long as this process lives
+    _reapers.append(reaper)  # its pipe stays open as long as this process lives
     os.environ[MARK] = mark
-    return guardian.pid
+    return reaper.pid
 
 
 def marked(mark: str) -> set[int]:

@@ -1,0 +1,177 @@
+"""Vital signs of a run: its live numbers, the pace, the end in sight, and what wakes a person.
+
+Numbers and ids only. `files.heartbeat` stores the signs; the engine wakes the person. No own clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.files.disk_space import LEAST_FREE_BYTES, free_bytes
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.stops import TEST_MODE, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nightscreen.calling.run import Run
+    from nightscreen.calling.stops import Stops
+
+READING, PLANNING, ASKING = "reading", "planning", "asking"
+PAUSED, WRITING = "waiting", "writing"
+"""Parts of a run's work."""
+WINDOW_S, SAMPLE_S, SURE_S = 600, 10, 30
+"""How far back the pace is measured, how often a sample is kept, and the span it must have."""
+OUTAGE_S = 15 * 60
+"""Silence of the service after which a person is woken."""
+PACE_S = 300
+"""Span over which a pace must have been measured before it wakes anybody."""
+_COUNTS = (
+    *("wanted", "done", "paid", "free", "reused", "unreadable", "failed", "in_doubt", "attempts"),
+    *("cap", "in_flight", "cost_micro"),
+)
+
+
+@dataclass(slots=True)
+class RecentSpeed:
+    """How fast each check has gone lately, from samples of its progress; instants in microseconds.
+
+    Attributes:
+        last_answer_at: when an answer was last seen, as closely as samples are taken.
+        silent_since: since when the service has given no answer though it was asked for one.
+    """
+
+    last_answer_at: int | None = None
+    silent_since: int | None = None
+    _answered: int = 0
+    _samples: deque[tuple[int, dict[str, int]]] = field(default_factory=deque)
+
+    def take(self, stops: Stops, now: int) -> None:
+        """Take note of what is done by now."""
+        if stops.answered != self._answered:
+            self._answered = stops.answered
+            self.last_answer_at, self.silent_since = now, None
+        silent = stops.silence.opened_at is not None or stops.reason == StopReason.OUTAGE
+        if silent and self.silent_since is None:
+            self.silent_since = now if stops.silence.since is None else stops.silence.since
+        done = {check: counts.done for check, counts in stops.progress.items()}
+        samples = self._samples
+        if samples and any(done[name] < samples[-1][1].get(name, 0) for name in done):
+            samples.clear()  # a resumed run makes again the calls it had lost
+        if not samples or now - samples[-1][0] >= SAMPLE_S * MICROS:
+            samples.append((now, done))
+        while len(samples) > 1 and now - samples[0][0] > WINDOW_S * MICROS:
+            samples.popleft()
+
+    @property
+    def span_s(self) -> float:
+        """Return over how many seconds the pace is measured."""
+        return (self._samples[-1][0] - self._samples[0][0]) / MICROS if self._samples else 0.0
+
+    def finish_at(self, stops: Stops, now: int) -> int | None:
+        """Return when the slowest check will have done all it was to ask; None if unknown."""
+        if self.span_s < SURE_S:
+            return None
+        began, before = self._samples[0]
+        ends = [now]
+        for check, counts in stops.progress.items():
+            left, done = counts.wanted - counts.done, counts.done - before.get(check, 0)
+            if left <= 0 or check in stops.checks:
+                continue
+            if done <= 0:
+                return None
+            ends.append(now + (now - began) * left // done)
+        return max(ends)
+
+
+def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str, Any]:
+    """Return a run's signs at an instant; instants in microseconds, money in micro-naira.
+
+    Args:
+        run: the run.
+        pace: how fast it went of late.
+        now: the instant.
+        phase: which part of its work it is in.
+    """
+    stops = run.stops
+    troubles: dict[str, dict[str, int]] = {}
+    for (check, kind), number in stops.errors.items():
+        troubles.setdefault(check, {})[kind] = number
+    waiting_for, waiting_since = stops.waiting or (None, None)
+    return {
+        "run_id": run.run_id,
+        "flow": run.flow,
+        "batch": run.batch,
+        "at": now,
+        "phase": phase,
+        "rows": run.rows_read,
+        "checks": {
+            check: {
+                **{name: getattr(counts, name) for name in _COUNTS},
+                "stopped": stops.checks.get(check),
+                "troubles": troubles.get(check, {}),
+            }
+            for check, counts in stops.progress.items()
+        },
+        "stop": stops.reason,
+        "balance_micro": run.wallet.balance_micro,
+        "last_answer_at": pace.last_answer_at,
+        "silent_since": pace.silent_since,
+        "waiting_for": waiting_for,
+        "waiting_since": waiting_since,
+        "deadline_at": stops.deadline_at,
+        "finish_at": pace.finish_at(stops, now) if phase == ASKING else None,
+        "pace_s": pace.span_s,
+        "disk_free": {
+            "home": free_bytes(run.settings.home),
+            "output": free_bytes(run.folder.path),
+        },
+    }
+
+
+class Alarm(StrEnum):
+    """What needs a person now; the last word of the event's name."""
+
+    NOT_STARTED = "not_started"
+    AUTH = "auth"
+    TEST_MODE = "test_mode"
+    OUTAGE = "outage"
+    DEADLINE = "deadline"
+    DISK = "disk"
+
+
+class Alarms:
+    """Alarms of one run: each is due once, an outage once each time."""
+
+    def __init__(self) -> None:
+        self._sent: set[Alarm] = set()
+
+    def due(self, signs: Mapping[str, Any]) -> list[Alarm]:
+        """Return the alarms that a run's signs of life call for and that were not sent before."""
+        if signs["silent_since"] is None:
+            self._sent.discard(Alarm.OUTAGE)
+        stops = {signs["stop"], *(check["stopped"] for check in signs["checks"].values())}
+        silent_since = signs["silent_since"]
+        free = [number for number in signs["disk_free"].values() if number is not None]
+        called_for = {
+            Alarm.AUTH: StopReason.AUTH in stops,
+            Alarm.TEST_MODE: TEST_MODE in stops,
+            Alarm.OUTAGE: silent_since is not None
+            and signs["at"] - silent_since > OUTAGE_S * MICROS,
+            Alarm.DEADLINE: _out_of_reach(signs),
+            Alarm.DISK: bool(free) and min(free) < LEAST_FREE_BYTES,
+        }
+        fresh = [alarm for alarm, is_so in called_for.items() if is_so and alarm not in self._sent]
+        self._sent.update(fresh)
+        return fresh
+
+
+def _out_of_reach(signs: Mapping[str, Any]) -> bool:
+    """Return whether the deadline will not be met at the pace of late, or was not met."""
+    finish_at, deadline_at = signs["finish_at"], signs["deadline_at"]
+    late = finish_at is not None and deadline_at is not None and finish_at > deadline_at
+    sure = signs["phase"] == ASKING and signs["pace_s"] >= PACE_S
+    return signs["stop"] == StopReason.DEADLINE or bool(late and sure)
