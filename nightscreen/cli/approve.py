@@ -113,9 +113,9 @@ def _decide(
     from nightscreen.cli.deciding import require_no_desk
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import opened_journal
-    from nightscreen.desk.audit import write_by_command
     from nightscreen.files.person import user_name
     from nightscreen.journal.approvals import Approvals
+    from nightscreen.journal.audit import Audit
     from nightscreen.runs.approval import resumed
     from nightscreen.schemas.errors import InputError
     from nightscreen.schemas.money import naira_text
@@ -131,7 +131,7 @@ def _decide(
         )
         word = "approved" if approval.max_spend_micro is not None else "refused"
         cap = naira_text(approval.max_spend_micro)
-        write_by_command(journal, f"spending {word}", run_id=run_id, max_spend=cap)
+        Audit(journal).write_by_command(f"spending {word}", run_id=run_id, max_spend=cap)
         return settings, run, approval, resumed(run, approval, journal.clock())
 
 

@@ -22,7 +22,7 @@ from nightscreen.schemas.errors import UsageError
 if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.desk.accounts import Accounts, Role
+    from nightscreen.desk.accounts import Role
     from nightscreen.schemas.approvals import Approval
 
 PORT = 8090
@@ -68,7 +68,7 @@ def desk(
     from urllib.parse import urlsplit
 
     from nightscreen.desk.app import application
-    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.seat import WRITE_WAIT_S, Seat
     from nightscreen.desk.users import password_link
     from nightscreen.portal.config import origin_of
     from nightscreen.portal.server import UploadProtocol, is_open_to_others, serve_app
@@ -85,7 +85,7 @@ def desk(
             err=True,
         )
     keep_at = (output or settings.output).absolute()
-    with made_journal(settings) as journal:
+    with made_journal(settings, busy_timeout_s=WRITE_WAIT_S) as journal:
         seats: list[Seat] = []
 
         def build(at: str) -> Any:  # noqa: ANN401 - an ASGI application
@@ -201,12 +201,6 @@ def _run_deployment(parameters: ScreenBatch) -> None:
         raise UsageError("the engine's server does not answer; see docs/deploy.md") from None
 
 
-def _accounts() -> Accounts:
-    from nightscreen.desk.accounts import Accounts
-
-    return Accounts(settings_of_command().home)
-
-
 def _roles(given: list[str]) -> list[Role]:
     from nightscreen.desk.accounts import Role
 
@@ -219,9 +213,12 @@ def _roles(given: list[str]) -> list[Role]:
 @user_app.command("add", epilog="Example: nightscreen desk user add ada --role analyst")
 def user_add(name: NameArgument, role: RoleOption, json_output: JsonOption = False) -> None:
     """Make a user; prints a link, good once and for a day, by which the password is set."""
-    accounts = _accounts()
-    token = accounts.add(name, _roles(role))
-    _note(accounts, "user added", name=name, roles=_roles(role))
+    from nightscreen.desk.accounts import Accounts
+    from nightscreen.journal.audit import Audit
+
+    with made_journal(settings_of_command()) as journal:
+        token = Accounts(journal).add(name, _roles(role))
+        Audit(journal).write_by_command("user added", name=name, roles=_roles(role))
     _say_link(name, token, json_output=json_output)
 
 
@@ -234,23 +231,17 @@ def user_reset(
     json_output: JsonOption = False,
 ) -> None:
     """End a user's password and sessions; prints a link by which another is set."""
-    accounts = _accounts()
-    token = accounts.reset(name)
-    _note(accounts, "user reset", name=name)
-    if second_factor:
-        accounts.set_second(name)
-        _note(accounts, "second factor removed", name=name)
+    from nightscreen.desk.accounts import Accounts
+    from nightscreen.journal.audit import Audit
+
+    with made_journal(settings_of_command()) as journal:
+        accounts, audit = Accounts(journal), Audit(journal)
+        token = accounts.reset(name)
+        audit.write_by_command("user reset", name=name)
+        if second_factor:
+            accounts.set_second(name)
+            audit.write_by_command("second factor removed", name=name)
     _say_link(name, token, json_output=json_output)
-
-
-def _note(accounts: Accounts, action: str, **detail: Any) -> None:  # noqa: ANN401 - as the audit
-    """Write into the audit what was done on the command line."""
-    from nightscreen.desk.audit import Audit
-    from nightscreen.files.person import user_name
-
-    settings = settings_of_command()
-    with made_journal(settings) as journal:
-        Audit(accounts, journal).write(user_name(), action, **detail, by_command=True)
 
 
 def _say_link(name: str, token: str, *, json_output: bool) -> None:

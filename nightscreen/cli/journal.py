@@ -63,9 +63,8 @@ def settle(call_id: int, cost: str, *, json_output: bool) -> None:
     """
     from nightscreen.cli.deciding import require_no_desk
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.desk.accounts import Accounts
-    from nightscreen.desk.audit import write_by_command
     from nightscreen.files.person import user_name
+    from nightscreen.journal.audit import Audit
     from nightscreen.journal.disputes import enter_invoice, needs_second
 
     try:
@@ -75,9 +74,8 @@ def settle(call_id: int, cost: str, *, json_output: bool) -> None:
     with opened_journal() as journal:
         if needs_second(journal, call_id, cost_micro):  # less than was reserved
             require_no_desk(settings_of_command(), "/money")
-        Accounts(journal.home, journal.clock)  # the audit is in its file
         done = enter_invoice(journal, call_id, cost_micro, by=user_name())
-        write_by_command(journal, "cost settled", run_id=done.run_id, **done.document())
+        Audit(journal).write_by_command("cost settled", run_id=done.run_id, **done.document())
     if json_output:
         print_json({"run_id": done.run_id, **done.document()})
         return

@@ -31,8 +31,8 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
     """
     from nightscreen.cli.deciding import require_no_desk
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.desk.audit import write_by_command
     from nightscreen.files.person import user_name
+    from nightscreen.journal.audit import Audit
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.reviews import Reviews
     from nightscreen.policy.declarations import read_declarations
@@ -55,7 +55,7 @@ def import_reviews(file: Path, *, days: int, partial: bool, json_output: bool) -
         if taken.saved:
             rewrite_reviewed(journal, judged.runs, read_declarations(settings))
             runs = sorted(judged.runs)
-            write_by_command(journal, "reviews imported", rows=taken.saved, runs=runs)
+            Audit(journal).write_by_command("reviews imported", rows=taken.saved, runs=runs)
     document = _document(judged, len(rows), taken)
     if json_output:
         print_json(document)

@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse
 
 from nightscreen.desk.pages import html
 from nightscreen.portal.log import note
-from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.errors import JournalBusyError, NightscreenError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -53,6 +53,9 @@ NAVIGATION: Final = (
     ("/users", "Users", "users"),
 )
 """Path, word and the right without which the entry is not shown."""
+
+
+BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
 
 
 class DeskError(Exception):
@@ -267,6 +270,8 @@ def _answered(visit: Visit, view: Callable[[Visit], Response], need: str) -> Res
         return view(visit)
     except DeskError as error:
         return refusal(visit, error)
+    except JournalBusyError:
+        return refusal(visit, DeskError(503, BUSY))
     except NightscreenError as error:
         return refusal(visit, DeskError(400, str(error)))
 

@@ -13,8 +13,8 @@ from sqlalchemy import bindparam, case, func, select
 
 from nightscreen.journal.calls import NO_ANSWER, OUTAGE, open_answer
 from nightscreen.journal.engine import outlasting, reading, reading_settled
+from nightscreen.journal.schema import answers, calls
 from nightscreen.journal.statements import marks
-from nightscreen.journal.tables import answers, calls
 from nightscreen.schemas.checks import HITS, Outcome
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Table, Text, bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from nightscreen.journal.engine import outlasting, reading, recording
+from nightscreen.journal.schema import UNSETTLED, askers, calls
 from nightscreen.journal.statements import among, insert_into
-from nightscreen.journal.tables import UNSETTLED, calls, metadata
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import FAMILIES, family_of
 from nightscreen.schemas.clock import MICROS
@@ -43,15 +43,6 @@ UNDER_WAY = (
 _NAMED = 3
 _NO_CAPS = "{}"
 """What a process shares that asks no more."""
-
-askers = Table(
-    "askers",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("holder", Text, primary_key=True),
-    Column("caps", Text, nullable=False),  # JSON: the cap of each check or family that is shared
-    Column("numbers", Text, nullable=False),  # JSON: how far it has come, no personal data
-)
 
 
 @dataclass(frozen=True, slots=True)

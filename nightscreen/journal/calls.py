@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from nightscreen.journal import askers, lookups
 from nightscreen.journal.askers import STALE_MICROS, UNDER_WAY, part_of
-from nightscreen.journal.disputes import IS_OPEN, dispute, disputes
+from nightscreen.journal.disputes import IS_OPEN, dispute
 from nightscreen.journal.engine import (
     Turn,
     in_one_stroke,
@@ -51,6 +51,16 @@ from nightscreen.journal.money import (
     scopes_of,
     with_disputed,
 )
+from nightscreen.journal.schema import (
+    TOMBSTONE,
+    UNSETTLED,
+    answers,
+    calls,
+    disputes,
+    prices,
+    spend,
+    tallies,
+)
 from nightscreen.journal.statements import (
     Many,
     adding_up,
@@ -58,15 +68,6 @@ from nightscreen.journal.statements import (
     given,
     inserting,
     keeping_highest,
-)
-from nightscreen.journal.tables import (
-    TOMBSTONE,
-    UNSETTLED,
-    answers,
-    calls,
-    prices,
-    spend,
-    tallies,
 )
 from nightscreen.schemas.calls import (
     KEPT_STATES,

@@ -14,11 +14,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
-    Integer,
-    Table,
-    Text,
     and_,
     func,
     insert,
@@ -36,15 +31,15 @@ from nightscreen.journal.money import (
     keeps_reservation,
     scopes_of,
 )
-from nightscreen.journal.statements import adding_up
-from nightscreen.journal.tables import (
+from nightscreen.journal.schema import (
     UNSETTLED,
     answers,
     calls,
-    metadata,
+    disputes,
     prices,
     tallies,
 )
+from nightscreen.journal.statements import adding_up
 from nightscreen.schemas.calls import KEPT_STATES, CallState, DisputedCosts
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
@@ -65,27 +60,6 @@ _NEAR_CALLS = 1_000
 _HIGHEST_ID = 2**63 - 1
 _LOOK_BACK_CALLS = 10_000
 """How far back the balance before a disputed call is looked for."""
-
-disputes = Table(
-    "disputes",
-    metadata,
-    Column(
-        "call_id",
-        BigInteger().with_variant(Integer(), "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    Column("state", Text, nullable=False),  # as `DisputeState`
-    Column("named_micro", BigInteger),  # what the answer named; at least that, where it is the most
-    Column("excess_micro", BigInteger, nullable=False),  # what the caps leave out while it is open
-    Column("found_at", BigInteger, nullable=False),
-    Column("before_micro", BigInteger),  # what counted when the invoice's figure was entered
-    Column("invoice_micro", BigInteger),
-    Column("entered_by", Text),
-    Column("entered_at", BigInteger),
-    Column("confirmed_by", Text),
-    Column("settled_at", BigInteger),
-)
 
 
 class DisputeState(StrEnum):

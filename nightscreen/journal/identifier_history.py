@@ -14,11 +14,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import BigInteger, Column, LargeBinary, Table, Text, select, text
+from sqlalchemy import select, text
 
-from nightscreen.journal.customer_tables import customer_commits
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.tables import metadata
+from nightscreen.journal.schema import customer_commits, sightings
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import DAY_MICROS
 
@@ -28,20 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Connection, CursorResult, Engine
 
-    from nightscreen.journal import Journal
-
-sightings = Table(
-    "sightings",
-    metadata,
-    Column("kind", Text, primary_key=True),
-    Column("identifier", LargeBinary, primary_key=True),
-    Column("customer", LargeBinary, primary_key=True),  # the same in every batch name
-    Column("batch", Text, primary_key=True),
-    Column("bvn", LargeBinary),  # of an account: the BVN it stood under
-    Column("first_at", BigInteger, nullable=False),
-    Column("last_at", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
+    from nightscreen.journal.storage import Storage
 
 BLOCK = 4000
 REWRITTEN_AFTER = 7 * DAY_MICROS
@@ -113,7 +99,7 @@ class Sightings:
     _engine: Engine = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> Sightings:
+    def of(cls, journal: Storage) -> Sightings:
         """Return the sightings of an open journal."""
         return cls(journal.engine)
 

@@ -18,20 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, QUARANTINE
-from nightscreen.files.sealed_file import drop_sealed
+from nightscreen.files.sealed_file import UPLOADS, drop_sealed
 from nightscreen.files.workspace import Workspace, sweep_workspaces
-from nightscreen.journal.desk_file import UPLOADS
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.erasure import (
     ERASURE,
-    ErasedPseudonyms,
     Erasures,
     Removed,
     leave_no_trace,
 )
-from nightscreen.journal.grant_tables import BATCH as TRANSACTIONS
 from nightscreen.journal.identifier_history import Sightings
-from nightscreen.journal.records import KINDS, Records
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
+from nightscreen.journal.schema import KINDS, ErasedPseudonyms
+from nightscreen.journal.schema import PULLS as TRANSACTIONS
 from nightscreen.operations.bvn.table import PARTS as BVN_PARTS
 from nightscreen.planning.rings import RINGS_FILE
 from nightscreen.privacy.contests import drop_asked
@@ -158,7 +158,11 @@ class Found:
             name = journal.pseudonyms.customers_anywhere([customer])
             anywhere.setdefault(name, set()).add(batch)
         pulled = [name for name, batches in anywhere.items() if TRANSACTIONS in batches]
-        return ErasedPseudonyms({*self.subjects, *pulled}, self.pseudonyms(journal), anywhere)
+        named = {*(customer for _, customer in self.customers), self.whom.customer_id} - {""}
+        audited = [Audit(journal).customer(each) for each in sorted(named)]
+        return ErasedPseudonyms(
+            {*self.subjects, *pulled}, self.pseudonyms(journal), anywhere, audited
+        )
 
     def take(self, rows: Sequence[dict[str, Any]], batch: str, journal: Journal) -> None:
         """Learn the identifiers of some of the person's rows."""
@@ -195,7 +199,6 @@ def look(
     customers: Customers,
     whom: Whom,
     *,
-    at_desk: bool = False,
     inbox: Path | None = None,
 ) -> Found:
     """Find all that is held of a person; nothing is changed.
@@ -204,7 +207,6 @@ def look(
         journal: the journal.
         customers: what is remembered of customers.
         whom: who is meant.
-        at_desk: the person stands in the desk's audit, so that something is held in any case.
         inbox: the present inbox; those that runs came from are known.
 
     Raises:
@@ -226,7 +228,7 @@ def look(
     found.shared_with = _others(found)
     _recall(journal, found)
     found.held = Erasures.of(journal).held_of(found.person(journal))
-    if not found.anything and not at_desk:
+    if not found.anything:
         raise InputError(
             "nothing is held of this person; write the customer_id as the file has it, leading "
             "zeros included, or give the BVN"
@@ -489,9 +491,8 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     journal.calls.recover()
     erasures = Erasures.of(journal)
     person = found.person(journal)
-    traces = erasures.traces_of(person)
     number = erasures.erase(person)
-    emptied = leave_no_trace(journal, traces)
+    emptied = leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)

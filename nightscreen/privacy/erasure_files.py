@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.journal.erasure import ERASURE
-from nightscreen.journal.tables import TOMBSTONE
+from nightscreen.journal.schema import TOMBSTONE
 from nightscreen.results.run_files import ID_COLUMN, RunFiles, matching_rows, typed_parts
 
 if TYPE_CHECKING:

@@ -108,7 +108,7 @@ _KEPT: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("consents that ended", "journal, sealed", "showing that there was consent", "consents"),
     ("approvals of spending", "journal, notes sealed", "showing who allowed it", "approvals"),
-    ("who saw or did what", "file of the desk, customers sealed", "the audit", "audit"),
+    ("who saw or did what", "journal, customers sealed", "the audit", "audit"),
 )
 """What is kept, in which form, on what ground, and the setting of its period."""
 
@@ -233,7 +233,7 @@ def _host(address: str) -> str:
 
 def _places(settings: Settings) -> list[dict[str, str]]:
     return [
-        {"what": "state, keys, the desk's file", "where": f"{settings.home} on this machine"},
+        {"what": "state, keys, uploaded files", "where": f"{settings.home} on this machine"},
         {"what": "journal", "where": _journal(settings)},
         {"what": "files of runs", "where": f"{settings.output}, or where --output says"},
         {"what": "country of these places", "where": BLANK},

@@ -19,7 +19,7 @@ from nightscreen.cli.screen import prepare_engine
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
-from nightscreen.journal.tables import meta
+from nightscreen.journal.schema import meta
 from nightscreen.ops import health_checks
 from nightscreen.ops.diagnostics import Diagnosis, diagnose
 from nightscreen.ops.health_checks import SCHEDULE, WARNING, WRONG, HealthFinding

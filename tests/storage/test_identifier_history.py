@@ -12,16 +12,16 @@ from nightscreen.config.settings import Cutoffs
 from nightscreen.files.keys import encode_key
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.identifier_history import (
     BLOCK,
     NO_BVN,
     REWRITTEN_AFTER,
     Other,
     Sightings,
-    sightings,
 )
 from nightscreen.journal.opening import open_journal
+from nightscreen.journal.schema import ErasedPseudonyms, sightings
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.clock import DAY_MICROS
 from tests.storage.conftest import subject
