@@ -74,6 +74,7 @@ def settle(call_id: int, cost: str, *, json_output: bool) -> None:
     with opened_journal() as journal:
         if needs_second(journal, call_id, cost_micro):  # less than was reserved
             require_no_desk(settings_of_command(), "/money")
+        journal.calls.recover()
         done = enter_invoice(journal, call_id, cost_micro, by=user_name())
         Audit(journal).write_by_command("cost settled", run_id=done.run_id, **done.document())
     if json_output:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.calls import CallResult
 
 _NEAR_CALLS = 1_000
@@ -345,7 +345,7 @@ class DisputedCall:
         }
 
 
-def disputed_calls(journal: Journal, run_id: str = "", *, limit: int = 0) -> list[DisputedCall]:
+def disputed_calls(journal: Storage, run_id: str = "", *, limit: int = 0) -> list[DisputedCall]:
     """Return the calls whose cost was not believed, or was settled by invoice, newest first."""
     query = select(*_OF_CALL).select_from(_JOINED).order_by(calls.c.call_id.desc())
     if run_id:
@@ -354,7 +354,7 @@ def disputed_calls(journal: Journal, run_id: str = "", *, limit: int = 0) -> lis
         return [_call_of(row) for row in connection.execute(query.limit(limit or None))]
 
 
-def needs_second(journal: Journal, call_id: int, cost_micro: int) -> bool:
+def needs_second(journal: Storage, call_id: int, cost_micro: int) -> bool:
     """Return whether a second person must confirm a cost: it is below what was reserved.
 
     Raises:
@@ -366,9 +366,12 @@ def needs_second(journal: Journal, call_id: int, cost_micro: int) -> bool:
 
 
 def enter_invoice(
-    journal: Journal, call_id: int, cost_micro: int, *, by: str, waits: bool = False
+    journal: Storage, call_id: int, cost_micro: int, *, by: str, waits: bool = False
 ) -> DisputedCall:
     """Enter what the service's invoice says of a call; what it counted as before is kept.
+
+    Calls of processes that died are put in doubt before (`Calls.recover`): a call under way is
+    refused.
 
     Args:
         journal: the journal.
@@ -380,7 +383,6 @@ def enter_invoice(
     Raises:
         InputError: the cost of the call is neither disputed nor unknown, or the amount is none.
     """
-    journal.calls.recover()  # calls of a process that died are in doubt from here on
     with writing(journal.engine) as connection:
         row = _settleable(connection, call_id, cost_micro)
         entered: dict[str, Any] = {
@@ -403,7 +405,7 @@ def enter_invoice(
         return _find(connection, call_id)
 
 
-def confirm_invoice(journal: Journal, call_id: int, seen: str, *, by: str) -> DisputedCall:
+def confirm_invoice(journal: Storage, call_id: int, seen: str, *, by: str) -> DisputedCall:
     """Let a figure that was entered count: a second person has confirmed it.
 
     Args:
@@ -427,7 +429,7 @@ def confirm_invoice(journal: Journal, call_id: int, seen: str, *, by: str) -> Di
         return _find(connection, call_id)
 
 
-def _apply(connection: Connection, journal: Journal, call_id: int) -> None:
+def _apply(connection: Connection, journal: Storage, call_id: int) -> None:
     """Let the figure of the invoice count."""
     query = select(*_OF_CALL).select_from(_JOINED).where(calls.c.call_id == call_id)
     row = connection.execute(query.with_for_update()).one()

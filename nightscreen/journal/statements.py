@@ -6,7 +6,6 @@ the statements say is in the modules that use them.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, any_, bindparam, case, column, func, literal_column, select
@@ -185,12 +184,6 @@ def keeping_highest(table: Table, column: str, seen_at: str, for_micros: int) ->
         return upsert
 
     return Many(make, table.c.keys())
-
-
-@lru_cache(maxsize=64)
-def marks(number: int) -> str:
-    """Return so many of SQLite's question marks, for a list of values."""
-    return ",".join("?" * number)
 
 
 def fetched(result: CursorResult[Any]) -> list[tuple[Any, ...]]:
