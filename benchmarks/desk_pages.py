@@ -31,7 +31,7 @@ from nightscreen.desk.run_rows import Filter, RunRowsCache
 from nightscreen.desk.seat import Seat
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
-from nightscreen.journal.tables import runs, spend
+from nightscreen.journal.schema import runs, spend
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.clock import spending_day, to_instant
 

@@ -11,8 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from nightscreen.cli.deciding import desk_has_users
 from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.journal.desk_file import has_users
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.open_run import screening_at_terminal
 from nightscreen.tasks.terminal import AT_TERMINAL
@@ -34,7 +34,7 @@ def ask_on_terminal() -> None:
     terminal = AT_TERMINAL.get()
     if terminal is not None:
         sits_here = sys.stdin.isatty() and sys.stderr.isatty()
-        terminal.ask = ask if sits_here and not has_users(settings_of_command().home) else None
+        terminal.ask = ask if sits_here and not desk_has_users(settings_of_command()) else None
 
 
 def ask(asked: Approval) -> bool:

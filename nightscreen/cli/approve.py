@@ -19,9 +19,9 @@ from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.preflight import check_service
 from nightscreen.cli.screen import screened
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.desk.audit import write_by_command
 from nightscreen.files.person import user_name
 from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.audit import Audit
 from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
@@ -81,7 +81,7 @@ def approve(
         )
         word = "approved" if approval.max_spend_micro is not None else "refused"
         granted = naira_text(approval.max_spend_micro)
-        write_by_command(journal, f"spending {word}", run_id=run_id, max_spend=granted)
+        Audit(journal).write_by_command(f"spending {word}", run_id=run_id, max_spend=granted)
         parameters = resumed(run, approval, journal.clock())
     document: dict[str, Any] = {"approval": approval.document()}
     if refuse:

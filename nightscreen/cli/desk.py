@@ -19,10 +19,9 @@ from nightscreen.cli.engine import set_engine_defaults
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import made_journal
 from nightscreen.desk.accounts import Accounts, Role
-from nightscreen.desk.audit import Audit
 from nightscreen.desk.users import password_link
 from nightscreen.files.heartbeat import read_vitals
-from nightscreen.files.person import user_name
+from nightscreen.journal.audit import Audit
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def desk(
     if context.invoked_subcommand is not None:
         return
     from nightscreen.desk.app import application
-    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.seat import WRITE_WAIT_S, Seat
     from nightscreen.desk.users import password_link
     from nightscreen.web.guard import origin_of
     from nightscreen.web.serve import UploadProtocol, is_open_to_others, serve_app
@@ -77,7 +76,7 @@ def desk(
             err=True,
         )
     keep_at = (output or settings.output).absolute()
-    with made_journal(settings) as journal:
+    with made_journal(settings, busy_timeout_s=WRITE_WAIT_S) as journal:
         seats: list[Seat] = []
 
         def build(at: str) -> Any:  # noqa: ANN401 - an ASGI application
@@ -201,9 +200,9 @@ def add(
         roles = [Role(each) for words in role for each in words.split(",")]
     except ValueError:
         raise UsageError("--role: choose among " + ", ".join(Role)) from None
-    accounts = Accounts(settings_of_command().home)
-    token = accounts.add(name, roles)
-    _write_into_audit(accounts, "user added", name=name, roles=roles)
+    with made_journal(settings_of_command()) as journal:
+        token = Accounts(journal).add(name, roles)
+        Audit(journal).write_by_command("user added", name=name, roles=roles)
     return _linked(name, token)
 
 
@@ -215,18 +214,14 @@ def reset(
     ] = False,
 ) -> dict[str, str]:
     """End a user's password and sessions; prints a link by which another is set."""
-    accounts = Accounts(settings_of_command().home)
-    token = accounts.reset(name)
-    _write_into_audit(accounts, "user reset", name=name)
-    if second_factor:
-        accounts.set_second(name)
-        _write_into_audit(accounts, "second factor removed", name=name)
-    return _linked(name, token)
-
-
-def _write_into_audit(accounts: Accounts, action: str, **detail: object) -> None:
     with made_journal(settings_of_command()) as journal:
-        Audit(accounts, journal).write(user_name(), action, **detail, by_command=True)  # type: ignore[arg-type]  # detail holds neither run nor customer
+        accounts, audit = Accounts(journal), Audit(journal)
+        token = accounts.reset(name)
+        audit.write_by_command("user reset", name=name)
+        if second_factor:
+            accounts.set_second(name)
+            audit.write_by_command("second factor removed", name=name)
+    return _linked(name, token)
 
 
 def _linked(name: str, token: str) -> dict[str, str]:

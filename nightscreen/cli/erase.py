@@ -108,19 +108,18 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
 
 
 def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
-    from nightscreen.desk.audit import forget_at_desk, write_by_command
+    from nightscreen.journal.audit import Audit
     from nightscreen.privacy.erasure import erase as erase_person
 
     with opened_journal() as journal:
         found = _look(journal, customer_id, bvn, batch)
-        ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
         if yes and found.workbooks:
             typer.echo(_about_workbooks(found.workbooks), err=True)
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)
-        entries = forget_at_desk(journal, {pseudonym for _, pseudonym in ids})
-        write_by_command(journal, "customer erased", rows=done["rows"], answers=done["answers"])
-        return {**done, "desk_entries": entries}
+        went = {"rows": done["rows"], "answers": done["answers"]}
+        Audit(journal).write_by_command("customer erased", **went)
+        return {**done, "desk_entries": found.held.entries}
 
 
 def _look(journal: Journal, customer_id: str, bvn: str, batch: str) -> Found:
@@ -128,15 +127,13 @@ def _look(journal: Journal, customer_id: str, bvn: str, batch: str) -> Found:
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.desk.audit import stands_at_desk
     from nightscreen.journal.customers import Customers
     from nightscreen.privacy.erasure import Whom, look, mend
 
     mend(journal)
     whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
-    at_desk = bool(customer_id) and stands_at_desk(journal, customer_id)
     inbox = settings_of_command().inbox
-    return look(journal, Customers.of(journal), whom, at_desk=at_desk, inbox=inbox)
+    return look(journal, Customers.of(journal), whom, inbox=inbox)
 
 
 def _print_found(customer_id: str, bvn: str, batch: str, *, json_output: bool) -> None:

@@ -48,7 +48,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
         InputError: no batch knows the customer.
     """
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.desk.audit import write_by_command
+    from nightscreen.journal.audit import Audit
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.reviews import Reviews
     from nightscreen.operations.transactions.cashflow import CashFlow
@@ -73,7 +73,7 @@ def explain_customer(customer_id: str, *, batch: str, json_output: bool) -> None
                 journal, customers, Reviews.of(journal), people[0], declared
             )
             document["other_batches"] = [person.batch for person in people[1:]]
-        write_by_command(journal, "customer seen", customer_id=customer_id)
+        Audit(journal).write_by_command("customer seen", customer_id=customer_id)
     document["cash_flow"] = cash_flow
     if json_output:
         print_json(document)
@@ -224,8 +224,8 @@ def write_subject_access(customer_id: str, *, output: Path, json_output: bool) -
         OutputError: the folder cannot be written.
     """
     from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.desk.audit import write_by_command
     from nightscreen.files.private_files import make_private_folder, write_private
+    from nightscreen.journal.audit import Audit
     from nightscreen.journal.customers import Customers
     from nightscreen.policy.declarations import read_declarations
     from nightscreen.privacy.lookup_subject import lookup_subject
@@ -237,7 +237,7 @@ def write_subject_access(customer_id: str, *, output: Path, json_output: bool) -
         customers = Customers.of(journal)
         people = lookup_subject(journal, customers, customer_id)
         document = gather(journal, customers, people, settings.retention, declared)
-        write_by_command(journal, "subject access handed over", customer_id=customer_id)
+        Audit(journal).write_by_command("subject access handed over", customer_id=customer_id)
     folder = make_private_folder(output)
     name = f"subject-access-{people[0].pseudonym.hex()[:12]}"
     page, data = folder / f"{name}.html", folder / f"{name}.json"

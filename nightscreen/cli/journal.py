@@ -100,8 +100,7 @@ def settle(
     Both values are kept. A cost below what was reserved is confirmed by a second person, where the
     desk has users: then it is entered on its page Money.
     """
-    from nightscreen.desk.accounts import Accounts
-    from nightscreen.desk.audit import write_by_command
+    from nightscreen.journal.audit import Audit
 
     try:
         cost_micro = typed_micro(cost)
@@ -110,9 +109,9 @@ def settle(
     with opened_journal() as journal:
         if needs_second(journal, call, cost_micro):  # less than was reserved
             require_no_desk(settings_of_command(), "/money")
-        Accounts(journal.home, journal.clock)  # the audit is in its file
+        journal.calls.recover()
         done = enter_invoice(journal, call, cost_micro, by=user_name())
-        write_by_command(journal, "cost settled", run_id=done.run_id, **done.document())
+        Audit(journal).write_by_command("cost settled", run_id=done.run_id, **done.document())
     return {"run_id": done.run_id, **done.document()}
 
 

@@ -35,9 +35,11 @@ def opened_journal() -> Iterator[Journal]:
 
 
 @contextmanager
-def made_journal(settings: Settings) -> Iterator[Journal]:
+def made_journal(settings: Settings, *, busy_timeout_s: float | None = None) -> Iterator[Journal]:
     """Open the journal of the settings; it is made where there is none yet."""
     from nightscreen.journal import journal_of
+    from nightscreen.journal.engine import BUSY_TIMEOUT_S
 
-    with journal_of(settings) as journal:
+    timeout_s = BUSY_TIMEOUT_S if busy_timeout_s is None else busy_timeout_s
+    with journal_of(settings, busy_timeout_s=timeout_s) as journal:
         yield journal

@@ -227,10 +227,10 @@ def propose(
 def _write_into_audit(
     journal: "Journal", action: str, policy: "Policy", *, by: str, note: str
 ) -> None:
-    from nightscreen.desk.audit import write_by_command
+    from nightscreen.journal.audit import Audit
 
-    write_by_command(
-        journal, action, policy=policy.label, version=policy.version, named=by, note=note
+    Audit(journal).write_by_command(
+        action, policy=policy.label, version=policy.version, named=by, note=note
     )
 
 

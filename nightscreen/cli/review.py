@@ -14,8 +14,8 @@ from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.desk.audit import write_by_command
 from nightscreen.files.person import user_name
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.declarations import read_declarations
@@ -80,7 +80,7 @@ def import_(
         if taken.saved:
             rewrite_reviewed(journal, judged.runs, read_declarations(settings))
             runs = sorted(judged.runs)
-            write_by_command(journal, "reviews imported", rows=taken.saved, runs=runs)
+            Audit(journal).write_by_command("reviews imported", rows=taken.saved, runs=runs)
     told = [
         {
             "line": found.line,

@@ -1,7 +1,7 @@
-"""Users of the desk, their roles, passwords and sessions, in an SQLite file of its own.
+"""Users of the desk, their roles, passwords and sessions, in tables of the journal.
 
-Its own file, so that a night's commits never wait for a page. Secrets are kept as digests only:
-passwords by argon2, links and sessions by SHA-256. What a page allows is asked by `User.may`.
+Secrets are kept as digests only: passwords by argon2, links and sessions by SHA-256. What a page
+allows is asked by `User.may`. A user is found by the name in small letters.
 """
 
 from __future__ import annotations
@@ -9,33 +9,48 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import sqlite3
 import threading
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
+from sqlalchemy import delete, insert, or_, select, update
 
 from nightscreen.files.person import same_person, user_name
-from nightscreen.files.private_files import make_private_folder
-from nightscreen.journal.audit_chain import AUDIT_SCHEMA, ENDS_SCHEMA
-from nightscreen.journal.desk_file import DESK_FILE, upload_of
-from nightscreen.schemas.clock import MICROS, Clock, system_clock
-from nightscreen.schemas.errors import UsageError
+from nightscreen.journal.engine import Turn, reading, recording
+from nightscreen.journal.runs import upload_of
+from nightscreen.journal.schema import (
+    audit,
+    devices,
+    failures,
+    links,
+    meta,
+    put_meta,
+    sessions,
+    uploads,
+    users,
+)
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import JournalBusyError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection, Row, Select, Update
 
     from nightscreen.journal.runs import RunRecord
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.approvals import Approval
 
 LINK_S = 24 * 3600
 IDLE_S = 2 * 3600
 """A session without a request for this long has ended."""
+SEEN_EVERY_S = 60
+"""How often at most it is written down that a session goes on."""
 SESSION_S = 12 * 3600
 """No session outlives a working day."""
 HALF_S = 15 * 60
@@ -56,6 +71,8 @@ DEVICE_S = 180 * 24 * 3600
 _STRANGERS_AT_ONCE = 3
 """Of the few threads that make pages, sign-ins from unknown devices hold no more than these."""
 _TOKEN_BYTES = 32
+_TWO_APPROVERS: Final = "two_approvers"
+"""Name in `meta` of the instant since when there were two."""
 
 
 class Role(StrEnum):
@@ -89,34 +106,6 @@ RESET_SLEEP_S: Final = 24 * 3600
 """So long the rights of a user sleep who was reset at the host; others see it meanwhile."""
 SHOWN_S: Final = 7 * 24 * 3600
 """So long everybody is shown that rights were given without a second person."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS users (
-  name TEXT PRIMARY KEY COLLATE NOCASE, roles TEXT NOT NULL, rights TEXT NOT NULL,
-  password TEXT, created_at INTEGER NOT NULL, branches TEXT NOT NULL DEFAULT '[]',
-  second BLOB, second_new BLOB, second_step INTEGER NOT NULL DEFAULT 0,
-  asleep_until INTEGER NOT NULL DEFAULT 0, link_known_to TEXT NOT NULL DEFAULT '[]',
-  alone_at INTEGER, alone_by TEXT NOT NULL DEFAULT '');
-CREATE TABLE IF NOT EXISTS two_approvers (since INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS links (
-  digest TEXT PRIMARY KEY, name TEXT COLLATE NOCASE, until INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS sessions (
-  digest TEXT PRIMARY KEY, name TEXT NOT NULL COLLATE NOCASE, began_at INTEGER NOT NULL,
-  seen_at INTEGER NOT NULL, half INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS failures (
-  name TEXT NOT NULL, at INTEGER NOT NULL, source TEXT NOT NULL DEFAULT '',
-  known INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS devices (
-  digest TEXT NOT NULL, name TEXT NOT NULL COLLATE NOCASE, at INTEGER NOT NULL,
-  PRIMARY KEY (digest, name));
-CREATE TABLE IF NOT EXISTS uploads (
-  id TEXT PRIMARY KEY, user TEXT NOT NULL, at INTEGER NOT NULL, name TEXT NOT NULL,
-  digest TEXT NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL, choices TEXT NOT NULL,
-  run_id TEXT NOT NULL);
-"""
-_DECLARED: Final = _SCHEMA + AUDIT_SCHEMA + ENDS_SCHEMA
-_VERSION: Final = int.from_bytes(hashlib.sha256(_DECLARED.encode()).digest()[:3])
-"""Of the desk's file: a digest of its declared schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,80 +186,54 @@ class Accounts:
     """Reads and writes users, links and sessions.
 
     Args:
-        home: where state is kept.
-        clock: the present instant.
+        journal: an open journal.
     """
 
-    def __init__(self, home: Path, clock: Clock = system_clock) -> None:
-        make_private_folder(home)
-        self.path = home / DESK_FILE
-        self.clock = clock
+    def __init__(self, journal: Storage) -> None:
+        self._journal = journal
+        self.clock = journal.clock
         self._hasher = PasswordHasher()
         self._one_at_a_time = threading.Semaphore(2)
         """Each hash takes 64 MiB: many sign-ins at once wait for one another."""
         self._strangers = threading.Semaphore(_STRANGERS_AT_ONCE)
         self._nobody = ""
-        self.path.touch(mode=0o600)
-        self.path.chmod(0o600)
-        with closing(sqlite3.connect(self.path)) as connection:
-            (written,) = connection.execute("PRAGMA user_version").fetchone()
-            if written not in (0, _VERSION):
-                raise UsageError(
-                    f"{self.path} was made by another version of nightscreen: use that version, or "
-                    "move the file away; its users, sessions and audit go with it"
-                )
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-            connection.executescript(_DECLARED)
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection whose work is committed whole or not at all."""
-        with closing(sqlite3.connect(self.path, timeout=10, isolation_level=None)) as connection:
-            connection.row_factory = sqlite3.Row
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """Give a connection whose work is committed whole or not at all, one at a time."""
+        return recording(self._journal.engine, Turn.DESK)
 
-    def empty_log(self) -> None:
-        """Leave nothing of what was changed in the file's own log."""
-        with closing(sqlite3.connect(self.path, timeout=10)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:  # noqa: ANN401 - what SQLite stores
+    def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         """Return what a query finds."""
-        with closing(sqlite3.connect(self.path, timeout=10)) as connection:
-            connection.row_factory = sqlite3.Row
-            return connection.execute(sql, values).fetchall()
+        with reading(self._journal.engine) as connection:
+            return connection.execute(query).all()
 
     # --- users ---
 
     def users(self) -> list[User]:
         """Return every user by name."""
-        return [self._user(row) for row in self.rows("SELECT * FROM users ORDER BY name")]
+        return [self._user(row) for row in self.rows(select(users).order_by(users.c.key))]
 
     def find(self, name: str) -> User | None:
         """Return a user, or None."""
-        rows = self.rows("SELECT * FROM users WHERE name = ?", name)
-        return self._user(rows[0]) if rows else None
+        row = self._row(name)
+        return None if row is None else self._user(row)
 
-    def _user(self, row: sqlite3.Row) -> User:
+    def _row(self, name: str) -> Row[Any] | None:
+        return next(iter(self.rows(select(users).where(users.c.key == key_of(name)))), None)
+
+    def _user(self, row: Row[Any]) -> User:
         return User(
-            row["name"],
-            tuple(Role(each) for each in json.loads(row["roles"])),
-            json.loads(row["rights"]),
-            row["password"] is not None,
-            tuple(json.loads(row["branches"])),
-            row["second"] is not None,
-            row["asleep_until"],
-            row["asleep_until"] > self.clock(),
-            tuple(json.loads(row["link_known_to"])),
-            row["alone_at"],
-            row["alone_by"],
+            row.name,
+            tuple(Role(each) for each in json.loads(row.roles)),
+            json.loads(row.rights),
+            row.password is not None,
+            tuple(json.loads(row.branches)),
+            row.second is not None,
+            row.asleep_until,
+            row.asleep_until > self.clock(),
+            tuple(json.loads(row.link_known_to)),
+            row.alone_at,
+            row.alone_by,
         )
 
     def add(self, name: str, roles: Collection[Role], *, by: str = "") -> str:
@@ -288,15 +251,29 @@ class Accounts:
         if not roles:
             raise UsageError("--role: give at least one of " + ", ".join(Role))
         with self.transaction() as connection:
-            try:
-                connection.execute(
-                    "INSERT INTO users (name, roles, rights, created_at) VALUES (?, ?, '{}', ?)",
-                    (name, json.dumps(sorted(set(roles))), self.clock()),
-                )
-            except sqlite3.IntegrityError:
-                raise UsageError(f"there is a user {name} already; change it with: role") from None
+            known = select(users.c.key).where(users.c.key == key_of(name))
+            if connection.execute(known).first() is not None:
+                raise UsageError(f"there is a user {name} already; change it with: role")
+            connection.execute(insert(users), self._new(name, roles))
         self._put_to_sleep(self._known(name), by)
         return self.link(name)
+
+    def _new(
+        self, name: str, roles: Collection[Role], password: str | None = None
+    ) -> dict[str, Any]:
+        return {
+            "key": key_of(name),
+            "name": name,
+            "roles": json.dumps(sorted(set(roles))),
+            "rights": "{}",
+            "branches": "[]",
+            "password": password,
+            "created_at": self.clock(),
+            "second_step": 0,
+            "asleep_until": 0,
+            "link_known_to": "[]",
+            "alone_by": "",
+        }
 
     def change(
         self,
@@ -335,13 +312,12 @@ class Accounts:
         if (after.held - user.held) & SECOND_PERSON:
             self._put_to_sleep(after, by, of_before=user.link_known_to)
         with self.transaction() as connection:
-            connection.execute(
-                "UPDATE users SET roles = ?, rights = ?, branches = ? WHERE name = ?",
-                (json.dumps(wanted), json.dumps(merged), json.dumps(limits), user.name),
-            )
+            given = {"roles": wanted, "rights": merged, "branches": limits}
+            values = {column: json.dumps(value) for column, value in given.items()}
+            connection.execute(_of(user.name).values(values))
             # two who change at once may each have been the other's reason that somebody is left
-            users = map(self._user, connection.execute("SELECT * FROM users").fetchall())
-            _require_left(user, after, list(users))
+            left = connection.execute(select(users)).all()
+            _require_left(user, after, list(map(self._user, left)))
         self.needs_two()
         return self._known(name)
 
@@ -357,11 +333,9 @@ class Accounts:
         """
         user = self._known(name)
         with self.transaction() as connection:
-            connection.execute(
-                "UPDATE users SET password = NULL, second_new = NULL WHERE name = ?", (user.name,)
-            )
-            connection.execute("DELETE FROM sessions WHERE name = ?", (user.name,))
-            connection.execute("DELETE FROM devices WHERE name = ?", (user.name,))
+            connection.execute(_of(user.name).values(password=None, second_new=None))
+            for table in (sessions, devices):
+                connection.execute(delete(table).where(table.c.user == key_of(user.name)))
         self._put_to_sleep(user, by, is_reset=True)
         return self.link(user.name)
 
@@ -372,12 +346,12 @@ class Accounts:
 
         A second one who goes, is reset or loses the right leaves nobody to decide alone.
         """
-        if self.rows("SELECT 1 FROM two_approvers"):
+        if self.rows(select(meta).where(meta.c.name == _TWO_APPROVERS)):
             return True
         now_two = sum(each.has_password and each.holds("approve") for each in self.users()) > 1
         if now_two:
             with self.transaction() as connection:
-                connection.execute("INSERT INTO two_approvers VALUES (?)", (self.clock(),))
+                put_meta(connection, _TWO_APPROVERS, str(self.clock()))
         return now_two
 
     def _put_to_sleep(
@@ -406,19 +380,14 @@ class Accounts:
         elif not alone:
             until = UNTIL_CONFIRMED
         shown = holds and (alone or not by)
+        known_to = [] if alone and holds and by else sorted(known)
+        values: dict[str, Any] = {
+            "asleep_until": until if holds else 0,
+            "link_known_to": json.dumps(known_to),
+            **({"alone_at": now, "alone_by": who} if shown else {}),
+        }
         with self.transaction() as connection:
-            connection.execute(
-                "UPDATE users SET asleep_until = ?, link_known_to = ?,"
-                " alone_at = coalesce(?, alone_at), alone_by = coalesce(?, alone_by)"
-                " WHERE name = ?",
-                (
-                    until if holds else 0,
-                    json.dumps([] if alone and holds and by else sorted(known)),
-                    now if shown else None,
-                    who if shown else None,
-                    user.name,
-                ),
-            )
+            connection.execute(_of(user.name).values(values))
 
     def unconfirmed(self, by: User) -> list[User]:
         """Return the users whose rights sleep and whom this approver may confirm."""
@@ -442,10 +411,7 @@ class Accounts:
                 "the link nor gave the rights, once the user has signed in"
             )
         with self.transaction() as connection:
-            connection.execute(
-                "UPDATE users SET asleep_until = 0, link_known_to = '[]' WHERE name = ?",
-                (user.name,),
-            )
+            connection.execute(_of(user.name).values(asleep_until=0, link_known_to="[]"))
 
     def made_alone(self) -> list[User]:
         """Return who got rights to approve or override without a second person of late."""
@@ -471,41 +437,46 @@ class Accounts:
 
         A file that was not uploaded was asked for by whoever, or whatever, started its run.
         """
+        upload = upload_of(self._journal.home, run)
         uploaded = self.rows(
-            "SELECT user FROM uploads WHERE id = ? OR run_id = ?",
-            upload_of(self.path.parent, run),
-            run.run_id,
+            select(uploads.c.user).where(
+                or_(uploads.c.upload_id == upload, uploads.c.run_id == run.run_id)
+            )
         )
         resumed = self.rows(
-            "SELECT user FROM audit WHERE run_id = ? AND action = 'run resumed' AND at <= ?"
-            " ORDER BY id DESC LIMIT 1",
-            run.run_id,
-            approval.asked_at,
+            select(audit.c.user)
+            .where(
+                audit.c.run_id == run.run_id,
+                audit.c.action == "run resumed",
+                audit.c.at <= approval.asked_at,
+            )
+            .order_by(audit.c.number.desc())
+            .limit(1)
         )
-        asked_by = uploaded[0]["user"] if uploaded else approval.asked_by
-        return [asked_by, *(row["user"] for row in resumed)]
+        asked_by = uploaded[0].user if uploaded else approval.asked_by
+        return [asked_by, *(row.user for row in resumed)]
 
     # --- links that set a password ---
 
     def link(self, name: str | None = None) -> str:
         """Return the token of a new link for a user, or for the first one; earlier ones end."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
+        until = self.clock() + LINK_S * MICROS
         with self.transaction() as connection:
-            connection.execute("DELETE FROM links WHERE name IS ?", (name,))
-            until = self.clock() + LINK_S * MICROS
-            connection.execute("INSERT INTO links VALUES (?, ?, ?)", (_digest(token), name, until))
+            connection.execute(delete(links).where(links.c.user.is_not_distinct_from(name)))
+            row = {"digest": _digest(token), "user": name, "until": until}
+            connection.execute(insert(links), row)
         return token
 
     def first_link(self) -> str | None:
         """Return the token of the link that makes the first user; None where there are users."""
-        return None if self.rows("SELECT 1 FROM users LIMIT 1") else self.link()
+        return None if self.rows(select(users.c.key).limit(1)) else self.link()
 
     def link_for(self, token: str) -> tuple[bool, str | None]:
         """Return whether a link still holds, and for which user; None is the first one."""
-        rows = self.rows(
-            "SELECT name FROM links WHERE digest = ? AND until > ?", _digest(token), self.clock()
-        )
-        return (True, rows[0]["name"]) if rows else (False, None)
+        held = (links.c.digest == _digest(token)) & (links.c.until > self.clock())
+        rows = self.rows(select(links.c.user).where(held))
+        return (True, rows[0].user) if rows else (False, None)
 
     def use_link(self, token: str, name: str, password: str) -> User:
         """Set a password by a link; the link of the first user makes it, with every role.
@@ -521,20 +492,15 @@ class Accounts:
         with self._one_at_a_time:
             hashed = self._hasher.hash(password)
         with self.transaction() as connection:
-            used = connection.execute("DELETE FROM links WHERE digest = ?", (_digest(token),))
-            there_are = connection.execute("SELECT 1 FROM users LIMIT 1").fetchone()
+            used = connection.execute(delete(links).where(links.c.digest == _digest(token)))
+            there_are = connection.execute(select(users.c.key).limit(1)).first()
             if not used.rowcount or (whose is None and there_are):
                 raise UsageError(_LINK_ENDED)
             if whose is None:
-                every = json.dumps(sorted(Role))
-                connection.execute(
-                    "INSERT INTO users (name, roles, rights, password, created_at)"
-                    " VALUES (?, ?, '{}', ?, ?)",
-                    (name, every, hashed, self.clock()),
-                )
+                connection.execute(insert(users), self._new(name, list(Role), hashed))
             else:
-                connection.execute("UPDATE users SET password = ? WHERE name = ?", (hashed, name))
-                connection.execute("DELETE FROM sessions WHERE name = ?", (name,))
+                connection.execute(_of(name).values(password=hashed))
+                connection.execute(delete(sessions).where(sessions.c.user == key_of(name)))
         self.needs_two()  # from the second approver's first sign-in on
         return self._known(name)
 
@@ -549,9 +515,9 @@ class Accounts:
             address: of the browser.
         """
         digest, since = _digest(device), self.clock() - DEVICE_S * MICROS
-        known = self.rows(
-            "SELECT 1 FROM devices WHERE digest = ? AND name = ? AND at > ?", digest, name, since
-        )
+        kept = devices.c
+        query = select(kept.at).where(kept.digest == digest, kept.user == key_of(name))
+        known = self.rows(query.where(kept.at > since))
         return (
             SignInSource(digest, known=True)
             if known
@@ -563,14 +529,15 @@ class Accounts:
 
         A word that was not made here is never taken over: somebody else may know it.
         """
-        now = self.clock()
+        now, kept = self.clock(), devices.c
         with self.transaction() as connection:
-            connection.execute("DELETE FROM devices WHERE at <= ?", (now - DEVICE_S * MICROS,))
-            ours = "SELECT 1 FROM devices WHERE digest = ?"
-            if connection.execute(ours, (_digest(device),)).fetchone() is None:
+            connection.execute(delete(devices).where(kept.at <= now - DEVICE_S * MICROS))
+            ours = select(kept.at).where(kept.digest == _digest(device)).limit(1)
+            if connection.execute(ours).first() is None:
                 device = secrets.token_urlsafe(_TOKEN_BYTES)
-            row = (_digest(device), name, now)
-            connection.execute("INSERT OR REPLACE INTO devices VALUES (?, ?, ?)", row)
+            row = {"digest": _digest(device), "user": key_of(name)}
+            connection.execute(delete(devices).filter_by(**row))
+            connection.execute(insert(devices), {**row, "at": now})
         return device
 
     @contextmanager
@@ -585,8 +552,8 @@ class Accounts:
 
     def is_throttled(self, name: str, source: SignInSource = AT_THE_HOST) -> bool:
         """Tell whether too many wrong passwords came of late for another one to be looked at."""
-        with self.transaction() as connection:
-            return _is_throttled(connection, _digest(name.casefold()), source, self.clock())
+        with reading(self._journal.engine) as connection:
+            return _is_throttled(connection, _digest(key_of(name)), source, self.clock())
 
     def check(self, name: str, password: str, source: SignInSource = AT_THE_HOST) -> User | None:
         """Return the user of a name and password; None counts as a failure.
@@ -594,8 +561,8 @@ class Accounts:
         An unknown name takes as long as a known one. A try counts as a failure until it is known to
         be none, so that many at once are held up as well.
         """
-        rows = self.rows("SELECT * FROM users WHERE name = ?", name[:LONGEST_NAME])
-        stored = rows[0]["password"] if rows else None
+        row = self._row(name[:LONGEST_NAME])
+        stored = None if row is None else row.password
         with self._one_at_a_time:
             attempt = self.begin_attempt(name, source)
             if attempt is None:
@@ -606,45 +573,46 @@ class Accounts:
                 self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
             except VerificationError:
                 return None
-            if stored is None:
+            if row is None or stored is None:
                 return None
             self.forgive_attempt(attempt)
-        return self._user(rows[0])
+        return self._user(row)
 
     def begin_attempt(self, name: str, source: SignInSource = AT_THE_HOST) -> int | None:
         """Count an attempt under a name as a failure until it is forgiven; None where held up."""
-        key, now = _digest(name.casefold()), self.clock()
+        key, now = _digest(key_of(name)), self.clock()
         with self.transaction() as connection:
-            connection.execute("DELETE FROM failures WHERE at <= ?", (now - FAILURES_S * MICROS,))
+            connection.execute(delete(failures).where(failures.c.at <= now - FAILURES_S * MICROS))
             if _is_throttled(connection, key, source, now):
                 return None
-            row = (key, now, source.key, source.known)
-            made = connection.execute(
-                "INSERT INTO failures (name, at, source, known) VALUES (?, ?, ?, ?)", row
-            )
-            return made.lastrowid
+            row = {"name": key, "at": now, "source": source.key, "known": source.known}
+            made = insert(failures).values(row).returning(failures.c.failure_id)
+            return int(connection.execute(made).scalar_one())
 
     def forgive_attempt(self, attempt: int) -> None:
         """Count an attempt no longer: it was a good one."""
         with self.transaction() as connection:
-            connection.execute("DELETE FROM failures WHERE rowid = ?", (attempt,))
+            connection.execute(delete(failures).where(failures.c.failure_id == attempt))
 
     # --- the second factor: what is sealed in it is `second_factor`'s own ---
 
     def set_second(self, name: str, *, own: bytes | None = None, new: bytes | None = None) -> None:
         """Keep a user's sealed secret, or one offered but not confirmed yet; none removes both."""
-        said = "second_new = ?" if new is not None else "second_new = NULL, second = ?"
-        value = own if new is None else new
+        offered = {"second_new": new} if new is not None else {"second_new": None, "second": own}
         with self.transaction() as connection:
-            connection.execute(f"UPDATE users SET {said} WHERE name = ?", (value, name))  # noqa: S608 - words of ours
+            connection.execute(_of(name).values(offered))
+
+    def second_of(self, name: str, *, offered: bool) -> bytes | None:
+        """Return a user's sealed secret, or the one that was offered; None where there is none."""
+        row = self._row(name)
+        found = None if row is None else row.second_new if offered else row.second
+        return None if found is None else bytes(found)
 
     def use_step(self, name: str, step: int) -> bool:
         """Tell whether the code of a step of time was not used yet; from now on it was."""
         with self.transaction() as connection:
-            used = connection.execute(
-                "UPDATE users SET second_step = ? WHERE name = ? AND second_step < ?",
-                (step, name, step),
-            )
+            earlier = _of(name).where(users.c.second_step < step)
+            used = connection.execute(earlier.values(second_step=step))
         return used.rowcount == 1
 
     # --- sessions ---
@@ -653,56 +621,49 @@ class Accounts:
         """Begin a session and return its token; half of one waits for the second factor."""
         token, now = secrets.token_urlsafe(_TOKEN_BYTES), self.clock()
         with self.transaction() as connection:
-            connection.execute(
-                "DELETE FROM sessions WHERE began_at <= ?", (now - SESSION_S * MICROS,)
-            )
+            over = sessions.c.began_at <= now - SESSION_S * MICROS
+            connection.execute(delete(sessions).where(over))
             # who saw an earlier offer of a second factor has nothing of the next one
-            connection.execute("UPDATE users SET second_new = NULL WHERE name = ?", (user.name,))
-            row = (_digest(token), user.name, now, now, half)
-            connection.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute(_of(user.name).values(second_new=None))
+            row = {"digest": _digest(token), "user": key_of(user.name), "half": half}
+            connection.execute(insert(sessions), {**row, "began_at": now, "seen_at": now})
         return token
 
     def session(self, token: str) -> User | None:
         """Return whose session a token is, as the user's roles are now; None where it has ended."""
         digest, now = _digest(token), self.clock()
         rows = self.rows(
-            "SELECT users.*, seen_at FROM sessions JOIN users USING (name)"
-            " WHERE digest = ? AND seen_at > ? AND began_at > ? AND password IS NOT NULL"
-            " AND NOT half",
-            digest,
-            now - IDLE_S * MICROS,
-            now - SESSION_S * MICROS,
+            _signed_in(digest, half=False).where(
+                sessions.c.seen_at > now - IDLE_S * MICROS,
+                sessions.c.began_at > now - SESSION_S * MICROS,
+            )
         )
         if not rows:
             return None
-        if now - rows[0]["seen_at"] > 60 * MICROS:
-            with self.transaction() as connection:
-                connection.execute(
-                    "UPDATE sessions SET seen_at = ? WHERE digest = ?", (now, digest)
-                )
+        if now - rows[0].seen_at > SEEN_EVERY_S * MICROS:
+            # a busy journal keeps nobody from a page: the next one notes it
+            with suppress(JournalBusyError), self.transaction() as connection:
+                mine = update(sessions).where(sessions.c.digest == digest)
+                connection.execute(mine.values(seen_at=now))
         return self._user(rows[0])
 
     def half_session(self, token: str) -> User | None:
         """Return who knew the password of late and owes the second factor yet."""
-        rows = self.rows(
-            "SELECT users.* FROM sessions JOIN users USING (name)"
-            " WHERE digest = ? AND began_at > ? AND password IS NOT NULL AND half",
-            _digest(token),
-            self.clock() - HALF_S * MICROS,
-        )
+        since = self.clock() - HALF_S * MICROS
+        asked = _signed_in(_digest(token), half=True).where(sessions.c.began_at > since)
+        rows = self.rows(asked)
         return self._user(rows[0]) if rows else None
 
     def end_others(self, name: str, token: str) -> None:
         """End every session of a user but one: they were begun without what is needed now."""
         with self.transaction() as connection:
-            connection.execute(
-                "DELETE FROM sessions WHERE name = ? AND digest <> ?", (name, _digest(token))
-            )
+            mine = (sessions.c.user == key_of(name)) & (sessions.c.digest != _digest(token))
+            connection.execute(delete(sessions).where(mine))
 
     def sign_out(self, token: str) -> None:
         """End a session."""
         with self.transaction() as connection:
-            connection.execute("DELETE FROM sessions WHERE digest = ?", (_digest(token),))
+            connection.execute(delete(sessions).where(sessions.c.digest == _digest(token)))
 
 
 _LINK_ENDED = (
@@ -711,19 +672,33 @@ _LINK_ENDED = (
 )
 
 
-def _is_throttled(connection: sqlite3.Connection, key: str, source: SignInSource, now: int) -> bool:
-    row = connection.execute(
-        "SELECT total(name = :name AND source = :source) AS both, total(name = :name) AS name,"
-        " total(source = :source) AS source FROM failures WHERE known = :known AND at > :since",
-        {
-            "name": key,
-            "source": source.key,
-            "known": source.known,
-            "since": now - FAILURES_S * MICROS,
-        },
-    ).fetchone()
-    elsewhere = row["name"] >= FAILURES_OF_NAME or row["source"] >= FAILURES_OF_ADDRESS
-    return bool(row["both"] >= FAILURES or (elsewhere and not source.known))
+def key_of(name: str) -> str:
+    """Return what a user is found by, however the name is written."""
+    return name.casefold()
+
+
+def _of(name: str) -> Update:
+    return update(users).where(users.c.key == key_of(name))
+
+
+def _signed_in(digest: str, *, half: bool) -> Select[Any]:
+    """Return a query for the user of a session, who has a password yet."""
+    joined = sessions.join(users, users.c.key == sessions.c.user)
+    query = select(users, sessions.c.seen_at).select_from(joined)
+    known = (sessions.c.digest == digest) & users.c.password.is_not(None)
+    return query.where(known, sessions.c.half.is_(half))
+
+
+def _is_throttled(connection: Connection, key: str, source: SignInSource, now: int) -> bool:
+    kept, since = failures.c, now - FAILURES_S * MICROS
+    query = select(kept.name, kept.source).where(kept.known.is_(source.known), kept.at > since)
+    mine = or_(kept.name == key, kept.source == source.key)
+    found = connection.execute(query.where(mine)).all()
+    of_name = [row for row in found if row.name == key]
+    both = sum(row.source == source.key for row in of_name)
+    of_address = sum(row.source == source.key for row in found)
+    elsewhere = len(of_name) >= FAILURES_OF_NAME or of_address >= FAILURES_OF_ADDRESS
+    return both >= FAILURES or (elsewhere and not source.known)
 
 
 def _require_left(user: User, after: User, users: Collection[User]) -> None:

@@ -6,10 +6,10 @@ import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk.audit import NEWEST, AuditQuery
 from nightscreen.desk.customer import require_seen
 from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
 from nightscreen.desk.pages import words
+from nightscreen.journal.audit import NEWEST, AuditQuery
 from nightscreen.schemas.clock import LAGOS, to_micros
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ def audit(visit: Visit) -> Response:
     typed, asked = _asked(visit)
     given = visit.asked_first("before")
     before = int(given) if given.isdecimal() and len(given) < 16 else NEWEST  # noqa: PLR2004 - no audit is longer
-    number, found = visit.seat.audit.page(asked, before, SHOWN + 1)
-    entries = visit.seat.audit.of_numbers(found[:SHOWN])
+    found = visit.seat.audit.find(asked, limit=SHOWN + 1, before=before)
+    entries = found[:SHOWN]
     if not _names_customers(visit):
         entries = [{**each, "customer_id": "(not shown)"} for each in entries]
     return visit.page(
         "audit",
         entries=entries,
-        number=number,
-        older=found[SHOWN - 1] if len(found) > SHOWN else None,
+        number=visit.seat.audit.number_of(asked),
+        older=entries[-1]["number"] if len(found) > SHOWN else None,
         newest=before == NEWEST,
         asked=typed,
     )
@@ -48,7 +48,8 @@ def take_out(visit: Visit) -> Response:
     """Give the entries that are asked for as CSV; customers stand in it by pseudonym."""
     require_not_taken(visit)
     typed, asked = _asked(visit)
-    number, found = visit.seat.audit.page(asked, NEWEST, 1)
+    number = visit.seat.audit.number_of(asked)
+    newest = visit.seat.audit.find(asked, limit=1)
     named = visit.may("people") and visit.seat.audit.find(
         AuditQuery(customer_id=asked.search), limit=1
     )
@@ -56,9 +57,8 @@ def take_out(visit: Visit) -> Response:
     said = _words(typed, search="a search" if search else "")
     visit.seat.audit.write(visit.name, "audit taken out", rows=number, filter=said)
     about = about_export(visit, _words(typed, search=search), number)
-    return csv_response(
-        "audit.csv", _HEADINGS, _lines(visit, asked, max(found, default=0) + 1), about
-    )
+    before = newest[0]["number"] + 1 if newest else 0
+    return csv_response("audit.csv", _HEADINGS, _lines(visit, asked, before), about)
 
 
 def _words(typed: dict[str, str], *, search: str) -> str:

@@ -1,34 +1,31 @@
 """Cases: who works on which customer, and what is waited for.
 
-In the desk's own file; a customer stands in it by a keyed pseudonym. A case goes once its review is
-saved. Which customers need somebody is `work_list`; reviews are recorded in `results/`.
+In tables of the journal; a customer stands in them by a keyed pseudonym. A case goes once its
+review is saved. Which customers need somebody is `work_list`; reviews are recorded in `results/`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import delete, insert, select, true, update
+
+from nightscreen.journal.engine import Turn, reading, recording
+from nightscreen.journal.schema import cases, shares
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
-    from nightscreen.desk.accounts import Accounts
-    from nightscreen.journal import Journal
+    from sqlalchemy import ColumnElement, Connection, Row
+
+    from nightscreen.journal.storage import Storage
 
 WAITS_FOR: Final = ("customer", "reporter")
 IN_TURN: Final = "in turn"
 SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS cases (
-  batch TEXT NOT NULL, customer BLOB NOT NULL, holder TEXT NOT NULL,
-  at INTEGER NOT NULL, waits_until INTEGER, waits_for TEXT NOT NULL,
-  PRIMARY KEY (batch, customer));
-CREATE TABLE IF NOT EXISTS shares (
-  id INTEGER PRIMARY KEY, facet TEXT NOT NULL, value TEXT NOT NULL, users TEXT NOT NULL,
-  by TEXT NOT NULL, at INTEGER NOT NULL);
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +64,11 @@ class CaseTakenError(Exception):
         self.holder = holder
 
 
+@dataclass(frozen=True, slots=True)
 class Cases:
     """Reads and writes cases and shares."""
 
-    def __init__(self, accounts: Accounts, journal: Journal) -> None:
-        self._accounts = accounts
-        self._journal = journal
-        with accounts.transaction() as connection:
-            for statement in _SCHEMA.split(";\n"):
-                connection.execute(statement)
+    _journal: Storage = field(repr=False)
 
     # --- cases ---
 
@@ -85,14 +78,20 @@ class Cases:
 
     def all(self) -> list[HeldCase]:
         """Return every case that somebody has."""
-        return [_case(row) for row in self._accounts.rows("SELECT * FROM cases")]
+        return self._read(true())
 
     def find(self, batch: str, key: bytes) -> HeldCase | None:
         """Return the case of a customer, or None where nobody has it."""
-        rows = self._accounts.rows(
-            "SELECT * FROM cases WHERE batch = ? AND customer = ?", batch, key
-        )
-        return _case(rows[0]) if rows else None
+        return next(iter(self._read(_of(batch, key))), None)
+
+    def _read(self, which: ColumnElement[bool]) -> list[HeldCase]:
+        columns = (cases.c.batch, cases.c.customer, cases.c.holder, cases.c.at)
+        query = select(*columns, cases.c.waits_until, cases.c.waits_for).where(which)
+        with reading(self._journal.engine) as connection:
+            return [HeldCase(row[0], bytes(row[1]), *row[2:]) for row in connection.execute(query)]
+
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return recording(self._journal.engine, Turn.DESK)
 
     def take(
         self,
@@ -108,16 +107,11 @@ class Cases:
         Raises:
             CaseTakenError: somebody else has it.
         """
-        key = self.key(batch, customer_id)
-        row = (batch, key, user, self._accounts.clock(), until, waits_for)
-        with self._accounts.transaction() as connection:
-            _require_own(connection, batch, key, user)
-            connection.execute(
-                "INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-                " at = iif(holder = '', excluded.at, at), holder = excluded.holder,"
-                " waits_until = excluded.waits_until, waits_for = excluded.waits_for",
-                row,
-            )
+        key, now = self.key(batch, customer_id), self._journal.clock()
+        with self._writing() as connection:
+            held = _own(connection, batch, key, user)
+            at = held.at if held is not None and held.holder else now
+            _put(connection, HeldCase(batch, key, user, at, until, waits_for))
 
     def give_back(self, batch: str, customer_id: str, user: str) -> None:
         """Free a case of a user's for everybody, also one that a share gave.
@@ -126,81 +120,69 @@ class Cases:
             CaseTakenError: somebody else has it.
         """
         key = self.key(batch, customer_id)
-        with self._accounts.transaction() as connection:
-            _require_own(connection, batch, key, user)
-            connection.execute(
-                "INSERT OR REPLACE INTO cases VALUES (?, ?, '', ?, NULL, '')",
-                (batch, key, self._accounts.clock()),
-            )
+        with self._writing() as connection:
+            _own(connection, batch, key, user)
+            _put(connection, HeldCase(batch, key, "", self._journal.clock(), None, ""))
 
     def close(self, batch: str, keys: Iterable[bytes]) -> None:
         """Remove cases of customers: their reviews are saved, or they need nobody."""
-        pairs = [(batch, key) for key in keys]
-        with self._accounts.transaction() as connection:
-            connection.executemany("DELETE FROM cases WHERE batch = ? AND customer = ?", pairs)
+        with self._writing() as connection:
+            connection.execute(
+                delete(cases).where(cases.c.batch == batch, cases.c.customer.in_(list(keys)))
+            )
 
     # --- shares ---
 
     def shares(self) -> list[Share]:
         """Return who gets which free cases; the first that fits a case counts."""
-        rows = self._accounts.rows("SELECT * FROM shares ORDER BY facet = ?, id", IN_TURN)
+        query = select(shares).order_by(shares.c.facet == IN_TURN, shares.c.share_id)
+        with reading(self._journal.engine) as connection:
+            rows = connection.execute(query).all()
         return [
-            Share(row["id"], row["facet"], row["value"], tuple(json.loads(row["users"])))
-            for row in rows
+            Share(row.share_id, row.facet, row.value, tuple(json.loads(row.users))) for row in rows
         ]
 
     def share(self, facet: str, value: str, users: Sequence[str], by: str) -> None:
         """Give free cases, of now and of nights to come, to users; each in turn where several."""
-        row = (facet, value, json.dumps(list(users)), by, self._accounts.clock())
-        with self._accounts.transaction() as connection:
-            connection.execute("DELETE FROM shares WHERE facet = ? AND value = ?", (facet, value))
-            connection.execute(
-                "INSERT INTO shares (facet, value, users, by, at) VALUES (?, ?, ?, ?, ?)", row
-            )
+        row = {"facet": facet, "value": value}
+        with self._writing() as connection:
+            connection.execute(delete(shares).filter_by(**row))
+            given = {"users": json.dumps(list(users)), "by": by, "at": self._journal.clock()}
+            connection.execute(insert(shares), row | given)
 
     def end_share(self, share_id: int) -> Share | None:
         """Free the cases of a share again, unless they were taken; return what it was."""
         found = next((each for each in self.shares() if each.share_id == share_id), None)
-        with self._accounts.transaction() as connection:
-            connection.execute("DELETE FROM shares WHERE id = ?", (share_id,))
+        with self._writing() as connection:
+            connection.execute(delete(shares).where(shares.c.share_id == share_id))
         return found
 
     def hand_over(self, user: str, to: str) -> int:
         """Give all that is a user's to another, shares too; return how many cases were taken."""
-        now = self._accounts.clock()
-        with self._accounts.transaction() as connection:
-            for row in connection.execute("SELECT id, users FROM shares").fetchall():
-                users = [to if each == user else each for each in json.loads(row["users"])]
-                connection.execute(
-                    "UPDATE shares SET users = ? WHERE id = ?", (json.dumps(users), row["id"])
-                )
-            done = connection.execute(
-                "UPDATE cases SET holder = ?, at = ? WHERE holder = ?", (to, now, user)
-            )
+        taken = {"holder": to, "at": self._journal.clock()}
+        with self._writing() as connection:
+            for row in connection.execute(select(shares.c.share_id, shares.c.users)).all():
+                users = [to if each == user else each for each in json.loads(row.users)]
+                mine = update(shares).where(shares.c.share_id == row.share_id)
+                connection.execute(mine.values(users=json.dumps(users)))
+            done = connection.execute(update(cases).where(cases.c.holder == user).values(taken))
         return done.rowcount
 
-    # --- erasure ---
 
-    def forget(self, customer_ids: Collection[str]) -> None:
-        """Remove erased customers."""
-        for (batch,) in self._accounts.rows("SELECT DISTINCT batch FROM cases"):
-            self.close(batch, [self.key(batch, each) for each in customer_ids])
+def _of(batch: str, key: bytes) -> ColumnElement[bool]:
+    return (cases.c.batch == batch) & (cases.c.customer == key)
 
 
-def _require_own(connection: sqlite3.Connection, batch: str, key: bytes, user: str) -> None:
-    row = connection.execute(
-        "SELECT holder FROM cases WHERE batch = ? AND customer = ?", (batch, key)
-    ).fetchone()
-    if row is not None and row["holder"] not in {user, ""}:
-        raise CaseTakenError(row["holder"])
+def _own(connection: Connection, batch: str, key: bytes, user: str) -> Row[Any] | None:
+    """Return the case of a customer as it stands, unless somebody else has it."""
+    row = connection.execute(select(cases).where(_of(batch, key))).first()
+    if row is not None and row.holder not in {user, ""}:
+        raise CaseTakenError(row.holder)
+    return row
 
 
-def _case(row: sqlite3.Row) -> HeldCase:
-    return HeldCase(
-        row["batch"],
-        bytes(row["customer"]),
-        row["holder"],
-        row["at"],
-        row["waits_until"],
-        row["waits_for"],
-    )
+def _put(connection: Connection, case: HeldCase) -> None:
+    connection.execute(delete(cases).where(_of(case.batch, case.key)))
+    row = {"batch": case.batch, "customer": case.key, "holder": case.holder, "at": case.at}
+    waits = {"waits_until": case.waits_until, "waits_for": case.waits_for}
+    connection.execute(insert(cases), row | waits)

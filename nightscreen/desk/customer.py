@@ -15,7 +15,6 @@ from urllib.parse import quote
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.aggregator import Scope
-from nightscreen.desk.audit import AuditQuery
 from nightscreen.desk.cases import WAITS_FOR
 from nightscreen.desk.decisions import in_words
 from nightscreen.desk.my_work import USUAL_WAIT_DAYS
@@ -24,6 +23,7 @@ from nightscreen.desk.pages import TITLES, naira, words
 from nightscreen.desk.run_rows import branch_of, columns_of_care
 from nightscreen.desk.visit import DeskError, naira_typed
 from nightscreen.files.person import same_person
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
 from nightscreen.planning.consent import consent_valid, twelve_months_after
 from nightscreen.policy.declarations import read_declarations

@@ -228,7 +228,7 @@ def _sheet(visit: Visit) -> _Sheet:
     uploads = visit.seat.uploads
     done: dict[int, Upload] = {}
     draft = waiting = None
-    for upload in uploads.chosen(FIXES, run.run_id):
+    for upload in uploads.chosen(FIXES, value=run.run_id):
         if uploads.is_screened(upload):
             done |= dict.fromkeys(upload.choices[PLACES], upload)
         elif upload.state == HELD and same_person(upload.user, visit.name):
@@ -473,10 +473,8 @@ def waiting(visit: Visit) -> list[Upload]:
         return []
     return [
         each
-        for each in visit.seat.uploads.chosen(WAITS, 1)
-        if each.state == HELD
-        and not same_person(each.user, visit.name)
-        and not each.choices.get("started_at")
+        for each in visit.seat.uploads.chosen(WAITS, value=True)
+        if each.state == HELD and not same_person(each.user, visit.name) and each.started_at is None
     ]
 
 

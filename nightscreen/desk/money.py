@@ -119,6 +119,7 @@ def settle(visit: Visit) -> Response:
         cost_micro = typed_micro(visit.text("cost", 30))
         call_id = int(call)
         waits = needs_second(seat.journal, call_id, cost_micro)
+        seat.journal.calls.recover()
         done = enter_invoice(seat.journal, call_id, cost_micro, by=visit.name, waits=waits)
     except InputError as error:
         return _page(visit, 400, error=str(error))

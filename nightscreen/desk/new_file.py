@@ -184,7 +184,7 @@ def file(visit: Visit) -> Response:
     """Show how a file is understood, what it would cost, and where its run is."""
     upload = _own(visit)
     run = visit.seat.uploads.run_of(upload)
-    if run is not None or upload.choices.get("started_at"):
+    if run is not None or upload.started_at is not None:
         return _started(visit, upload, None if run is None else run.run_id)
     if upload.state == GONE:
         raise DeskError(410, "This file was removed, as nobody screened it. Bring it again.")
@@ -198,7 +198,7 @@ def _started(visit: Visit, upload: Upload, run_id: str | None) -> Response:
             response = visit.page("starting", upload=upload, waited=0)
             response.headers["hx-redirect"] = f"/runs/{run_id}"
         return response
-    waited = visit.seat.clock() - int(upload.choices.get("started_at") or 0)
+    waited = visit.seat.clock() - (upload.started_at or 0)
     return visit.page("starting", upload=upload, waited=waited // 1_000_000)
 
 
@@ -423,7 +423,7 @@ def _mistake(error: ValidationError) -> str:
 def screen(visit: Visit) -> Response:
     """Start the run of a file."""
     upload = _own(visit)
-    if upload.choices.get("started_at"):
+    if upload.started_at is not None:
         return onward(f"/new/{upload.upload_id}")
     before, upload = upload, _with_headings(visit, upload)
     if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
@@ -456,7 +456,7 @@ def begin(visit: Visit, upload: Upload) -> None:
     try:
         start(visit, parameters)
     except BaseException:
-        seat.uploads.choose(upload, {"started_at": None})
+        seat.uploads.give_back(upload)
         raise
     seat.audit.write(
         visit.name,

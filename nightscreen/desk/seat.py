@@ -8,16 +8,16 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import Audit
 from nightscreen.desk.cases import Cases
 from nightscreen.desk.pages import compile_templates
 from nightscreen.desk.run_rows import RunRowsCache
 from nightscreen.desk.uploads import Uploads
 from nightscreen.desk.work_list import WorkList
 from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.engine import locked_connection
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.clock import Clock
+
+
+WRITE_WAIT_S: Final = 1.0
+"""How long a write of a page waits where a run has the journal locked; then the page says so."""
 
 
 class Starter(Protocol):
@@ -92,13 +96,13 @@ class Seat:
 
     def __post_init__(self) -> None:
         self.clock = self.journal.clock
-        self.accounts = Accounts(self.settings.home, self.clock)
-        self.audit = Audit(self.accounts, self.journal)
+        self.accounts = Accounts(self.journal)
+        self.audit = Audit(self.journal)
         self.customers = Customers.of(self.journal)
         self.reviews = Reviews.of(self.journal)
         self.approvals = Approvals.of(self.journal)
         self.uploads = Uploads(self)
-        self.cases = Cases(self.accounts, self.journal)
+        self.cases = Cases(self.journal)
         self.work = WorkList(self)
 
     @contextmanager

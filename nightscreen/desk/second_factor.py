@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from nightscreen.desk.accounts import DEVICE_S
+from nightscreen.desk.accounts import DEVICE_S, key_of
 from nightscreen.desk.visit import COOKIE, DEVICE_COOKIE, DeskError, local_address, set_cookie
+from nightscreen.journal.schema import SECOND_FACTOR
 from nightscreen.schemas.clock import MICROS
 from nightscreen.web.forms import onward
 
@@ -48,7 +49,7 @@ class SecondFactor:
     """Keeps the secrets of users and holds codes against them.
 
     Attributes:
-        accounts: whose file they lie in.
+        accounts: reads and writes users.
         journal: whose key seals them.
     """
 
@@ -57,7 +58,7 @@ class SecondFactor:
 
     def offered(self, user: User) -> str:
         """Return the secret a user is to put into an authenticator, the same until confirmed."""
-        kept = self._secret(user, "second_new")
+        kept = self._secret(user, offered=True)
         if kept is None:
             kept = secrets.token_bytes(_SECRET_BYTES)
             sealed = self.journal.sealer.seal(kept, _context(user.name))
@@ -66,7 +67,7 @@ class SecondFactor:
 
     def confirm(self, user: User, code: str, source: SignInSource) -> bool:
         """Take the offered secret for the user's own, where a code of it counts."""
-        secret = self._secret(user, "second_new")
+        secret = self._secret(user, offered=True)
         if secret is None or not self._counts(user, secret, code, source):
             return False
         sealed = self.journal.sealer.seal(secret, _context(user.name))
@@ -75,7 +76,7 @@ class SecondFactor:
 
     def check(self, user: User, code: str, source: SignInSource) -> bool:
         """Tell whether a code counts; it counts once."""
-        secret = self._secret(user, "second")
+        secret = self._secret(user, offered=False)
         return secret is not None and self._counts(user, secret, code, source)
 
     def _counts(self, user: User, secret: bytes, code: str, source: SignInSource) -> bool:
@@ -94,9 +95,8 @@ class SecondFactor:
         self.accounts.forgive_attempt(attempt)
         return True
 
-    def _secret(self, user: User, column: str) -> bytes | None:
-        rows = self.accounts.rows("SELECT * FROM users WHERE name = ?", user.name)
-        sealed = rows[0][column] if rows else None
+    def _secret(self, user: User, *, offered: bool) -> bytes | None:
+        sealed = self.accounts.second_of(user.name, offered=offered)
         return None if sealed is None else self.journal.sealer.open(sealed, _context(user.name))
 
 
@@ -106,7 +106,7 @@ def throttled_as(name: str) -> str:
 
 
 def _context(name: str) -> bytes:
-    return b"desk second factor\x1f" + name.casefold().encode()
+    return SECOND_FACTOR.context(key_of(name))
 
 
 def second_factor(visit: Visit) -> Response:

@@ -11,15 +11,23 @@ import re
 import secrets
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sqlalchemy import insert, or_, select, update
+
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, SealedWriter, sealed_writer
-from nightscreen.journal.desk_file import UPLOADS, upload_of
-from nightscreen.journal.runs import RUNNING
+from nightscreen.files.sealed_file import (
+    RESUMABLE_DAYS,
+    SUFFIX,
+    UPLOADS,
+    SealedWriter,
+    sealed_writer,
+)
+from nightscreen.journal.runs import RUNNING, upload_of
+from nightscreen.journal.schema import uploads
 from nightscreen.reading.mapping_file import Mapping, mapping_toml
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
@@ -27,8 +35,9 @@ from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.naming import batch_name, contains_identifier
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
+
+    from sqlalchemy import ColumnElement, Row, Update
 
     from nightscreen.desk.seat import Seat
     from nightscreen.journal.runs import RunRecord
@@ -60,6 +69,7 @@ class Upload:
         name: as the browser gave it, or a plain one where that names somebody.
         choices: what was chosen for it: purpose, checks, cap, policy, headings or a mapping, the
             last quote.
+        started_at: since when its run is started; None where it is not.
     """
 
     upload_id: str
@@ -70,6 +80,7 @@ class Upload:
     size: int
     state: str
     run_id: str
+    started_at: int | None
     choices: dict[str, Any] = field(repr=False)
 
 
@@ -102,44 +113,47 @@ class Uploads:
         with sealed_writer(self.path(upload_id), self.seat.journal.sealer) as writer:
             yield upload_id, writer
         shown = plain_name(name)
-        row = (
-            *(upload_id, user, self.seat.clock(), shown, writer.digest, writer.size),
-            *(HELD, json.dumps(choices), ""),
-        )
+        row = {
+            "upload_id": upload_id,
+            "user": user,
+            "at": self.seat.clock(),
+            "name": shown,
+            "digest": writer.digest,
+            "size": writer.size,
+            "state": HELD,
+            "run_id": "",
+            "choices": json.dumps(choices),
+        }
         with self.seat.accounts.transaction() as connection:
-            connection.execute("INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            connection.execute(insert(uploads), row)
         self.seat.audit.write(user, "file brought", digest=writer.digest, name=shown)
 
     def find(self, upload_id: str) -> Upload | None:
         """Return an upload, or None."""
         if not _ID.fullmatch(upload_id):
             return None
-        rows = self.seat.accounts.rows("SELECT * FROM uploads WHERE id = ?", upload_id)
-        return _upload(rows[0]) if rows else None
+        return next(iter(self._read(uploads.c.upload_id == upload_id)), None)
+
+    def _read(self, which: ColumnElement[bool]) -> list[Upload]:
+        rows = self.seat.accounts.rows(select(uploads).where(which).order_by(uploads.c.at))
+        return [_upload(row) for row in rows]
 
     def of_run(self, run: RunRecord | None) -> Upload | None:
         """Return the upload that a run screens; None where its file came another way."""
         if run is None:
             return None
-        rows = self.seat.accounts.rows(
-            "SELECT * FROM uploads WHERE id = ? OR run_id = ?",
-            upload_of(self.seat.settings.home, run),
-            run.run_id,
-        )
-        return _upload(rows[0]) if rows else None
+        upload = upload_of(self.seat.settings.home, run)
+        mine = or_(uploads.c.upload_id == upload, uploads.c.run_id == run.run_id)
+        return next(iter(self._read(mine)), None)
 
-    def chosen(self, name: str, value: str | int) -> list[Upload]:
+    def chosen(self, name: str, *, value: str | bool) -> list[Upload]:
         """Return the uploads for which a choice has a value, oldest first."""
-        rows = self.seat.accounts.rows(
-            "SELECT * FROM uploads WHERE json_extract(choices, '$.' || ?) = ? ORDER BY at",
-            name,
-            value,
-        )
-        return [_upload(row) for row in rows]
+        likely = self._read(uploads.c.choices.contains(json.dumps(value), autoescape=True))
+        return [each for each in likely if each.choices.get(name) == value]
 
     def is_screened(self, upload: Upload) -> bool:
         """Tell whether an upload's run has screened it, or may still do so."""
-        if not upload.choices.get("started_at"):
+        if upload.started_at is None:
             return False
         run = self.run_of(upload)
         if run is None:
@@ -151,14 +165,9 @@ class Uploads:
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, and what its headings mean as a mapping file."""
         with self.seat.accounts.transaction() as connection:
-            row = connection.execute(
-                "SELECT choices FROM uploads WHERE id = ?", (upload.upload_id,)
-            ).fetchone()
-            merged = {**json.loads(row["choices"]), **choices}
-            connection.execute(
-                "UPDATE uploads SET choices = ? WHERE id = ?",
-                (json.dumps(merged), upload.upload_id),
-            )
+            kept = select(uploads.c.choices).where(uploads.c.upload_id == upload.upload_id)
+            merged = {**json.loads(connection.execute(kept).scalar_one()), **choices}
+            connection.execute(_of(upload).values(choices=json.dumps(merged)))
         headings, understood = merged.get("headings") or {}, merged.get("understood") or {}
         if merged.get("mapping"):
             write_private(self.mapping(upload.upload_id), merged["mapping"].encode())
@@ -171,19 +180,19 @@ class Uploads:
                 self.mapping(upload.upload_id).unlink(missing_ok=True)
             else:
                 write_private(self.mapping(upload.upload_id), mapping_toml(found).encode())
-        kept = self.find(upload.upload_id)
-        assert kept is not None  # noqa: S101 - nothing removes the row of an upload
-        return kept
+        return replace(upload, choices=merged)
 
     def claim(self, upload: Upload) -> bool:
         """Tell whether the caller is the one who starts the run of an upload, and note when."""
         with self.seat.accounts.transaction() as connection:
-            claimed = connection.execute(
-                "UPDATE uploads SET choices = json_set(choices, '$.started_at', ?)"
-                " WHERE id = ? AND json_extract(choices, '$.started_at') IS NULL",
-                (self.seat.clock(), upload.upload_id),
-            )
+            free = _of(upload).where(uploads.c.started_at.is_(None))
+            claimed = connection.execute(free.values(started_at=self.seat.clock()))
         return claimed.rowcount == 1
+
+    def give_back(self, upload: Upload) -> None:
+        """Let somebody start the run of an upload after all: it was claimed, and did not start."""
+        with self.seat.accounts.transaction() as connection:
+            connection.execute(_of(upload).values(started_at=None))
 
     def parameters(self, upload: Upload) -> ScreenBatch:
         """Return what an upload is screened with."""
@@ -213,18 +222,15 @@ class Uploads:
         found = next((run for run in newest if upload_of(home, run) == upload.upload_id), None)
         if found is not None:
             with self.seat.accounts.transaction() as connection:
-                connection.execute(
-                    "UPDATE uploads SET run_id = ? WHERE id = ?", (found.run_id, upload.upload_id)
-                )
+                connection.execute(_of(upload).values(run_id=found.run_id))
         return found
 
     def sweep(self) -> int:
         """Remove files that are of no more use; return how many."""
-        held = self.seat.accounts.rows("SELECT * FROM uploads WHERE state = ?", HELD)
-        over = [each for each in map(_upload, held) if self._is_over(each)]
+        over = [each for each in self._read(uploads.c.state == HELD) if self._is_over(each)]
         for upload in over:
             self.remove(upload)
-        self._drop_unknown()
+        self._drop_left()
         return len(over)
 
     def remove(self, upload: Upload) -> None:
@@ -232,16 +238,16 @@ class Uploads:
         self.path(upload.upload_id).unlink(missing_ok=True)
         self.mapping(upload.upload_id).unlink(missing_ok=True)
         with self.seat.accounts.transaction() as connection:
-            connection.execute(
-                "UPDATE uploads SET state = ? WHERE id = ?", (GONE, upload.upload_id)
-            )
+            connection.execute(_of(upload).values(state=GONE))
 
-    def _drop_unknown(self) -> None:
-        """Remove files whose upload was cut short before it was written down."""
+    def _drop_left(self) -> None:
+        """Remove files whose upload was cut short, or that a desk elsewhere has done with."""
         before = time.time() - NEVER_SCREENED_DAYS * 86_400
         for path in self.folder.glob(f"*{SUFFIX}"):
-            if path.stat().st_mtime < before and self.find(path.stem) is None:
+            upload = self.find(path.stem)
+            if path.stat().st_mtime < before if upload is None else upload.state == GONE:
                 path.unlink(missing_ok=True)
+                path.with_suffix(".toml").unlink(missing_ok=True)
 
     def _is_over(self, upload: Upload) -> bool:
         age = self.seat.clock() - upload.at
@@ -258,17 +264,22 @@ class Uploads:
         return self.seat.clock() - (run.finished_at or upload.at) > RESUMABLE_DAYS * DAY_MICROS
 
 
-def _upload(row: sqlite3.Row) -> Upload:
+def _of(upload: Upload) -> Update:
+    return update(uploads).where(uploads.c.upload_id == upload.upload_id)
+
+
+def _upload(row: Row[Any]) -> Upload:
     return Upload(
-        row["id"],
-        row["user"],
-        row["at"],
-        row["name"],
-        row["digest"],
-        row["bytes"],
-        row["state"],
-        row["run_id"],
-        json.loads(row["choices"]),
+        row.upload_id,
+        row.user,
+        row.at,
+        row.name,
+        row.digest,
+        row.size,
+        row.state,
+        row.run_id,
+        row.started_at,
+        json.loads(row.choices),
     )
 
 

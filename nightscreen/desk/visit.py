@@ -19,7 +19,7 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse
 
 from nightscreen.desk.pages import html
-from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.errors import JournalBusyError, NightscreenError
 from nightscreen.web.forms import FORM_TYPE, media_type, read_form
 from nightscreen.web.guard import note, page_of
 
@@ -52,6 +52,9 @@ NAVIGATION: Final = (
     ("/users", "Users", "users"),
 )
 """Path, word and the right without which the entry is not shown."""
+
+
+BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
 
 
 class DeskError(Exception):
@@ -254,6 +257,8 @@ def _answered(visit: Visit, view: Callable[[Visit], Response], need: str) -> Res
         return view(visit)
     except DeskError as error:
         return refusal(visit, error)
+    except JournalBusyError:
+        return refusal(visit, DeskError(503, BUSY))
     except NightscreenError as error:
         return refusal(visit, DeskError(400, str(error)))
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Sealer
 
 SUFFIX: Final = ".sealed"
+UPLOADS: Final = "desk"
+"""Folder of HOME for files that were uploaded to the desk."""
 RESUMABLE_DAYS: Final = 7
 """A sealed input is kept for so long after its run was stopped."""
 MAGIC: Final = b"nightscreen sealed 1\n"

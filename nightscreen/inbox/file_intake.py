@@ -29,8 +29,7 @@ from nightscreen.inbox.notifications import result_text, text_of
 from nightscreen.journal import journal_of
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.desk_file import has_users
-from nightscreen.journal.read_only import look_into
+from nightscreen.journal.read_only import has_users, look_into
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.policy.declarations import read_declarations
@@ -150,7 +149,7 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
         reviews, customers = Reviews.of(journal), Customers.of(journal)
         judged = Judge(customers, reviews, journal.pseudonyms, now=journal.clock()).judge(rows)
         overrides = (each.overrides for found in judged.reviews.values() for each in found)
-        if has_users(settings.home) and any(overrides):
+        if has_users(journal.engine) and any(overrides):
             raise InputError(
                 "the list turns decisions round, and the desk has users: one of them reviews these "
                 "customers there, signed in"

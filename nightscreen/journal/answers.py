@@ -9,26 +9,24 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import bindparam, case, func, select
+from sqlalchemy import bindparam, case, func, literal, select
 
+from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.calls import NO_ANSWER, OUTAGE, open_answer
 from nightscreen.journal.engine import outlasting, reading, reading_settled
-from nightscreen.journal.statements import marks
-from nightscreen.journal.tables import answers, calls
+from nightscreen.journal.schema import answers, calls
+from nightscreen.journal.statements import fetched
 from nightscreen.schemas.checks import HITS, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import ColumnElement, Connection, Engine, Select
 
     from nightscreen.files.sealing import Sealer
 
 _BLOCK = 1000
-_RANGE = 8000
-_COLUMNS = ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
-_STANDING = ("subject", "outcome", "answered_at", "call_id", "answer_id")
 OUTCOMES = tuple(Outcome)
 """Outcomes by the numbers that `Latest` gives them."""
 NONE = -1
@@ -45,7 +43,6 @@ class _Numbers(dict[str, int]):
 _NUMBERS = _Numbers({outcome.value: number for number, outcome in enumerate(OUTCOMES)})
 SIXTEEN = "S16"
 """numpy's type of a pseudonym."""
-_DENSE = 8  # answers for each lookup up to which reading whole ranges is quicker
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
 _RECENT = 20_000  # answers among which those in a row are looked for
 
@@ -137,11 +134,8 @@ class Answers:
     ) -> dict[bytes, StoredAnswer]:
         """Return the latest answer of each subject that has one."""
         found: dict[bytes, StoredAnswer] = {}
-        for rows in self._rows(check, subjects, bodies=bodies):
-            if bodies:
-                found.update((row[0], StoredAnswer._make(row)) for row in rows)
-            else:
-                found.update((row[0], StoredAnswer._make((*row, b""))) for row in rows)
+        for rows in self._rows(check, subjects, _WHOLE if bodies else _WITHOUT_BODY):
+            found.update((row[0], StoredAnswer._make(row)) for row in rows)
         return found
 
     @outlasting
@@ -159,13 +153,12 @@ class Answers:
         asked = np.frombuffer(subjects, SIXTEEN)
         found = Latest.nothing(len(asked))
         with reading(self._engine) as connection:
-            read, size = _standing_postgresql, _BLOCK
-            if connection.dialect.name == "sqlite":
-                dense = _is_dense(connection, asked[:_BLOCK])
-                read, size = (_between_sqlite, _RANGE) if dense else (_standing_sqlite, _BLOCK)
-            for start in range(0, len(asked), size):
-                block = asked[start : start + size]
-                _enter(found, start, block, read(connection, check, block, run_id), since)
+            for start in range(0, len(asked), _BLOCK):
+                block = asked[start : start + _BLOCK]
+                values = {"subjects": pieces_of(block.tobytes()), "check": check, "run_id": run_id}
+                rows = fetched(connection.execute(_STANDING, values))
+                if rows:
+                    _enter(found, start, block, _StoredRows.of_rows(rows), since)
             _leave_out_outages(connection, found)
         return found
 
@@ -209,14 +202,14 @@ class Answers:
             check: the check.
             calls: each call with the subject it was about.
         """
-        for rows in self._rows(check, list(set(calls.values())), bodies=True):
+        for rows in self._rows(check, list(set(calls.values())), _WHOLE):
             for row in rows:
                 answer = StoredAnswer._make(row)
                 if calls.get(answer.call_id) == answer.subject:
                     yield answer.call_id, answer
 
     def _rows(
-        self, check: str, subjects: Sequence[bytes], *, bodies: bool
+        self, check: str, subjects: Sequence[bytes], query: Select[Any]
     ) -> Iterator[list[tuple[Any, ...]]]:
         """Yield answers in blocks, those of a subject together and the latest last.
 
@@ -225,9 +218,9 @@ class Answers:
         """
         ordered = sorted(subjects)
         with reading(self._engine) as connection:
-            read = _read_sqlite if connection.dialect.name == "sqlite" else _read_postgresql
             for start in range(0, len(ordered), _BLOCK):
-                yield read(connection, check, ordered[start : start + _BLOCK], bodies)
+                values = {"subjects": ordered[start : start + _BLOCK], "check": check}
+                yield fetched(connection.execute(query, values))
 
     def body(self, check: str, answer: StoredAnswer) -> bytes:
         """Return an answer's body as it was received.
@@ -239,53 +232,30 @@ class Answers:
         return open_answer(self._sealer, check, answer.subject, answer.outcome, answer.sealed)[1]
 
 
-def _read_sqlite(
-    connection: Connection, check: str, subjects: Sequence[bytes], bodies: bool
-) -> list[tuple[Any, ...]]:
-    """Read a block past SQLAlchemy, whose rows and lists of values cost more than the reading."""
-    columns = ", ".join((*_COLUMNS, *(("body",) if bodies else ())))
-    sql = (
-        f"SELECT {columns} FROM answers WHERE subject IN ({marks(len(subjects))}) "  # noqa: S608 - nothing of it comes from outside
-        f"AND \"check\" = ? AND outcome <> '{NO_ANSWER}' ORDER BY subject, answer_id"
+def _of_subjects(*columns: ColumnElement[Any]) -> Select[Any]:
+    """Return a query for the answers to a check about some subjects, each's latest last."""
+    return (
+        select(*columns)
+        .where(
+            answers.c.subject.in_(bindparam("subjects", expanding=True)),
+            answers.c.check == bindparam("check"),
+            answers.c.outcome != NO_ANSWER,
+        )
+        .order_by(answers.c.subject, answers.c.answer_id)
     )
-    cursor = connection.connection.cursor()
-    try:
-        return list(cursor.execute(sql, (*subjects, check)))
-    finally:
-        cursor.close()
 
 
-_POSTGRESQL = {
-    bodies: select(*(answers.c[name] for name in _COLUMNS), *((answers.c.body,) if bodies else ()))
-    .where(
-        answers.c.subject.in_(bindparam("subjects", expanding=True)),
-        answers.c.check == bindparam("check"),
-        answers.c.outcome != NO_ANSWER,
-    )
-    .order_by(answers.c.subject, answers.c.answer_id)
-    for bodies in (False, True)
-}
-
-
-def _read_postgresql(
-    connection: Connection, check: str, subjects: Sequence[bytes], bodies: bool
-) -> list[tuple[Any, ...]]:
-    values = {"subjects": list(subjects), "check": check}
-    return [tuple(row) for row in connection.execute(_POSTGRESQL[bodies], values)]
-
-
-def _is_dense(connection: Connection, block: NDArray[np.bytes_]) -> bool:
-    """Return whether the journal knows few more answers than are asked about."""
-    if not len(block):
-        return False
-    most = _DENSE * len(block)
-    some = "SELECT count(*) FROM (SELECT 1 FROM answers WHERE subject BETWEEN ? AND ? LIMIT ?)"
-    cursor = connection.connection.cursor()
-    try:
-        limits = (block[:1].tobytes(), block[-1:].tobytes(), most + 1)
-        return bool(cursor.execute(some, limits).fetchone()[0] <= most)
-    finally:
-        cursor.close()
+_COLUMNS = [
+    answers.c[name]
+    for name in ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
+]
+_WHOLE = _of_subjects(*_COLUMNS, answers.c.body)
+_WITHOUT_BODY = _of_subjects(*_COLUMNS, literal(b""))
+_STANDING = _of_subjects(
+    *(answers.c[name] for name in ("subject", "outcome", "answered_at", "call_id", "answer_id")),
+    func.coalesce(answers.c.cost_micro, NONE),
+    case((answers.c.run_id == bindparam("run_id"), 1), else_=0),
+)
 
 
 class _StoredRows(NamedTuple):
@@ -297,16 +267,14 @@ class _StoredRows(NamedTuple):
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[Any, ...]]) -> _StoredRows:
-        """Return rows of `_STANDING`, cost and whether it was the run's own, as columns."""
-        if not rows:
-            return cls(np.zeros(0, SIXTEEN), np.zeros(0, np.int64), Latest.nothing(0))
+        """Return rows of `_STANDING` as columns."""
         columns = zip(*rows, strict=True)
         subjects, outcomes, answered_at, call_id, answer_id, cost_micro, own_run = columns
         return cls(
             np.frombuffer(b"".join(subjects), SIXTEEN),
             np.array(answer_id, np.int64),
             Latest(
-                _numbers_of(outcomes),
+                np.fromiter(map(_NUMBERS.__getitem__, outcomes), np.int8, len(outcomes)),
                 np.array(answered_at, np.int64),
                 np.array(call_id, np.int64),
                 np.array(own_run, bool),
@@ -316,95 +284,11 @@ class _StoredRows(NamedTuple):
         )
 
 
-def _numbers_of(outcomes: Sequence[str]) -> NDArray[np.int8]:
-    return np.fromiter(map(_NUMBERS.__getitem__, outcomes), np.int8, len(outcomes))
-
-
-def _texts(block: NDArray[np.bytes_]) -> list[bytes]:
-    """Return pseudonyms as bytes, closing zeros included."""
-    joined = block.tobytes()
-    return [joined[place : place + 16] for place in range(0, len(joined), 16)]
-
-
-def _standing_sqlite(
-    connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
-) -> _StoredRows:
-    """Look for each of some subjects."""
-    values = (run_id, *_texts(block), check)
-    return _columns_sqlite(connection, f"subject IN ({marks(len(block))})", values)
-
-
-def _between_sqlite(
-    connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
-) -> _StoredRows:
-    """Read all that lies between some subjects: quicker than looking for each of most of them."""
-    limits = (run_id, block[:1].tobytes(), block[-1:].tobytes(), check)
-    return _columns_sqlite(connection, "subject BETWEEN ? AND ?", limits)
-
-
-_COLUMNS_SQLITE = (
-    "SELECT CAST(group_concat(subject, '') AS BLOB), group_concat(outcome), "  # noqa: S608 - nothing of it comes from outside
-    "group_concat(answered_at), group_concat(answer_id), group_concat(call_id), "
-    f"group_concat(run_id = ?), group_concat(COALESCE(cost_micro, {NONE})) "
-    f"FROM answers WHERE {{}} AND \"check\" = ? AND outcome <> '{NO_ANSWER}'"
-)
-"""Answers as one row: to hand over columns costs half of what rows cost."""
-
-
-def _columns_sqlite(
-    connection: Connection, condition: str, values: Sequence[object]
-) -> _StoredRows:
-    """Read the answers about some subjects, whatever their order."""
-    cursor = connection.connection.cursor()
-    try:
-        subjects, outcomes, *numbers = cursor.execute(
-            _COLUMNS_SQLITE.format(condition), values
-        ).fetchone()
-    finally:
-        cursor.close()
-    if subjects is None:
-        return _StoredRows.of_rows(())
-    answered_at, answer_id, call_id, own_run, cost_micro = (
-        np.fromstring(text, np.int64, sep=",") for text in numbers
-    )
-    subject = np.frombuffer(subjects, SIXTEEN)
-    outcome = _numbers_of(outcomes.split(","))
-    current = np.zeros(len(subject), bool)
-    answers = Latest(outcome, answered_at, call_id, own_run.astype(bool), cost_micro, current)
-    order = np.lexsort((answer_id, subject))
-    return _StoredRows(subject[order], answer_id[order], answers.take(order))
-
-
-_STANDING_POSTGRESQL = (
-    select(
-        *(answers.c[name] for name in _STANDING),
-        func.coalesce(answers.c.cost_micro, NONE),
-        case((answers.c.run_id == bindparam("run_id"), 1), else_=0),
-    )
-    .where(
-        answers.c.subject.in_(bindparam("subjects", expanding=True)),
-        answers.c.check == bindparam("check"),
-        answers.c.outcome != NO_ANSWER,
-    )
-    .order_by(answers.c.subject, answers.c.answer_id)
-)
-
-
-def _standing_postgresql(
-    connection: Connection, check: str, block: NDArray[np.bytes_], run_id: str
-) -> _StoredRows:
-    values = {"subjects": _texts(block), "check": check, "run_id": run_id}
-    rows = connection.execute(_STANDING_POSTGRESQL, values)
-    return _StoredRows.of_rows([tuple(row) for row in rows])
-
-
 def _enter(
     found: Latest, start: int, block: NDArray[np.bytes_], standing: _StoredRows, since: int
 ) -> None:
     """Enter a block's answers; of several to one lookup the last counts, others are left out."""
     subject, answers = standing.subject, standing.answers
-    if not len(subject):
-        return
     last = np.ones(len(subject), dtype=bool)
     last[:-1] = subject[1:] != subject[:-1]
     begins = np.flatnonzero(np.roll(last, 1))

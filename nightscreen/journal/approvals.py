@@ -13,13 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
     func,
     insert,
     select,
@@ -28,7 +21,7 @@ from sqlalchemy import (
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.tables import metadata, runs
+from nightscreen.journal.schema import NOTE, approvals, runs
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import span_micros
 from nightscreen.schemas.errors import InputError
@@ -38,37 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from sqlalchemy import ColumnElement, Connection, Engine, Row
+    from sqlalchemy import Connection, Engine, Row
 
     from nightscreen.files.sealing import Sealer
-    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.clock import Clock
 
-_Id = BigInteger().with_variant(Integer(), "sqlite")
 _STOPPED, _COMPLETED = "stopped", "completed"
 _RUN_STATE = select(runs.c.state)
-
-approvals = Table(
-    "approvals",
-    metadata,
-    Column("approval_id", _Id, primary_key=True, autoincrement=True),
-    Column("run_id", Text, nullable=False),
-    Column("asked_by", Text, nullable=False),
-    Column("asked_at", BigInteger, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("quote", Text, nullable=False),  # JSON, no personal data
-    Column("ceiling_micro", BigInteger, nullable=False),
-    Column("cap_micro", BigInteger),
-    Column("deployment_id", Text),
-    Column("decision", Text),  # approved, refused; null while it waits
-    Column("decided_by", Text),
-    Column("decided_at", BigInteger),
-    Column("max_spend_micro", BigInteger),
-    Column("note", LargeBinary),  # sealed
-    Column("used_at", BigInteger),
-    Index("approvals_by_run", "run_id", "approval_id"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +51,7 @@ class Approvals:
     _clock: Clock = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> Approvals:
+    def of(cls, journal: Storage) -> Approvals:
         """Return the approvals of an open journal."""
         return cls(journal.engine, journal.sealer, journal.clock)
 
@@ -242,12 +213,12 @@ class Approvals:
     def _seal(self, note: str, run_id: str) -> bytes:
         if self._sealer is None:
             raise ValueError("a decision is written by whoever has the data key")
-        return self._sealer.seal(note.encode(), note_context(run_id))
+        return self._sealer.seal(note.encode(), NOTE.context(run_id))
 
     def _read(self, row: Row[Any]) -> Approval:
         note = b""
         if row.note is not None and self._sealer is not None:
-            note = self._sealer.open(bytes(row.note), note_context(row.run_id))
+            note = self._sealer.open(bytes(row.note), NOTE.context(row.run_id))
         plain = {name: getattr(row, name) for name in (*_ASKED, *_DECIDED)}
         plain |= {
             "quote": json.loads(row.quote),
@@ -267,17 +238,6 @@ _ASKED = (
     "deployment_id",
 )
 _DECIDED = ("decision", "decided_by", "decided_at", "max_spend_micro", "used_at")
-
-
-def approvals_before(instant: int) -> tuple[Table, ColumnElement[bool]]:
-    """Return which requests were decided, or never were, before an instant."""
-    last = func.coalesce(approvals.c.used_at, approvals.c.decided_at, approvals.c.asked_at)
-    return approvals, last < instant
-
-
-def note_context(run_id: str) -> bytes:
-    """Return what a sealed note is bound to."""
-    return b"approval note\x1f" + run_id.encode()
 
 
 def _newest_or_none(connection: Connection, run_id: str) -> Row[Any] | None:

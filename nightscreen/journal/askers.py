@@ -11,11 +11,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Column, Table, Text, delete, select, update
+from sqlalchemy import delete, select, update
 
 from nightscreen.journal.engine import outlasting, reading, recording
+from nightscreen.journal.schema import askers
 from nightscreen.journal.statements import insert_into
-from nightscreen.journal.tables import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 
 _NO_CAPS = "{}"
 """What a process shares that asks no more."""
-
-askers = Table(
-    "askers",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("holder", Text, primary_key=True),
-    Column("caps", Text, nullable=False),  # JSON: the cap of each check or family that is shared
-    Column("numbers", Text, nullable=False),  # JSON: how far it has come, no personal data
-)
 
 
 def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:

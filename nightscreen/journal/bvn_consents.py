@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.records import Records, records
-from nightscreen.journal.tables import calls
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import calls, records
 from nightscreen.schemas.bvn import OPEN_STATES, UNDER_WAY, BvnRequest, BvnState
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.clock import Clock
 
 
@@ -44,7 +44,7 @@ class BvnConsents:
     _clock: Clock = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> BvnConsents:
+    def of(cls, journal: Storage) -> BvnConsents:
         """Return the requests of an open journal."""
         return cls(journal.engine, Records.of(journal, BvnRequest), journal.clock)
 

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from nightscreen.journal import askers, lookups
-from nightscreen.journal.disputes import IS_OPEN, dispute, disputes
+from nightscreen.journal.disputes import IS_OPEN, dispute
 from nightscreen.journal.engine import (
     Turn,
     in_one_stroke,
@@ -49,6 +49,15 @@ from nightscreen.journal.money import (
     read_scopes,
     scopes_of,
 )
+from nightscreen.journal.schema import (
+    TOMBSTONE,
+    UNSETTLED,
+    answers,
+    calls,
+    disputes,
+    prices,
+    tallies,
+)
 from nightscreen.journal.statements import (
     Many,
     adding_up,
@@ -56,14 +65,6 @@ from nightscreen.journal.statements import (
     given,
     insert_into,
     inserting,
-)
-from nightscreen.journal.tables import (
-    TOMBSTONE,
-    UNSETTLED,
-    answers,
-    calls,
-    prices,
-    tallies,
 )
 from nightscreen.schemas.calls import (
     KEPT_STATES,

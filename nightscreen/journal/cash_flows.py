@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlalchemy import delete, insert, select
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.grant_tables import cash_flows, consent_grants, flow_context
+from nightscreen.journal.schema import FIGURES, cash_flows, consent_grants
 from nightscreen.journal.vault import GrantState
 from nightscreen.schemas.cashflow import FEATURES
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
 
 _SCOPES = "scopes"
 _ALONE = ("transaction:list",)
@@ -62,7 +62,7 @@ class Figures(NamedTuple):
 class CashFlows:
     """Keeps figures in an open journal."""
 
-    _journal: Journal = field(repr=False)
+    _journal: Storage = field(repr=False)
 
     def keep(self, run_id: str, figures: Iterable[Figures]) -> None:
         """Keep a pull's figures; those of an earlier session of the same run are replaced."""
@@ -73,7 +73,7 @@ class CashFlows:
                 "checked_at": figure.checked_at,
                 "sealed": self._journal.sealer.seal(
                     json.dumps({**figure.document(), _SCOPES: figure.scopes}).encode(),
-                    flow_context(figure.customer, run_id),
+                    FIGURES.context(figure.customer, run_id),
                 ),
             }
             for figure in figures
@@ -130,7 +130,7 @@ class CashFlows:
 
     def _figures(self, row: Row[Any]) -> Figures:
         customer = bytes(row.customer)
-        context = flow_context(customer, row.run_id)
+        context = FIGURES.context(customer, row.run_id)
         document = json.loads(self._journal.sealer.open(bytes(row.sealed), context))
         values = {name: _value(document.get(name), kind) for name, kind in FEATURES.items()}
         return Figures(

@@ -1,10 +1,10 @@
 """Backup and restore: a whole copy of a journal, made while runs go on.
 
-A backup is a folder that is itself a HOME but for its data key: an SQLite journal, the desk's file
-and the note of which journal it is. Whoever has journal and key can read every answer and try out
-every BVN, so the key is not in it, or sealed to a passphrase. That holds for a PostgreSQL journal
-too, so that a backup needs no server tools of the right version, can be opened anywhere, and is
-restored by the code that wrote it.
+A backup is a folder that is itself a HOME but for its data key: an SQLite journal and the note of
+which journal it is. What lasts no longer than a run or a session is not in it. Whoever has journal
+and key can read every answer and try out every BVN, so the key is not in it, or sealed to a
+passphrase. That holds for a PostgreSQL journal too, so that a backup needs no server tools of the
+right version, can be opened anywhere, and is restored by the code that wrote it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,15 @@ from nightscreen.files.private_files import (
     write_private,
     write_private_once,
 )
-from nightscreen.journal.askers import askers
-from nightscreen.journal.desk_file import copy_desk
 from nightscreen.journal.engine import (
     look_first,
     make_engine,
     reading,
     snapshot,
     sqlite_file,
-    told,
     writing,
 )
 from nightscreen.journal.keyset import require_in_force
-from nightscreen.journal.lookups import PASSING_TABLES
 from nightscreen.journal.opening import (
     JOURNAL_FILE,
     MARKER,
@@ -52,10 +48,14 @@ from nightscreen.journal.opening import (
     journal_url,
     make_private_file,
 )
-from nightscreen.journal.schema import require_declared
-from nightscreen.journal.tables import meta, metadata, read_meta
+from nightscreen.journal.schema import (
+    PASSING_TABLES,
+    meta,
+    metadata,
+    read_meta,
+    require_declared,
+)
 from nightscreen.schemas.errors import (
-    JournalDamagedError,
     JournalError,
     JournalKeyError,
     OutputError,
@@ -67,13 +67,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine, Table
 
-    from nightscreen.journal.opening import Journal
+    from nightscreen.journal.storage import Storage
 
 _BLOCK = 1000
-_NOT_KEPT = (*PASSING_TABLES, askers)
 
 
-def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
+def back_up(journal: Storage, folder: Path, *, passphrase: str = "") -> None:
     """Copy a journal into a new folder, whole or not at all; folder 0700, files 0600.
 
     Args:
@@ -91,53 +90,24 @@ def back_up(journal: Journal, folder: Path, *, passphrase: str = "") -> None:
     with _appearing_folder(folder) as partial:
         file = partial / JOURNAL_FILE
         make_private_file(file)
-        if journal.engine.dialect.name == "sqlite":
-            _copy_file(journal.engine, file)
-        else:
-            _copy_out(journal.engine, file)
+        _copy_out(journal.engine, file)
         (partial / f"{JOURNAL_FILE}-wal").unlink(missing_ok=True)
         (partial / f"{JOURNAL_FILE}-shm").unlink(missing_ok=True)
-        copy_desk(journal.home, partial)
         if passphrase:
             write_private(partial / SEALED_KEY_FILE, seal_key(journal.lender_key, passphrase))
         write_private(partial / MARKER, f'{{"journal_id": "{journal.journal_id}"}}'.encode())
 
 
-def _copy_file(engine: Engine, file: Path) -> None:
-    """Copy one instant of an SQLite journal; writers go on meanwhile."""
-    with told(engine), closing(sqlite3.connect(file)) as copy:
-        with engine.connect() as connection:
-            source = connection.connection.driver_connection
-            if not isinstance(source, sqlite3.Connection):
-                raise JournalError("the journal's driver cannot copy; install no other one")
-            source.backup(copy)
-        _leave_out_passing(copy)
-        copy.execute("PRAGMA journal_mode=DELETE")
-        if copy.execute("PRAGMA quick_check").fetchone() != ("ok",):
-            raise JournalDamagedError(
-                "the journal is damaged, its copy was thrown away; see nightscreen journal verify"
-            )
-
-
-def _leave_out_passing(copy: sqlite3.Connection) -> None:
-    """Take what lasts no longer than its run out of a copy, with the pages that held it."""
-    gone = [
-        copy.execute(f"DELETE FROM {table.name}").rowcount  # noqa: S608 - names of our own tables
-        for table in _NOT_KEPT
-    ]
-    copy.commit()
-    if any(gone):
-        copy.execute("VACUUM")
-
-
 def _copy_out(engine: Engine, file: Path) -> None:
-    """Copy one instant of a PostgreSQL journal into an SQLite file."""
+    """Copy one instant of a journal into an SQLite file; writers go on meanwhile."""
     copy = make_engine(journal_url(file.parent))
     try:
         with snapshot(engine) as source, writing(copy) as target:
             _copy_tables(source, target)
     finally:
         copy.dispose()
+    with closing(sqlite3.connect(file)) as single:  # a copy is one file, with no log beside it
+        single.execute("PRAGMA journal_mode=DELETE")
 
 
 def restore(
@@ -179,7 +149,6 @@ def restore(
             write_private_once(home / KEY_FILE, encode_key(key))
         with reading(source) as old, writing(target) as new:
             _copy_tables(old, new)
-        copy_desk(folder, home)
     finally:
         source.dispose()
         target.dispose()
@@ -207,7 +176,7 @@ def _copy_tables(source: Connection, target: Connection) -> None:
     if target.execute(select(meta.c.name)).first() is not None:
         raise JournalError("there is a journal already where the copy should go")
     for table in metadata.sorted_tables:
-        if table in _NOT_KEPT:
+        if table in PASSING_TABLES:
             continue
         query = select(table).order_by(*table.primary_key.columns)
         result = source.execute(query, execution_options={"yield_per": _BLOCK})

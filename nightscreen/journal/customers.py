@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from sqlalchemy import bindparam, func, insert, literal, select, update
 
-from nightscreen.journal.customer_tables import (
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.schema import (
+    STATE,
     customer_commits,
     customer_history,
     customer_states,
 )
-from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.statements import Many, fetched, insert_into
 from nightscreen.schemas.decisions import CheckState, KnownCustomer, State
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.files.sealing import Sealer
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.clock import Clock
 
 _BLOCK = 500
@@ -116,7 +117,7 @@ class Customers:
     _clock: Clock = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> Customers:
+    def of(cls, journal: Storage) -> Customers:
         """Return the customers of an open journal."""
         return cls(journal.engine, journal.sealer, journal.clock)
 
@@ -127,10 +128,10 @@ class Customers:
 
     def seal_text(self, customer: bytes, text: str) -> bytes:
         """Return a state, as its JSON text, sealed for its customer."""
-        return self._sealer.seal(text.encode(), state_context(customer))
+        return self._sealer.seal(text.encode(), STATE.context(customer))
 
     def _open(self, customer: bytes, sealed: bytes) -> State:
-        found = json.loads(self._sealer.open(sealed, state_context(customer)))
+        found = json.loads(self._sealer.open(sealed, STATE.context(customer)))
         return {name: CheckState(*part) for name, part in found.items()}
 
     def commit_of(self, run_id: str) -> Commit | None:
@@ -305,11 +306,6 @@ class Customers:
             )
             for row in rows
         ]
-
-
-def state_context(customer: bytes) -> bytes:
-    """Return what a sealed state is bound to."""
-    return b"customer state\x1f" + customer
 
 
 def _blocks(customers: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

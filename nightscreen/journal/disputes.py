@@ -14,11 +14,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
-    Integer,
-    Table,
-    Text,
     and_,
     func,
     insert,
@@ -36,15 +31,15 @@ from nightscreen.journal.money import (
     keeps_reservation,
     scopes_of,
 )
-from nightscreen.journal.statements import adding_up
-from nightscreen.journal.tables import (
+from nightscreen.journal.schema import (
     UNSETTLED,
     answers,
     calls,
-    metadata,
+    disputes,
     prices,
     tallies,
 )
+from nightscreen.journal.statements import adding_up
 from nightscreen.schemas.calls import KEPT_STATES, CallState, DisputedCosts
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
@@ -57,7 +52,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.calls import CallResult
 
 _NEAR_CALLS = 1_000
@@ -65,27 +60,6 @@ _NEAR_CALLS = 1_000
 _HIGHEST_ID = 2**63 - 1
 _LOOK_BACK_CALLS = 10_000
 """How far back the balance before a disputed call is looked for."""
-
-disputes = Table(
-    "disputes",
-    metadata,
-    Column(
-        "call_id",
-        BigInteger().with_variant(Integer(), "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    Column("state", Text, nullable=False),  # as `DisputeState`
-    Column("named_micro", BigInteger),  # what the answer named; at least that, where it is the most
-    Column("excess_micro", BigInteger, nullable=False),  # what the caps leave out while it is open
-    Column("found_at", BigInteger, nullable=False),
-    Column("before_micro", BigInteger),  # what counted when the invoice's figure was entered
-    Column("invoice_micro", BigInteger),
-    Column("entered_by", Text),
-    Column("entered_at", BigInteger),
-    Column("confirmed_by", Text),
-    Column("settled_at", BigInteger),
-)
 
 
 class DisputeState(StrEnum):
@@ -371,7 +345,7 @@ class DisputedCall:
         }
 
 
-def disputed_calls(journal: Journal, run_id: str = "", *, limit: int = 0) -> list[DisputedCall]:
+def disputed_calls(journal: Storage, run_id: str = "", *, limit: int = 0) -> list[DisputedCall]:
     """Return the calls whose cost was not believed, or was settled by invoice, newest first."""
     query = select(*_OF_CALL).select_from(_JOINED).order_by(calls.c.call_id.desc())
     if run_id:
@@ -380,7 +354,7 @@ def disputed_calls(journal: Journal, run_id: str = "", *, limit: int = 0) -> lis
         return [_call_of(row) for row in connection.execute(query.limit(limit or None))]
 
 
-def needs_second(journal: Journal, call_id: int, cost_micro: int) -> bool:
+def needs_second(journal: Storage, call_id: int, cost_micro: int) -> bool:
     """Return whether a second person must confirm a cost: it is below what was reserved.
 
     Raises:
@@ -392,9 +366,12 @@ def needs_second(journal: Journal, call_id: int, cost_micro: int) -> bool:
 
 
 def enter_invoice(
-    journal: Journal, call_id: int, cost_micro: int, *, by: str, waits: bool = False
+    journal: Storage, call_id: int, cost_micro: int, *, by: str, waits: bool = False
 ) -> DisputedCall:
     """Enter what the service's invoice says of a call; what it counted as before is kept.
+
+    Calls of processes that died are put in doubt before (`Calls.recover`): a call under way is
+    refused.
 
     Args:
         journal: the journal.
@@ -406,7 +383,6 @@ def enter_invoice(
     Raises:
         InputError: the cost of the call is neither disputed nor unknown, or the amount is none.
     """
-    journal.calls.recover()  # calls of a process that died are in doubt from here on
     with writing(journal.engine) as connection:
         row = _settleable(connection, call_id, cost_micro)
         entered: dict[str, Any] = {
@@ -429,7 +405,7 @@ def enter_invoice(
         return _find(connection, call_id)
 
 
-def confirm_invoice(journal: Journal, call_id: int, seen: str, *, by: str) -> DisputedCall:
+def confirm_invoice(journal: Storage, call_id: int, seen: str, *, by: str) -> DisputedCall:
     """Let a figure that was entered count: a second person has confirmed it.
 
     Args:
@@ -453,7 +429,7 @@ def confirm_invoice(journal: Journal, call_id: int, seen: str, *, by: str) -> Di
         return _find(connection, call_id)
 
 
-def _apply(connection: Connection, journal: Journal, call_id: int) -> None:
+def _apply(connection: Connection, journal: Storage, call_id: int) -> None:
     """Let the figure of the invoice count."""
     query = select(*_OF_CALL).select_from(_JOINED).where(calls.c.call_id == call_id)
     row = connection.execute(query.with_for_update()).one()

@@ -66,6 +66,7 @@ class Turn(Enum):
     """What one transaction at a time does, by the number of an advisory lock of PostgreSQL."""
 
     GRANTS = 0x6E69676875
+    DESK = 0x6E69676876
 
 
 def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:

@@ -1,65 +1,55 @@
-"""Erasure in the journal: answers deleted, calls left as tombstones, and a line for the auditor.
+"""Erasure and retention in the journal: a loop over what its schema declares.
 
-A tombstone keeps run, check, times and cost, so that every naira still adds up, but no pseudonym
-and no consent reference. Whose identifiers are meant, and what is too old, is decided in
-`privacy/`; files are rewritten in `results/run_files.py`.
+An erased person's rows go. Calls stay as tombstones: run, check, times and cost, so that every
+naira still adds up, but no pseudonym and no consent reference. Whose identifiers are meant, and
+what is too old, is decided in `privacy/`; files are rewritten in `results/run_files.py`.
 """
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import LargeBinary, delete, false, func, insert, or_, select, update
+from sqlalchemy import delete, false, func, insert, or_, select, update
 
-from nightscreen.journal.approvals import approvals_before
-from nightscreen.journal.customer_tables import (
-    customer_history,
-    customer_states,
+from nightscreen.journal.audit import Audit
+from nightscreen.journal.engine import reading, told, writing
+from nightscreen.journal.lookups import Lookups, runs_about
+from nightscreen.journal.runs import RUNNING
+from nightscreen.journal.schema import (
+    PASSING_TABLES,
+    TOMBSTONE,
+    Owner,
+    answers,
+    audit,
+    calls,
     erasures,
     holds,
-)
-from nightscreen.journal.engine import reading, sqlite_file, told, writing
-from nightscreen.journal.grant_tables import (
-    grants_before,
-    grants_of_person,
-)
-from nightscreen.journal.identifier_history import sightings
-from nightscreen.journal.lookups import runs_about
-from nightscreen.journal.records import records_before, records_of_person
-from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.tables import (
-    TOMBSTONE,
-    answers,
-    calls,
     meta,
     metadata,
     put_meta,
     read_meta,
     runs,
+    sightings,
 )
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import Column, ColumnElement, Connection, Table
 
     from nightscreen.config.settings import Cutoffs
-    from nightscreen.journal import Journal
-    from nightscreen.journal.holders import Holders
-    from nightscreen.journal.lookups import Lookups
-    from nightscreen.schemas.clock import Clock
+    from nightscreen.journal.schema import ErasedPseudonyms, Whose
+    from nightscreen.journal.storage import Storage
 
 ERASURE, RETENTION = "erasure", "retention"
-_PAGES, _FRESH, _OLDER = "removed_pages", "1", "older"
-"""Name in `meta` of the note that the database's files may hold what was removed; and whether an
-earlier removal, whose traces are not known any more, was not done with."""
-_SEARCH_BLOCK = 1 << 22
-_SEALED_START = 16  # key id and nonce: unlike in any two sealed texts
+_PAGES = "removed_pages"
+"""Name in `meta` of the note that the database's files may still hold what was removed."""
+_COUNTED = {answers: "answers", calls: "calls", sightings: "sightings", audit: "entries"}
+"""As what rows count that go; all others are states."""
 
 
 class Removed(NamedTuple):
@@ -68,9 +58,10 @@ class Removed(NamedTuple):
     Attributes:
         answers: answers deleted.
         calls: calls left as tombstones.
-        states: states of customers, their history and reviews, deleted.
+        states: states of customers, their history, records and what consent brought, deleted.
         cost_micro: what the tombstones' calls cost.
         sightings: sightings deleted.
+        entries: entries of the audit that name the customer no more.
     """
 
     answers: int = 0
@@ -78,6 +69,7 @@ class Removed(NamedTuple):
     states: int = 0
     cost_micro: int = 0
     sightings: int = 0
+    entries: int = 0
 
 
 class Hold(NamedTuple):
@@ -103,80 +95,40 @@ class Done(NamedTuple):
     sightings: int
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedPseudonyms:
-    """All pseudonyms of a person.
+class _Going(NamedTuple):
+    """Rows of a table that go, or that are left with other values.
 
     Attributes:
-        subjects: of the identifiers.
-        customers: of the customer in each batch name.
-        anywhere: of the customer whatever the batch name, each with the batch names that are meant.
+        leaves: those values; None where the rows go.
+        counts: they are told as removed.
     """
 
-    subjects: Collection[bytes] = ()
-    customers: Collection[bytes] = ()
-    anywhere: Mapping[bytes, Collection[str]] = field(default_factory=dict)
-
-    @property
-    def all(self) -> list[bytes]:
-        """Return every one of them."""
-        return [*self.subjects, *self.customers, *self.anywhere]
-
-
-@dataclass(frozen=True, slots=True)
-class _Which:
-    """Which rows of the journal go: a condition for each table.
-
-    `accounts` are other people's sightings of accounts that lose a BVN which goes, `nameless` calls
-    that lose their pseudonym alone.
-    """
-
-    answers: ColumnElement[bool]
-    calls: ColumnElement[bool]
-    states: tuple[tuple[Any, ColumnElement[bool]], ...]
-    sightings: ColumnElement[bool]
-    accounts: ColumnElement[bool]
-    nameless: ColumnElement[bool] = field(default_factory=false)
+    table: Table
+    which: ColumnElement[bool]
+    leaves: Mapping[str, bytes | None] | None = None
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Erasures:
     """Removes people and what is too old from the journal, and keeps the audit of it."""
 
-    _engine: Engine = field(repr=False)
-    _holders: Holders = field(repr=False)
-    _clock: Clock = field(repr=False)
-    _lookups: Lookups = field(repr=False)
+    _journal: Storage = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> Erasures:
+    def of(cls, journal: Storage) -> Erasures:
         """Return the erasures of an open journal."""
-        return cls(journal.engine, journal.holders, journal.clock, journal.lookups)
+        return cls(journal)
 
     def held_of(self, person: ErasedPseudonyms) -> Removed:
         """Return what the journal holds of a person."""
-        with reading(self._engine) as connection:
-            return _count(connection, _of_person(person))
+        with reading(self._journal.engine) as connection:
+            return _number(connection, _of_person(person))
 
     def held_before(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> Removed:
         """Return what the journal holds that is too old, as `purge` would remove it."""
-        with reading(self._engine) as connection:
-            return _count(connection, _before(cutoffs, applicants))
-
-    def traces_of(self, person: ErasedPseudonyms) -> list[bytes]:
-        """Return bytes that would betray that something of a person is left in a file.
-
-        They are the pseudonyms, and the start of every sealed text about them.
-        """
-        which = _of_person(person)
-        queries = [select(answers.c.body).where(which.answers)]
-        for table, condition in which.states:
-            columns = [table.c[name] for name in ("sealed", "state", "tokens") if name in table.c]
-            binary = (each for each in columns if isinstance(each.type, LargeBinary))
-            queries += [select(each).where(condition, each.is_not(None)) for each in binary]
-        with reading(self._engine) as connection:
-            sealed = [body for query in queries for body in connection.execute(query).scalars()]
-        return [*person.all, *(bytes(body[:_SEALED_START]) for body in sealed)]
+        with reading(self._journal.engine) as connection:
+            return _number(connection, _before(cutoffs, applicants))
 
     def erase(self, person: ErasedPseudonyms) -> int:
         """Remove a person in one transaction; return the number of the audit's line.
@@ -184,10 +136,11 @@ class Erasures:
         Raises:
             InputError: a run under way has the person among its lookups.
         """
-        self._lookups.sweep()
-        with writing(self._engine) as connection:
+        kept = self._journal
+        Lookups(kept.engine, kept.sealer, kept.holders).sweep()
+        with writing(self._journal.engine) as connection:
             self._refuse_asked(connection, person.subjects)
-            return self._remove(connection, ERASURE, _of_person(person))
+            return self._remove(connection, ERASURE, list(_of_person(person)), person.audited)
 
     def purge(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> int:
         """Remove what is too old by its ground; return the number of the audit's line.
@@ -197,50 +150,53 @@ class Erasures:
             applicants: runs of applicants that are past their period: what was answered in them
                 goes; each call stays with its cost and consent, and is found by nobody's pseudonym.
         """
-        with writing(self._engine) as connection:
-            return self._remove(connection, RETENTION, _before(cutoffs, applicants))
+        with writing(self._journal.engine) as connection:
+            return self._remove(connection, RETENTION, list(_before(cutoffs, applicants)))
 
     def _refuse_asked(self, connection: Connection, subjects: Collection[bytes]) -> None:
         query = select(calls.c.holder).where(
             calls.c.subject.in_(subjects), calls.c.state == CallState.INTENT.value
         )
         holders = {*connection.execute(query).scalars(), *runs_about(connection, subjects)}
-        if any(self._holders.alive(holder, connection) for holder in holders):
+        if any(self._journal.holders.alive(holder, connection) for holder in holders):
             raise InputError(
                 "a run under way is asking about this person; erase again once it has ended"
             )
 
-    def _remove(self, connection: Connection, kind: str, which: _Which) -> int:
-        going = _count(connection, which)
-        connection.execute(delete(answers).where(which.answers))
-        connection.execute(
-            update(calls).where(which.calls).values(subject=TOMBSTONE, consent_reference=None)
-        )
-        connection.execute(update(calls).where(which.nameless).values(subject=TOMBSTONE))
-        for table, condition in which.states:
-            connection.execute(delete(table).where(condition))
-        connection.execute(delete(sightings).where(which.sightings))
-        connection.execute(update(sightings).where(which.accounts).values(bvn=None))
-        line = {"kind": kind, "begun_at": self._clock(), "file_rows": 0, "files": 0}
-        put_meta(connection, _PAGES, _OLDER if _PAGES in read_meta(connection) else _FRESH)
-        values = {**line, **going._asdict()}
-        query = insert(erasures).values(values).returning(erasures.c.erasure_id)
+    def _remove(
+        self,
+        connection: Connection,
+        kind: str,
+        going: Sequence[_Going],
+        audited: Collection[bytes] = (),
+    ) -> int:
+        removed = _number(connection, going)
+        Audit(self._journal).forget(connection, audited)
+        for table, which, leaves, _ in going:
+            if leaves is None:
+                connection.execute(delete(table).where(which))
+            elif leaves:
+                connection.execute(update(table).where(which).values(leaves))
+        put_meta(connection, _PAGES, "1")
+        line = {"kind": kind, "begun_at": self._journal.clock(), "file_rows": 0, "files": 0}
+        numbers = {name: value for name, value in removed._asdict().items() if name in erasures.c}
+        query = insert(erasures).values({**line, **numbers}).returning(erasures.c.erasure_id)
         return int(connection.execute(query).scalar_one())
 
     def finish(self, number: int, *, file_rows: int, files: int) -> None:
         """Note that the files of an erasure are rewritten too."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             connection.execute(
                 update(erasures)
                 .where(erasures.c.erasure_id == number)
-                .values(finished_at=self._clock(), file_rows=file_rows, files=files)
+                .values(finished_at=self._journal.clock(), file_rows=file_rows, files=files)
             )
 
     def audit(self) -> list[Done]:
         """Return every erasure and purge, newest first."""
         columns = [erasures.c[name] for name in Done._fields]
         query = select(*columns).order_by(erasures.c.erasure_id.desc())
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return [Done(*row) for row in connection.execute(query)]
 
     def holds(self) -> dict[str, Hold]:
@@ -248,21 +204,21 @@ class Erasures:
         query = select(holds.c.run_id, holds.c.held_at, holds.c.reason).where(
             holds.c.released_at.is_(None)
         )
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return {row.run_id: Hold(*row) for row in connection.execute(query)}
 
     def hold(self, run_id: str, reason: str) -> None:
         """Put a run under legal hold, unless it is already."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             if connection.execute(select(holds.c.hold_id).where(_held(run_id))).first() is None:
-                row = {"run_id": run_id, "held_at": self._clock(), "reason": reason}
+                row = {"run_id": run_id, "held_at": self._journal.clock(), "reason": reason}
                 connection.execute(insert(holds), row)
 
     def release(self, run_id: str) -> bool:
         """End a run's legal hold; the hold stays written down. Tell whether there was one."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             done = connection.execute(
-                update(holds).where(_held(run_id)).values(released_at=self._clock())
+                update(holds).where(_held(run_id)).values(released_at=self._journal.clock())
             )
             return bool(done.rowcount)
 
@@ -271,90 +227,100 @@ def _held(run_id: str) -> ColumnElement[bool]:
     return (holds.c.run_id == run_id) & holds.c.released_at.is_(None)
 
 
-def _of_person(person: ErasedPseudonyms) -> _Which:
-    seen = [
-        (sightings.c.customer == customer) & sightings.c.batch.in_(batches)
-        for customer, batches in person.anywhere.items()
-    ]
-    return _Which(
-        answers.c.subject.in_(person.subjects),
-        calls.c.subject.in_(person.subjects),
-        (
-            *(
-                (table, table.c.customer.in_(person.customers))
-                for table in (customer_states, customer_history)
-            ),
-            *records_of_person(person),
-            *grants_of_person(person.anywhere),
-        ),
-        or_(sightings.c.identifier.in_(person.subjects), *seen),
-        sightings.c.bvn.in_(person.subjects),
-    )
+# --- the loops over the schema ---
 
 
-def _before(cutoffs: Cutoffs, applicants: Sequence[str]) -> _Which:
-    answered, decided = cutoffs.journal_answers, cutoffs.decisions
+def _kept_tables() -> Iterator[Table]:
+    """Yield tables in the order of their declaration: what a condition looks at comes first."""
+    yield from (table for table in metadata.tables.values() if table not in PASSING_TABLES)
+
+
+def _of_person(person: ErasedPseudonyms) -> Iterator[_Going]:
+    for table in _kept_tables():
+        rule, gone = table.info.get("of_person"), []
+        if rule is not None:
+            yield from (_Going(table, which) for which in rule(person))
+        for column in table.c:
+            whose = column.info.get("whose")
+            if whose is None:
+                continue
+            mine = _named(column, whose, person)
+            if whose.leaves is None:
+                gone.append(mine)
+            else:
+                yield _Going(table, mine, whose.leaves, counts=table is not sightings)
+        if gone:
+            yield _Going(table, or_(*gone))
+
+
+def _named(column: Column[Any], whose: Whose, person: ErasedPseudonyms) -> ColumnElement[bool]:
+    """Return which rows are a person's by a column that holds a pseudonym."""
+    if whose.owner is Owner.SUBJECT:
+        return column.in_(person.subjects)
+    if whose.owner is Owner.CUSTOMER:
+        return column.in_(person.customers)
+    if whose.owner is Owner.AUDIT:
+        return column.in_(person.audited)
+    meant = person.anywhere.items()
+    if whose.batch:
+        return column.in_([customer for customer, names in meant if whose.batch in names])
+    of = column.table.c.batch
+    return or_(false(), *((column == customer) & of.in_(names) for customer, names in meant))
+
+
+def _before(cutoffs: Cutoffs, applicants: Sequence[str]) -> Iterator[_Going]:
     applied = calls.c.run_id.in_(applicants) & (calls.c.state != CallState.INTENT.value)
-    ended = func.coalesce(calls.c.settled_at, calls.c.intent_at)
-    return _Which(
-        or_(
-            answers.c.answered_at < answered,
-            answers.c.call_id.in_(select(calls.c.call_id).where(applied)),
-        ),
-        (ended < answered)
-        & (calls.c.state != CallState.INTENT.value)
-        & or_(calls.c.subject != TOMBSTONE, calls.c.consent_reference.is_not(None)),
-        (
-            (customer_states, customer_states.c.decided_at < decided),
-            (customer_history, customer_history.c.replaced_at < decided),
-            *records_before(cutoffs),
-            approvals_before(cutoffs.approvals),
-            *grants_before(cutoffs),
-        ),
-        sightings.c.last_at < decided,
-        false(),
-        applied,
-    )
+    of_applicants = answers.c.call_id.in_(select(calls.c.call_id).where(applied))
+    for table in _kept_tables():
+        rule, leaves = table.info.get("old"), None
+        old = [] if rule is None else list(rule(cutoffs))
+        for column in table.c:
+            if "ground" in column.info:
+                which = column < getattr(cutoffs, column.info["ground"])
+                old.append(which | of_applicants if table is answers else which)
+            if table is calls and "whose" in column.info:
+                leaves = column.info["whose"].leaves  # a tombstone, as an erasure leaves it
+        yield from (_Going(table, which, leaves) for which in old)
+    yield _Going(calls, applied, {"subject": TOMBSTONE}, counts=False)
 
 
-def _count(connection: Connection, which: _Which) -> Removed:
-    def number(table: Any, condition: ColumnElement[bool]) -> int:  # noqa: ANN401 - any table
-        query = select(func.count()).select_from(table).where(condition)
-        return int(connection.execute(query).scalar() or 0)
-
-    cost = select(func.sum(calls.c.cost_micro)).where(which.calls)
-    return Removed(
-        answers=number(answers, which.answers),
-        calls=number(calls, which.calls),
-        states=sum(number(table, condition) for table, condition in which.states),
-        cost_micro=int(connection.execute(cost).scalar() or 0),
-        sightings=number(sightings, which.sightings),
-    )
+def _number(connection: Connection, going: Iterator[_Going] | Sequence[_Going]) -> Removed:
+    found: Counter[str] = Counter()
+    for table, which, _, counts in going:
+        if counts:
+            query = select(func.count()).select_from(table).where(which)
+            number = int(connection.execute(query).scalar_one())
+            found[_COUNTED.get(table, "states")] += number
+        if counts and table is calls:
+            cost = select(func.sum(calls.c.cost_micro)).where(which)
+            found["cost_micro"] += int(connection.execute(cost).scalar() or 0)
+    return Removed(**found)
 
 
-def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) -> bool:
+# --- the database's own files ---
+
+
+def leave_no_trace(journal: Storage) -> bool:
     """Leave nothing of what was removed in the database's own files; tell whether that was done.
 
     SQLite overwrites what it deletes, but its write-ahead log keeps older pages until it is
-    emptied, and a page that was split or merged may keep a stale copy: where any of `traces` is
-    still found, the file is written anew. PostgreSQL gives the space of dead rows back for use.
-    Where another process stands in the way, it is done by the next call.
-
-    Args:
-        journal: the journal.
-        traces: bytes that must not be found any more; None where they are not known, so that the
-            file is written anew whenever anything was removed from it.
+    emptied, and a page that was split or merged may keep a stale copy: the file is written anew,
+    where no run is under way that would wait for it. PostgreSQL gives the space of dead rows back
+    for use. Where something stands in the way, it is done by the next call.
     """
     with reading(journal.engine) as connection:
-        pages = read_meta(connection).get(_PAGES)
-    if pages is None:
-        return True
-    file = sqlite_file(journal.engine)
+        if _PAGES not in read_meta(connection):
+            return True
     try:
-        if file is None:
-            _vacuum_tables(journal)
-        elif not _rid_of(journal, file, None if pages == _OLDER else traces):
+        if journal.engine.dialect.name == "postgresql":
+            _by_itself(journal, f"VACUUM {', '.join(metadata.tables)}")
+        elif _run_under_way(journal):
+            _empty_log(journal)
             return False
+        else:
+            _by_itself(journal, "VACUUM")
+            if not _empty_log(journal):
+                return False
     except JournalBusyError:
         return False
     with writing(journal.engine) as connection:
@@ -362,38 +328,24 @@ def leave_no_trace(journal: Journal, traces: Sequence[bytes] | None = None) -> b
     return True
 
 
-def _vacuum_tables(journal: Journal) -> None:
-    with told(journal.engine), journal.engine.connect() as connection:
-        plain = connection.execution_options(isolation_level="AUTOCOMMIT")
-        plain.exec_driver_sql(f"VACUUM {', '.join(metadata.tables)}")
-
-
-def _rid_of(journal: Journal, file: Path, traces: Sequence[bytes] | None) -> bool:
-    """Empty the log and, where anything is left in the file or may be, write the file anew."""
-    emptied = _empty_log(journal)
-    if traces is None or _found(file, traces):
-        if _run_under_way(journal):
-            return False
-        _outside_transaction(journal, "VACUUM")
-        emptied = _empty_log(journal)
-    return emptied
-
-
-def _run_under_way(journal: Journal) -> bool:
-    """Whether a run would be kept waiting, perhaps too long, while a file is written anew."""
+def _run_under_way(journal: Storage) -> bool:
     with reading(journal.engine) as connection:
         running = connection.execute(select(runs.c.holder).where(runs.c.state == RUNNING)).scalars()
         return any(each and journal.holders.alive(each, connection) for each in running.all())
 
 
-def _empty_log(journal: Journal) -> bool:
+def _empty_log(journal: Storage) -> bool:
     """Empty SQLite's write-ahead log; False where a reader kept part of it in use."""
-    busy, *_ = _outside_transaction(journal, "PRAGMA wal_checkpoint(TRUNCATE)") or (1,)
+    busy, *_ = _by_itself(journal, "PRAGMA wal_checkpoint(TRUNCATE)") or (1,)
     return not busy
 
 
-def _outside_transaction(journal: Journal, statement: str) -> tuple[Any, ...] | None:
+def _by_itself(journal: Storage, statement: str) -> tuple[Any, ...] | None:
+    """Run a statement outside any transaction; return the first row of what it gives."""
     with told(journal.engine), journal.engine.connect() as connection:
+        if journal.engine.dialect.name == "postgresql":
+            connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(statement)
+            return None
         cursor = connection.connection.cursor()
         try:
             cursor.execute(statement)
@@ -401,18 +353,3 @@ def _outside_transaction(journal: Journal, statement: str) -> tuple[Any, ...] | 
         finally:
             cursor.close()
     return found
-
-
-def _found(file: Path, traces: Sequence[bytes]) -> bool:
-    """Return whether a file holds any of some byte strings; read in blocks that overlap."""
-    if not traces:
-        return False
-    wanted = re.compile(b"|".join(re.escape(each) for each in traces))
-    overlap = max(map(len, traces))
-    tail = b""
-    with file.open("rb") as content:
-        while block := content.read(_SEARCH_BLOCK):
-            if wanted.search(tail + block):
-                return True
-            tail = block[-overlap:]
-    return False

@@ -8,40 +8,26 @@ person's sightings go is in `erasure`.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import BigInteger, Column, LargeBinary, Table, Text, select, text
+from sqlalchemy import bindparam, select, text
 
-from nightscreen.journal.customer_tables import customer_commits
+from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.tables import metadata
+from nightscreen.journal.schema import customer_commits, sightings
+from nightscreen.journal.statements import fetched
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import DAY_MICROS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import Connection, CursorResult, Engine
+    from sqlalchemy import Engine
 
-    from nightscreen.journal import Journal
-
-sightings = Table(
-    "sightings",
-    metadata,
-    Column("kind", Text, primary_key=True),
-    Column("identifier", LargeBinary, primary_key=True),
-    Column("customer", LargeBinary, primary_key=True),  # the same in every batch name
-    Column("batch", Text, primary_key=True),
-    Column("bvn", LargeBinary),  # of an account: the BVN it stood under
-    Column("first_at", BigInteger, nullable=False),
-    Column("last_at", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
+    from nightscreen.journal.storage import Storage
 
 BLOCK = 4000
 REWRITTEN_AFTER = 7 * DAY_MICROS
@@ -49,9 +35,7 @@ REWRITTEN_AFTER = 7 * DAY_MICROS
 _READ_ROWS = 20_000
 _WRITE_BYTES = 20_000 * 48
 NO_BVN = bytes(16)
-_DENSE = 3  # sightings per identifier up to which reading whole ranges is quicker
 _NEVER = 2**63 - 1
-_BETWEEN = "identifier BETWEEN :low AND :high"
 
 
 class IdentifierUse(NamedTuple):
@@ -86,12 +70,6 @@ class Other(NamedTuple):
     elsewhere: bool
     bvn: bytes | None
 
-    @classmethod
-    def of(cls, identifier: bytes, customer: bytes, elsewhere: object, bvn: bytes | None) -> Other:
-        """Return one of a row as the database has it."""
-        known = None if bvn is None else bytes(bvn)
-        return cls(bytes(identifier) + bytes(customer), bool(elsewhere), known)
-
 
 class SightingRows(NamedTuple):
     """What was seen with some identifiers.
@@ -113,7 +91,7 @@ class Sightings:
     _engine: Engine = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> Sightings:
+    def of(cls, journal: Storage) -> Sightings:
         """Return the sightings of an open journal."""
         return cls(journal.engine)
 
@@ -127,15 +105,43 @@ class Sightings:
         with reading(self._engine) as connection:
             return connection.execute(query).scalar()
 
-    @contextmanager
-    def reading_of(self, kind: str, *, before: int | None = None) -> Iterator[SightingReader]:
-        """Read sightings of one kind, only those first seen before an instant where one is given.
+    def seen_with(
+        self,
+        kind: str,
+        identifiers: Sequence[bytes],
+        batch: str,
+        *,
+        before: int | None = None,
+        at: int | None = None,
+    ) -> SightingRows:
+        """Return what was seen with some identifiers of a kind, at most `BLOCK` of them.
 
-        To be asked for `BLOCK` distinct identifiers at a time, in ascending order. Where the
-        journal knows few more than are asked about, whole ranges are read, else each is looked for.
+        Args:
+            kind: of the identifiers.
+            identifiers: in ascending order, as the index has them.
+            batch: the batch name at hand.
+            before: only what was first seen before this instant; None for everything.
+            at: the present instant, from which lately counts back; None where nothing is lately.
         """
+        kept = sightings.c
+        since = _NEVER if at is None else at - REWRITTEN_AFTER
+        query = _SEEN if before is None else _SEEN.where(kept.first_at < before)
+        given = {"of_kind": kind, "some": identifiers, "of_batch": batch, "since": since}
         with reading(self._engine) as connection:
-            yield SightingReader(connection, kind, before)
+            rows = fetched(connection.execute(query, given))
+        lately = b"".join(
+            identifier + customer + (bvn or NO_BVN)
+            for identifier, customer, _, bvn, is_lately in rows
+            if is_lately
+        )
+        return SightingRows(
+            np.frombuffer(lately, np.uint8).reshape(-1, 3 * SUBJECT_BYTES),
+            [
+                Other(identifier + customer, bool(elsewhere), bvn)
+                for identifier, customer, elsewhere, bvn, is_lately in rows
+                if not is_lately
+            ],
+        )
 
     def keep(self, kind: str, batch: str, seen: bytes, *, at: int) -> None:
         """Write sightings down, or that they were seen again; the same twice is once.
@@ -198,6 +204,18 @@ class Sightings:
         return found
 
 
+_OF_BATCH = sightings.c.batch == bindparam("of_batch")
+_SEEN = select(
+    sightings.c.identifier,
+    sightings.c.customer,
+    ~_OF_BATCH,
+    sightings.c.bvn,
+    _OF_BATCH & (sightings.c.last_at > bindparam("since")),
+).where(
+    sightings.c.kind == bindparam("of_kind"),
+    sightings.c.identifier.in_(bindparam("some", expanding=True)),
+)
+
 _KEEP = text(
     """
     WITH RECURSIVE place(first) AS (
@@ -215,83 +233,3 @@ _KEEP = text(
     """
 )
 """Given as one value: bound row by row, they take six times as long."""
-
-
-class SightingReader:
-    """Reads sightings of one kind past SQLAlchemy's rows, which cost more than the reading."""
-
-    def __init__(self, connection: Connection, kind: str, before: int | None) -> None:
-        self._connection = connection
-        self._given: dict[str, object] = {"of_kind": kind, "before": before}
-        self._condition = "kind = :of_kind"
-        if before is not None:
-            self._condition += " AND first_at < :before"
-        self._dense: bool | None = None
-        self._is_sqlite = connection.dialect.name == "sqlite"
-
-    def told(self, identifiers: Sequence[bytes], batch: str, *, at: int | None) -> SightingRows:
-        """Return what was seen with some identifiers; others that lie between may be there.
-
-        Args:
-            identifiers: a block of them, in ascending order.
-            batch: the batch name at hand.
-            at: the present instant, from which lately counts back; None where nothing is lately.
-        """
-        self._given |= {"batch": batch, "since": _NEVER if at is None else at - REWRITTEN_AFTER}
-        lately = "batch = :batch AND last_at > :since"
-        ((*joined,),) = self._found(self._whole, identifiers, f"AND {lately}")
-        columns = [np.frombuffer(each or b"", np.uint8).reshape(-1, 16) for each in joined]
-        others = "identifier, customer, batch <> :batch, bvn"
-        rows = self._found(others, identifiers, f"AND NOT ({lately})")
-        return SightingRows(np.hstack(columns), [Other.of(*row) for row in rows])
-
-    @property
-    def _whole(self) -> str:
-        """Return what gives many sightings as one row: read as rows they cost twice as much."""
-        if self._is_sqlite:
-            columns = ("identifier", "customer", "COALESCE(bvn, zeroblob(16))")
-            return ", ".join(f"CAST(group_concat({each}, '') AS BLOB)" for each in columns)
-        columns = ("identifier", "customer", f"COALESCE(bvn, decode('{'00' * 16}', 'hex'))")
-        order = "ORDER BY identifier, customer"
-        return ", ".join(f"string_agg({each}, ''::bytea {order})" for each in columns)
-
-    def _found(
-        self, what: str, block: Sequence[bytes], more: str = ""
-    ) -> Iterable[tuple[Any, ...]]:
-        query = f"SELECT {what} FROM sightings WHERE {self._condition} {more}"  # noqa: S608 - nothing of it comes from outside
-        limits = {"low": block[0], "high": block[-1]}
-        if self._dense is None:
-            most = _DENSE * len(block)
-            some = f"SELECT 1 FROM sightings WHERE {self._condition} AND {_BETWEEN} LIMIT :most"  # noqa: S608 - nothing of it comes from outside
-            self._dense = len(list(self._rows(some, {**limits, "most": most + 1}))) <= most
-        if self._dense:
-            return self._rows(f"{query} AND {_BETWEEN}", limits)
-        if self._is_sqlite:
-            each = zip(_names(len(block)), block, strict=True)
-            return self._rows(f"{query} AND identifier IN ({_marks(len(block))})", dict(each))
-        return self._rows(f"{query} AND identifier = ANY(:block)", {"block": list(block)})
-
-    def _rows(self, query: str, given: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
-        values = {**self._given, **given}
-        if self._is_sqlite:
-            return _fetched(self._connection.exec_driver_sql(query, values))
-        return _fetched(self._connection.execute(text(query), values))
-
-
-@lru_cache(maxsize=8)
-def _names(number: int) -> tuple[str, ...]:
-    return tuple(f"b{place}" for place in range(number))
-
-
-@lru_cache(maxsize=8)
-def _marks(number: int) -> str:
-    """Return so many named values of SQLite's."""
-    return ",".join(f":{name}" for name in _names(number))
-
-
-def _fetched(result: CursorResult[Any]) -> Sequence[tuple[Any, ...]]:
-    """Return all rows of a block as the driver has them."""
-    cursor = result.cursor
-    rows = [] if cursor is None else cursor.fetchall()
-    result.close()
-    return rows

@@ -28,9 +28,18 @@ from nightscreen.files.keys import (
     read_key,
 )
 from nightscreen.files.sealing import Sealer, fingerprint
+from nightscreen.journal.audit import ENDS, NO_ENTRIES
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.tables import data_keys, meta, put_meta, read_meta, runs
+from nightscreen.journal.schema import (
+    data_keys,
+    meta,
+    open_text,
+    put_meta,
+    read_meta,
+    runs,
+    sealed_text,
+)
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import JournalError, JournalKeyError, SettingsError, UsageError
 
@@ -40,7 +49,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from nightscreen.journal.holders import Holders
-    from nightscreen.journal.opening import Journal
+    from nightscreen.journal.storage import Storage
 
 LENDER_KEY = "lender_key"
 """Name in `meta` of the fingerprint of the lender's key that is in force."""
@@ -62,28 +71,22 @@ class Rotation:
     waiting_for: tuple[str, ...]
 
 
-def sealed_text(sealer: Sealer, value: bytes, name: str) -> str:
-    """Return bytes sealed for `meta`, bound to their name there."""
-    return b64encode(sealer.seal(value, f"meta\x1f{name}".encode())).decode()
-
-
-def open_text(sealer: Sealer, value: str, name: str) -> bytes:
-    """Return bytes that `sealed_text` sealed."""
-    return sealer.open(b64decode(value), f"meta\x1f{name}".encode())
-
-
 # --- data keys ---
 
 
 def first_keys(connection: Connection, lender: bytes, now: int) -> None:
-    """Write the keys of a new journal: a data key, that of pseudonyms, that of links."""
+    """Write the keys of a new journal: a data key, that of pseudonyms, that of links.
+
+    The audit's beginning is sealed with them.
+    """
     put_meta(connection, LENDER_KEY, fingerprint(lender))
     data_key = new_key()
     _wrap(connection, lender, {1: data_key}, now)
     sealer = Sealer(data_key)
     links = _new_link_keys(new_key(), None, 0)
-    for name, key in ((PSEUDONYM_KEY, new_key()), (LINK_KEYS, links)):
-        put_meta(connection, name, sealed_text(sealer, key, name))
+    sealed = ((PSEUDONYM_KEY, new_key()), (LINK_KEYS, links), (ENDS, NO_ENTRIES))
+    for name, value in sealed:
+        put_meta(connection, name, sealed_text(sealer, value, name))
 
 
 def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes], now: int) -> None:
@@ -160,7 +163,7 @@ def make_sealer(engine: Engine, lender: bytes, home: Path) -> Sealer:
     return Sealer(*read(lender), reread=reread)
 
 
-def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = None) -> Rotation:
+def rotate_key(journal: Storage, *, configured: str = "", new: bytes | None = None) -> Rotation:
     """Add a data key, and wrap all of them by a new key of the lender.
 
     The old key of the lender opens the journal until the runs that are under way have ended; one
@@ -213,7 +216,7 @@ def rotate_key(journal: Journal, *, configured: str = "", new: bytes | None = No
     return Rotation(waiting)
 
 
-def require_in_force(journal: Journal) -> None:
+def require_in_force(journal: Storage) -> None:
     """Refuse to hand on a key of the lender that was rotated since the journal was opened.
 
     Raises:
@@ -270,7 +273,7 @@ def _new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
     return json.dumps(kept | ({"before": b64encode(before).decode()} if before else {})).encode()
 
 
-def link_keys(journal: Journal) -> list[bytes]:
+def link_keys(journal: Storage) -> list[bytes]:
     """Return the keys whose signatures on links are accepted; the first signs."""
     with reading(journal.engine) as connection:
         sealed = read_meta(connection)[LINK_KEYS]
@@ -281,7 +284,7 @@ def link_keys(journal: Journal) -> list[bytes]:
     return found
 
 
-def rotate_link_key(journal: Journal, *, at_once: bool = False) -> None:
+def rotate_link_key(journal: Storage, *, at_once: bool = False) -> None:
     """Sign links with a new key from now on.
 
     Args:

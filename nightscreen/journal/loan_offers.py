@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.records import Records, records
-from nightscreen.journal.tables import calls
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import calls, records
 from nightscreen.schemas.offers import LinkState, LoanNews, Offer
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.clock import Clock
 
 
@@ -36,7 +36,7 @@ class LoanOffers:
     _clock: Clock = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> LoanOffers:
+    def of(cls, journal: Storage) -> LoanOffers:
         """Return the offers of an open journal."""
         offers, news = Records.of(journal, Offer), Records.of(journal, LoanNews)
         return cls(journal.engine, offers, news, journal.clock)

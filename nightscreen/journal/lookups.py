@@ -14,13 +14,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
     bindparam,
     case,
     delete,
@@ -33,8 +26,8 @@ from sqlalchemy import (
 )
 
 from nightscreen.journal.engine import outlasting, reading, recording, release_pages, writing
+from nightscreen.journal.schema import lookup_identities, lookup_runs, lookups, run_stops
 from nightscreen.journal.statements import Many, among, fetched, given, insert_into, inserting
-from nightscreen.journal.tables import metadata
 from nightscreen.schemas.calls import LookupStatus
 
 if TYPE_CHECKING:
@@ -59,76 +52,8 @@ _OPENED_BLOCKS = 24
 """Opened blocks in memory: the checks of a run are not at the same place in rank."""
 
 _LEFT = text("lookups.state IN (0, 10)")
-_LEFT_INDEX = text("state IN (0, 10)")
 _CLAIMED = text("lookups.state = 9")
-_CLAIMED_INDEX = text("state = 9")
-"""Conditions of the two indexes; a query must repeat them word for word to use them."""
-
-lookups = Table(
-    "lookups",
-    metadata,
-    # the run's first number and the rank
-    Column(
-        "lookup_id",
-        BigInteger().with_variant(Integer(), "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    Column("check", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("subject", LargeBinary, nullable=False),
-    Column("worst_micro", BigInteger, nullable=False),
-    Column("consent_reference", Text),
-    Column("consent_ends_at", BigInteger),
-    Column("state", Integer, nullable=False),  # as `LookupStatus`
-    Column("attempts", Integer, nullable=False),
-    Column("holder", Text),
-)
-Index(
-    "lookups_left",
-    lookups.c.check,
-    lookups.c.state,
-    lookups.c.lookup_id,
-    lookups.c.worst_micro,
-    sqlite_where=_LEFT_INDEX,
-    postgresql_where=_LEFT_INDEX,
-)
-Index(
-    "lookups_claimed",
-    lookups.c.lookup_id,
-    sqlite_where=_CLAIMED_INDEX,
-    postgresql_where=_CLAIMED_INDEX,
-)
-lookup_identities = Table(
-    "lookup_identities",
-    metadata,
-    Column(
-        "first_id",
-        BigInteger().with_variant(Integer(), "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
-    Column("sealed", LargeBinary, nullable=False),  # JSON: identity, second identity, row
-)
-lookup_runs = Table(
-    "lookup_runs",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("holder", Text, nullable=False),
-    Column("first_id", BigInteger, nullable=False),
-    Column("end_id", BigInteger, nullable=False),
-    Column("closer_id", BigInteger),  # kept for the closing balance
-    Column("terms", Text, nullable=False),  # JSON, no personal data
-)
-run_stops = Table(
-    "run_stops",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("scope", Text, primary_key=True),  # a check, or empty for the run
-    Column("reason", Text, nullable=False),
-)
-PASSING_TABLES = (lookups, lookup_identities, lookup_runs, run_stops)
-"""Tables that hold nothing once their run is over."""
+"""Conditions of the two indexes; a query repeats them word for word to use them."""
 
 
 @dataclass(frozen=True, slots=True)

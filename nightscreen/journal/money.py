@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, select
 
 from nightscreen.journal.engine import outlasting, reading
+from nightscreen.journal.schema import calls, prices, spend
 from nightscreen.journal.statements import adding_up
-from nightscreen.journal.tables import calls, prices, spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import Clock, spending_day
 from nightscreen.schemas.prices import SeenPrice

@@ -10,20 +10,18 @@ import os
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, inspect
 
 from nightscreen.files.keys import configured_key, make_key
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.sealing import Pseudonyms, Sealer
-from nightscreen.journal import tables
+from nightscreen.files.sealing import Pseudonyms
 from nightscreen.journal.answers import Answers
 from nightscreen.journal.askers import Askers
 from nightscreen.journal.calls import Calls
 from nightscreen.journal.engine import (
     BUSY_TIMEOUT_S,
-    be_patient,
     holders_folder,
     look_first,
     make_engine,
@@ -38,19 +36,26 @@ from nightscreen.journal.keyset import (
     first_keys,
     lender_key_of,
     make_sealer,
-    open_text,
     retire_old_key,
 )
 from nightscreen.journal.lookups import Lookups
 from nightscreen.journal.money import Money
 from nightscreen.journal.runs import Runs
-from nightscreen.journal.schema import VERSION, declared_version, require_declared
-from nightscreen.journal.tables import put_meta, read_meta
+from nightscreen.journal.schema import (
+    VERSION,
+    declared_version,
+    meta,
+    metadata,
+    open_text,
+    put_meta,
+    read_meta,
+    require_declared,
+)
+from nightscreen.journal.storage import Storage
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from pathlib import Path
 
     from sqlalchemy import Engine
@@ -63,38 +68,15 @@ _ID = "journal_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
-    """An open journal and its parts."""
+class Journal(Storage):
+    """An open journal, with the parts that a run asks with."""
 
-    engine: Engine = field(repr=False)
-    home: Path
-    journal_id: str
-    lender_key: bytes = field(repr=False)
-    sealer: Sealer = field(repr=False)
-    pseudonyms: Pseudonyms = field(repr=False)
-    holders: Holders = field(repr=False)
-    clock: Clock = field(repr=False)
     calls: Calls = field(repr=False)
     answers: Answers = field(repr=False)
     money: Money = field(repr=False)
     runs: Runs = field(repr=False)
     lookups: Lookups = field(repr=False)
     askers: Askers = field(repr=False)
-
-    def be_patient(self, give_up: timedelta) -> None:
-        """Wait for a database that is away or locked, for so long at a time."""
-        be_patient(self.engine, give_up.total_seconds())
-
-    def close(self) -> None:
-        """Give back the lock and all connections."""
-        self.holders.release()
-        self.engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
 
 
 def open_journal(
@@ -128,13 +110,19 @@ def open_journal(
         raise
 
 
-def journal_of(settings: Settings, *, clock: Clock = system_clock) -> Journal:
+def journal_of(
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+) -> Journal:
     """Open the journal that settings name, as `open_journal` does."""
     return open_journal(
         settings.home,
         url=settings.journal_url,
         data_key=settings.data_key.get_secret_value(),
         clock=clock,
+        busy_timeout_s=busy_timeout_s,
     )
 
 
@@ -231,7 +219,7 @@ def make_private_file(file: Path) -> None:
 def has_tables(engine: Engine) -> bool:
     """Return whether a database holds a journal."""
     with reading(engine) as connection:
-        return inspect(connection).has_table(tables.meta.name)
+        return inspect(connection).has_table(meta.name)
 
 
 def _remembered(home: Path) -> str | None:
@@ -278,9 +266,9 @@ def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
 def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
     """Make the tables and the keys, unless another process has done so in this very moment."""
     with writing(engine) as connection:
-        if inspect(connection).has_table(tables.meta.name):
+        if inspect(connection).has_table(meta.name):
             return
-        tables.metadata.create_all(connection, checkfirst=False)
+        metadata.create_all(connection, checkfirst=False)
         key = configured_key(home, data_key)
         key = key if key is not None else make_key(home)
         put_meta(connection, VERSION, declared_version())

@@ -25,8 +25,7 @@ from nightscreen.journal.keyset import LENDER_KEY, lender_key_of
 from nightscreen.journal.money import Money
 from nightscreen.journal.opening import MARKER, has_tables, journal_url
 from nightscreen.journal.runs import RUNNING, Runs
-from nightscreen.journal.schema import require_declared
-from nightscreen.journal.tables import calls, read_meta, runs
+from nightscreen.journal.schema import calls, read_meta, require_declared, runs, users
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError, NightscreenError
@@ -144,6 +143,10 @@ class Look:
     def _approvals(self) -> Approvals:
         return Approvals(self.engine, None, system_clock)
 
+    def has_users(self) -> bool:
+        """Tell whether anybody was made a user of the desk."""
+        return has_users(self.engine)
+
     def pulse(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return what became of a run's calls so far.
 
@@ -181,6 +184,12 @@ class Look:
             if state in doubtful and not known:
                 number, micro = number + count, micro + int(reserved)
         return RunActivity(last, answered, troubles, number, micro)
+
+
+def has_users(engine: Engine) -> bool:
+    """Tell whether anybody was made a user of the desk."""
+    with reading(engine) as connection:
+        return connection.execute(select(users.c.key).limit(1)).first() is not None
 
 
 def look_into(

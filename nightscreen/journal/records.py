@@ -11,36 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
-    and_,
-    case,
     delete,
     insert,
-    not_,
-    or_,
     select,
     update,
 )
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.tables import metadata
-from nightscreen.schemas.bvn import BvnRequest
-from nightscreen.schemas.contests import (
-    Confirmation,
-    Contest,
-    CustomerAction,
-    PolicyVersion,
-    Review,
-    ToldNotice,
-)
-from nightscreen.schemas.offers import LoanNews, Offer
-from nightscreen.schemas.outcomes import LoanOutcome
+from nightscreen.journal.schema import RECORD, records
 from nightscreen.schemas.records import JournalRecord
 
 if TYPE_CHECKING:
@@ -48,43 +26,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Engine, Row
 
-    from nightscreen.config.settings import Cutoffs
     from nightscreen.files.sealing import Sealer
-    from nightscreen.journal import Journal
-    from nightscreen.journal.erasure import ErasedPseudonyms
+    from nightscreen.journal.storage import Storage
 
 R = TypeVar("R", bound=JournalRecord)
 
-KINDS: tuple[type[JournalRecord], ...] = (
-    *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
-    *(BvnRequest, Offer, LoanNews, LoanOutcome),
-)
-
-_Id = BigInteger().with_variant(Integer(), "sqlite")
 _BLOCK = 500
-
-records = Table(
-    "records",
-    metadata,
-    Column("record_id", _Id, primary_key=True, autoincrement=True),
-    Column("kind", Text, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("customer", LargeBinary, nullable=False),  # empty where it is about a run
-    Column("batch", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),  # its period counts from here
-    Column("sealed", LargeBinary, nullable=False),  # the whole record, as JSON
-    Column("subject", LargeBinary),  # the identifier it is about
-    Index("records_by_key", "kind", "key", unique=True),
-    Index("records_by_customer", "customer", "kind"),
-    Index("records_by_subject", "subject"),
-    Index("records_by_batch_and_time", "kind", "batch", "updated_at"),
-    Index("records_by_state", "kind", "state"),
-    Index("records_by_number", "kind", "record_id"),
-    Index("records_by_run", "kind", "run_id"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +43,7 @@ class Records(Generic[R]):
     _sealer: Sealer = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal, model: type[R]) -> Records[R]:
+    def of(cls, journal: Storage, model: type[R]) -> Records[R]:
         """Return the records of one kind in an open journal."""
         return cls(model, journal.engine, journal.sealer)
 
@@ -264,7 +211,7 @@ class Records(Generic[R]):
         return record_row(record, self._sealer, at)
 
     def _read(self, row: Row[Any]) -> R:
-        plain = self._sealer.open(bytes(row.sealed), record_context(row.kind, row.key))
+        plain = self._sealer.open(bytes(row.sealed), RECORD.context(row.kind, row.key))
         return self._model.model_validate_json(plain)
 
 
@@ -287,59 +234,5 @@ def record_row(record: JournalRecord, sealer: Sealer, at: int) -> dict[str, Any]
         "state": record.searched_state,
         "created_at": record.at,
         "updated_at": record.kept_from(at),
-        "sealed": sealer.seal(plain, record_context(kind, record.key)),
+        "sealed": sealer.seal(plain, RECORD.context(kind, record.key)),
     }
-
-
-def record_context(kind: str, key: str) -> bytes:
-    """Return what a sealed record is bound to."""
-    return f"record\x1f{kind}\x1f{key}".encode()
-
-
-Removal = tuple[Table, "ColumnElement[bool]"]
-"""Which rows of a table go."""
-
-
-def records_of_person(person: ErasedPseudonyms) -> Iterator[Removal]:
-    """Yield which rows are a person's, of every kind."""
-    kept = records.c
-    everywhere = [model.kind.value for model in KINDS if model.everywhere]
-    mine = [
-        kept.subject.in_(person.subjects),
-        kept.customer.in_(person.customers) & kept.kind.not_in(everywhere),
-    ]
-    for customer, batches in person.anywhere.items():
-        meant = [kept.batch.in_(batches) & kept.kind.in_(everywhere)]
-        meant += [
-            (kept.batch == model.always_in) & (kept.kind == model.kind.value)
-            for model in KINDS
-            if model.always_in
-        ]
-        mine.append((kept.customer == customer) & or_(*meant))
-    return _with_parts(or_(*mine))
-
-
-def records_before(cutoffs: Cutoffs) -> Iterator[Removal]:
-    """Yield which rows of every kind are older than the period of their ground.
-
-    What waits stays whatever its age: an open contest, or a policy in force.
-    """
-    kept = records.c
-    periods = {model.kind.value: getattr(cutoffs, model.ground.value) for model in KINDS}
-    waiting = [
-        (kept.kind == model.kind.value) & kept.state.in_(sorted(model.waiting))
-        for model in KINDS
-        if model.waiting
-    ]
-    old = kept.updated_at < case(periods, value=kept.kind)
-    return _with_parts(and_(old, not_(or_(*waiting))))
-
-
-def _with_parts(which: ColumnElement[bool]) -> Iterator[Removal]:
-    """Yield which rows go where some go: first those that are parts of them."""
-    kept = records.c
-    parts = {model.kind.value: model.part_of for model in KINDS if model.part_of is not None}
-    for part, whole in parts.items():
-        its = select(kept.subject).where(which, kept.kind == whole.value).correlate(None)
-        yield records, (kept.kind == part) & kept.subject.in_(its)
-    yield records, which & kept.kind.not_in(parts)

@@ -13,7 +13,7 @@ from sqlalchemy import exists, func, select
 
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.engine import reading
-from nightscreen.journal.tables import answers, calls, tallies
+from nightscreen.journal.schema import answers, calls, tallies
 from nightscreen.schemas.calls import CallState
 
 if TYPE_CHECKING:

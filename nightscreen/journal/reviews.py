@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, update
 
-from nightscreen.journal.customer_tables import (
+from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import (
     erasures,
     policies,
     policy_approvals,
+    records,
     releases,
+    runs,
 )
-from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.records import Records, records
-from nightscreen.journal.tables import runs
 from nightscreen.schemas.contests import ENDED, WAITS, Review
 from nightscreen.schemas.policy import PolicyApproval
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.clock import Clock
 
 
@@ -45,7 +46,7 @@ class Reviews:
     _clock: Clock = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> Reviews:
+    def of(cls, journal: Storage) -> Reviews:
         """Return the reviews of an open journal."""
         return cls(journal.engine, Records.of(journal, Review), journal.clock)
 

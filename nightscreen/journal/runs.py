@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import BigInteger, Integer, bindparam, delete, exists, func, insert, select, update
 
+from nightscreen.files.sealed_file import UPLOADS
 from nightscreen.journal.engine import outlasting, reading, writing
+from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs, tallies
 from nightscreen.journal.statements import fetched
-from nightscreen.journal.tables import UNSETTLED, calls, put_meta, read_meta, runs, tallies
 from nightscreen.schemas.calls import CallState
 
 if TYPE_CHECKING:
@@ -64,6 +66,12 @@ class RunRecord:
     def report(self) -> dict[str, Any] | None:
         """Return the run's report; None where it has not ended."""
         return None if self._report is None else json.loads(self._report)
+
+
+def upload_of(home: Path, run: RunRecord) -> str:
+    """Return the id of the upload that a run screens; empty where its file came another way."""
+    path = Path(run.parameters.get("input") or "").resolve()
+    return path.stem if path.parent == (home / UPLOADS).resolve() else ""
 
 
 class RunHead(NamedTuple):

@@ -1,39 +1,925 @@
-"""The version of a journal: a digest of the schema that the program declares.
+"""The journal's schema: every table, declared once, the same on SQLite and PostgreSQL.
 
-A journal is used by a program that declares the same tables, columns and indexes. Any other is
-refused and left as it is. The tables are declared in the modules that are imported here.
+Money is whole micro-naira, instants are microseconds since 1970 in UTC, identifiers are keyed
+pseudonyms of sixteen bytes. A column says in its `info` what its table's loops go by: erasure and
+purge (`erasure`), verification (`verify`), backup and restore (`copying`).
+
+- `whose`: it holds a pseudonym, and this is what an erasure does to the row (`Whose`).
+- `seal`: it is sealed, and this is what binds it to its row (`Seal`).
+- `digest`: bytes that are neither: a digest, or a key under another key.
+- `ground`: its row goes once it is older than the period of that ground (`Cutoffs`).
+
+A table whose rows go by another rule says so in its own `info`, as `old`; one that says `kept` has
+rows that stay as long as the journal (`WITH_JOURNAL`) or hold nothing that outlives a run or a
+session (`PASSING`), which no backup has. Nothing here reads or writes but the journal's own facts.
 """
 
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode, b64encode
+from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nightscreen.journal import (
-    approvals,  # noqa: F401 - declares tables
-    askers,  # noqa: F401 - declares tables
-    customer_tables,  # noqa: F401 - declares tables
-    disputes,  # noqa: F401 - declares tables
-    grant_tables,  # noqa: F401 - declares tables
-    identifier_history,  # noqa: F401 - declares tables
-    lookups,  # noqa: F401 - declares tables
-    records,  # noqa: F401 - declares tables
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    text,
 )
-from nightscreen.journal.tables import metadata
+
+from nightscreen.files.sealing import SUBJECT_BYTES
+from nightscreen.schemas.bvn import BvnRequest
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.contests import (
+    Confirmation,
+    Contest,
+    CustomerAction,
+    PolicyVersion,
+    Review,
+    ToldNotice,
+)
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
+from nightscreen.schemas.offers import LoanNews, Offer
+from nightscreen.schemas.outcomes import LoanOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from sqlalchemy import Table
+    from sqlalchemy import ColumnElement, Connection, Select
 
-VERSION = "schema"
+    from nightscreen.config.settings import Cutoffs
+    from nightscreen.files.sealing import Sealer
+    from nightscreen.schemas.records import JournalRecord
+
+metadata = MetaData()
+
+TOMBSTONE = bytes(SUBJECT_BYTES)
+"""Stands where the pseudonym of an erased person's call stood."""
+WITH_JOURNAL: Final = "with the journal"
+PASSING: Final = "passing"
+
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Owner(StrEnum):
+    """Whom the pseudonym in a column names."""
+
+    SUBJECT = "subject"
+    """An identifier."""
+    CUSTOMER = "customer"
+    """A customer in one batch name."""
+    ANYWHERE = "anywhere"
+    """A customer, the same in every batch name."""
+    AUDIT = "audit"
+    """A customer in the desk's audit."""
+
+
+class Whose(NamedTuple):
+    """Whose a row is.
+
+    Attributes:
+        owner: whom the pseudonym names.
+        leaves: what an erasure writes into the row, which stays; None where the row goes.
+        batch: the batch name that the row is of, whatever its own column `batch` says.
+    """
+
+    owner: Owner
+    leaves: Mapping[str, bytes | None] | None = None
+    batch: str = ""
+
+
+class Seal(NamedTuple):
+    """What a sealed value is bound to, so that it cannot stand in another row.
+
+    Attributes:
+        label: what the column is; empty for answers, which their check names.
+        bound_by: columns of the row.
+    """
+
+    label: str
+    bound_by: tuple[str, ...]
+
+    def context(self, *values: bytes | str | int) -> bytes:
+        """Return what binds a value, from those of `bound_by`."""
+        parts = (self.label, *values) if self.label else values
+        return b"\x1f".join(p if isinstance(p, bytes) else str(p).encode() for p in parts)
+
+
+def _whose(name: str, whose: Whose, **more: Any) -> Column[bytes]:  # noqa: ANN401 - as `Column`
+    return Column(name, LargeBinary, info={"whose": whose}, nullable=False, **more)
+
+
+def _sealed(name: str, seal: Seal, *, nullable: bool = False) -> Column[bytes]:
+    return Column(name, LargeBinary, info={"seal": seal}, nullable=nullable)
+
+
+def _kept_by(name: str, ground: str, *, nullable: bool = False) -> Column[int]:
+    return Column(name, BigInteger, info={"ground": ground}, nullable=nullable)
+
+
+_OF_SUBJECT = Whose(Owner.SUBJECT)
+_OF_CUSTOMER = Whose(Owner.CUSTOMER)
+PULLS: Final = "transactions"
+"""Batch name of pulls: who is erased in it, or in every one, loses all that consent brought."""
+_OF_PULLS = Whose(Owner.ANYWHERE, batch=PULLS)
+
+# --- the journal's own facts and keys ---
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+data_keys = Table(
+    "data_keys",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("wrapped_by", Text, primary_key=True),
+    Column("wrapped", LargeBinary, nullable=False, info={"digest": True}),
+    Column("made_at", BigInteger, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+"""Each data key, sealed under the lender's key whose fingerprint `wrapped_by` is. After a rotation
+both keys of the lender open it, until no run is left that began under the old one."""
+
+# --- runs, calls and money ---
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("flow", Text, nullable=False),
+    Column("batch", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("state", Text, nullable=False),  # running, completed, stopped, test_mode
+    Column("stop_reason", Text),
+    Column("holder", Text),
+    Column("started_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("input_digest", Text, nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("cap_micro", BigInteger),
+    Column("parameters", Text, nullable=False),  # JSON, no personal data
+    Column("report", Text),  # JSON, no personal data
+    Index("runs_by_batch", "batch", "started_at"),
+    info={"kept": WITH_JOURNAL},
+)
+
+
+def _old_calls(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+    ended = func.coalesce(calls.c.settled_at, calls.c.intent_at)
+    named = or_(calls.c.subject != TOMBSTONE, calls.c.consent_reference.is_not(None))
+    under_way = calls.c.state == CallState.INTENT.value
+    return [(ended < cutoffs.journal_answers) & ~under_way & named]
+
+
+calls = Table(
+    "calls",
+    metadata,
+    Column("call_id", _Id, primary_key=True, autoincrement=True),
+    Column("run_id", Text, nullable=False),
+    Column("check", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    _whose("subject", Whose(Owner.SUBJECT, {"subject": TOMBSTONE, "consent_reference": None})),
+    Column("purpose", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("consent_reference", Text),
+    Column("intent_at", BigInteger, nullable=False),
+    Column("reserved_micro", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),  # intent, answered, not_sent, not_charged, ...
+    Column("sent_at", BigInteger),
+    Column("settled_at", BigInteger),
+    Column("trouble", Text),
+    Column("status", Integer),
+    Column("outcome", Text),
+    Column("cost_micro", BigInteger),
+    Column("balance_micro", BigInteger),
+    Column("final", Boolean, nullable=False, default=False),
+    Index("calls_by_subject", "subject", "check"),
+    Index("calls_by_run", "run_id", "check"),
+    info={"old": _old_calls},
+)
+UNSETTLED = text("calls.state IN ('intent', 'in_doubt')")
+"""Condition of the index of unsettled calls; a query must repeat it word for word to use it."""
+_UNSETTLED_INDEX = text("state IN ('intent', 'in_doubt')")
+Index(
+    "calls_unsettled",
+    calls.c.state,
+    sqlite_where=_UNSETTLED_INDEX,
+    postgresql_where=_UNSETTLED_INDEX,
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("answer_id", _Id, primary_key=True, autoincrement=True),
+    Column("check", Text, nullable=False),
+    _whose("subject", _OF_SUBJECT),
+    Column("outcome", Text, nullable=False),
+    _kept_by("answered_at", "journal_answers"),
+    Column("call_id", BigInteger, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("cost_micro", BigInteger),
+    _sealed("body", Seal("", ("check", "subject"))),
+    # holds all that a plan reads, so that a warm night never touches the bodies
+    Index(
+        "answers_by_subject",
+        "subject",
+        "check",
+        "answered_at",
+        "answer_id",
+        "outcome",
+        "call_id",
+        "run_id",
+        "cost_micro",
+    ),
+    sqlite_autoincrement=True,
+)
+
+spend = Table(
+    "spend",
+    metadata,
+    Column("scope", Text, primary_key=True),  # run:ID, day:DATE, month:YYYY-MM, day:DATE:CHECK
+    Column("spent_micro", BigInteger, nullable=False),
+    Column("reserved_micro", BigInteger, nullable=False),  # open intents and calls in doubt
+    Column("calls", BigInteger, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("check", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("outcome", Text, primary_key=True),
+    Column("answers", BigInteger, nullable=False),
+    Column("cost_micro", BigInteger, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+prices = Table(
+    "prices",
+    metadata,
+    Column("check", Text, primary_key=True),
+    Column("latest_micro", BigInteger, nullable=False),
+    Column("highest_micro", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),  # when the highest was charged last
+    Column("charged_at", BigInteger, nullable=False),  # when any was
+    info={"kept": WITH_JOURNAL},
+)
+
+disputes = Table(
+    "disputes",
+    metadata,
+    Column("call_id", _Id, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),  # as `DisputeState`
+    Column("named_micro", BigInteger),  # what the answer named; at least that, where it is the most
+    Column("excess_micro", BigInteger, nullable=False),  # what the caps leave out while it is open
+    Column("found_at", BigInteger, nullable=False),
+    Column("before_micro", BigInteger),  # what counted when the invoice's figure was entered
+    Column("invoice_micro", BigInteger),
+    Column("entered_by", Text),
+    Column("entered_at", BigInteger),
+    Column("confirmed_by", Text),
+    Column("settled_at", BigInteger),
+    info={"kept": WITH_JOURNAL},
+)
+
+# --- what a run under way has to ask; nothing of it outlives the run ---
+
+_LEFT_INDEX = text("state IN (0, 10)")
+_CLAIMED_INDEX = text("state = 9")
+
+lookups = Table(
+    "lookups",
+    metadata,
+    # the run's first number and the rank
+    Column("lookup_id", _Id, primary_key=True, autoincrement=False),
+    Column("check", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    _whose("subject", _OF_SUBJECT),
+    Column("worst_micro", BigInteger, nullable=False),
+    Column("consent_reference", Text),
+    Column("consent_ends_at", BigInteger),
+    Column("state", Integer, nullable=False),  # as `LookupStatus`
+    Column("attempts", Integer, nullable=False),
+    Column("holder", Text),
+    info={"kept": PASSING},
+)
+Index(
+    "lookups_left",
+    lookups.c.check,
+    lookups.c.state,
+    lookups.c.lookup_id,
+    lookups.c.worst_micro,
+    sqlite_where=_LEFT_INDEX,
+    postgresql_where=_LEFT_INDEX,
+)
+Index(
+    "lookups_claimed",
+    lookups.c.lookup_id,
+    sqlite_where=_CLAIMED_INDEX,
+    postgresql_where=_CLAIMED_INDEX,
+)
+
+lookup_identities = Table(
+    "lookup_identities",
+    metadata,
+    Column("first_id", _Id, primary_key=True, autoincrement=False),
+    # JSON: identity, second identity, row; bound to run and number by `lookups`
+    Column("sealed", LargeBinary, nullable=False, info={"digest": True}),
+    info={"kept": PASSING},
+)
+
+lookup_runs = Table(
+    "lookup_runs",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("first_id", BigInteger, nullable=False),
+    Column("end_id", BigInteger, nullable=False),
+    Column("closer_id", BigInteger),  # kept for the closing balance
+    Column("terms", Text, nullable=False),  # JSON, no personal data
+    info={"kept": PASSING},
+)
+
+run_stops = Table(
+    "run_stops",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),  # a check, or empty for the run
+    Column("reason", Text, nullable=False),
+    info={"kept": PASSING},
+)
+
+askers = Table(
+    "askers",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("holder", Text, primary_key=True),
+    Column("caps", Text, nullable=False),  # JSON: the cap of each check or family that is shared
+    Column("numbers", Text, nullable=False),  # JSON: how far it has come, no personal data
+    info={"kept": PASSING},
+)
+
+# --- customers: last answers, their history, who was seen with what ---
+
+STATE = Seal("customer state", ("customer",))
+
+customer_states = Table(
+    "customer_states",
+    metadata,
+    _whose("customer", _OF_CUSTOMER, primary_key=True),
+    Column("batch", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    _kept_by("decided_at", "decisions"),
+    Column("gone_run_id", Text),
+    _sealed("state", STATE),
+    # holds all that tells who is gone, so that no state is touched for it
+    Index("customer_states_by_batch", "batch", "customer", "gone_run_id"),
+)
+
+customer_history = Table(
+    "customer_history",
+    metadata,
+    Column("history_id", _Id, primary_key=True, autoincrement=True),
+    _whose("customer", _OF_CUSTOMER),
+    _kept_by("replaced_at", "decisions"),
+    Column("replaced_by", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("decided_at", BigInteger, nullable=False),
+    Column("gone_run_id", Text),
+    _sealed("state", STATE),
+    Index("customer_history_by_customer", "customer", "replaced_at"),
+    Index("customer_history_by_time", "replaced_at"),
+)
+
+customer_commits = Table(
+    "customer_commits",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("batch", Text, nullable=False),
+    Column("first_at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Index("customer_commits_by_batch", "batch", "first_at"),
+    info={"kept": WITH_JOURNAL},
+)
+
+sightings = Table(
+    "sightings",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    _whose("identifier", _OF_SUBJECT, primary_key=True),
+    _whose("customer", Whose(Owner.ANYWHERE), primary_key=True),
+    Column("batch", Text, primary_key=True),
+    # of an account: the BVN it stood under
+    Column("bvn", LargeBinary, info={"whose": Whose(Owner.SUBJECT, {"bvn": None})}),
+    Column("first_at", BigInteger, nullable=False),
+    _kept_by("last_at", "decisions"),
+    sqlite_with_rowid=False,
+)
+
+# --- what people decided; each kind of record is a model (`schemas/records.py`) ---
+
+KINDS: Final[tuple[type[JournalRecord], ...]] = (
+    *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
+    *(BvnRequest, Offer, LoanNews, LoanOutcome),
+)
+
+
+def _records_of_person(person: ErasedPseudonyms) -> list[ColumnElement[bool]]:
+    kept = records.c
+    everywhere = [model.kind.value for model in KINDS if model.everywhere]
+    mine = [
+        kept.subject.in_(person.subjects),
+        kept.customer.in_(person.customers) & kept.kind.not_in(everywhere),
+    ]
+    for customer, batches in person.anywhere.items():
+        meant = [kept.batch.in_(batches) & kept.kind.in_(everywhere)]
+        meant += [
+            (kept.batch == model.always_in) & (kept.kind == model.kind.value)
+            for model in KINDS
+            if model.always_in
+        ]
+        mine.append((kept.customer == customer) & or_(*meant))
+    return _with_parts(or_(*mine))
+
+
+def _old_records(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+    """What waits stays whatever its age: an open contest, or a policy in force."""
+    kept = records.c
+    periods = {model.kind.value: getattr(cutoffs, model.ground.value) for model in KINDS}
+    waiting = [
+        (kept.kind == model.kind.value) & kept.state.in_(sorted(model.waiting))
+        for model in KINDS
+        if model.waiting
+    ]
+    old = kept.updated_at < case(periods, value=kept.kind)
+    return _with_parts(and_(old, not_(or_(*waiting))))
+
+
+def _with_parts(which: ColumnElement[bool]) -> list[ColumnElement[bool]]:
+    """Records that are parts of others go with these, before them, and never alone."""
+    kept = records.c
+    parts = {model.kind.value: model.part_of for model in KINDS if model.part_of is not None}
+    gone = [
+        (kept.kind == part)
+        & kept.subject.in_(
+            select(kept.subject).where(which, kept.kind == whole.value).correlate(None)
+        )
+        for part, whole in parts.items()
+    ]
+    return [*gone, which & kept.kind.not_in(parts)]
+
+
+RECORD = Seal("record", ("kind", "key"))
+
+records = Table(
+    "records",
+    metadata,
+    Column("record_id", _Id, primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    # whose these two are, the kind says; empty where it is about a run
+    Column("customer", LargeBinary, nullable=False, info={"by_kind": True}),
+    Column("batch", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),  # its period counts from here
+    _sealed("sealed", RECORD),  # the whole record, as JSON
+    Column("subject", LargeBinary, info={"by_kind": True}),
+    Index("records_by_key", "kind", "key", unique=True),
+    Index("records_by_customer", "customer", "kind"),
+    Index("records_by_subject", "subject"),
+    Index("records_by_batch_and_time", "kind", "batch", "updated_at"),
+    Index("records_by_state", "kind", "state"),
+    Index("records_by_number", "kind", "record_id"),
+    Index("records_by_run", "kind", "run_id"),
+    info={"of_person": _records_of_person, "old": _old_records},
+)
+
+
+def _old_approvals(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+    kept = approvals.c
+    last = func.coalesce(kept.used_at, kept.decided_at, kept.asked_at)
+    return [last < cutoffs.approvals]
+
+
+NOTE = Seal("approval note", ("run_id",))
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("approval_id", _Id, primary_key=True, autoincrement=True),
+    Column("run_id", Text, nullable=False),
+    Column("asked_by", Text, nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("quote", Text, nullable=False),  # JSON, no personal data
+    Column("ceiling_micro", BigInteger, nullable=False),
+    Column("cap_micro", BigInteger),
+    Column("deployment_id", Text),
+    Column("decision", Text),  # approved, refused; null while it waits
+    Column("decided_by", Text),
+    Column("decided_at", BigInteger),
+    Column("max_spend_micro", BigInteger),
+    _sealed("note", NOTE, nullable=True),
+    Column("used_at", BigInteger),
+    Index("approvals_by_run", "run_id", "approval_id"),
+    info={"old": _old_approvals},
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    Column("released_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+policies = Table(
+    "policies",
+    metadata,
+    Column("policy", Text, primary_key=True),  # name@digest
+    Column("text", Text, nullable=False),  # JSON, no personal data
+    Column("kept_at", BigInteger, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+policy_approvals = Table(
+    "policy_approvals",
+    metadata,
+    Column("approval_id", _Id, primary_key=True, autoincrement=True),
+    Column("policy", Text, nullable=False),  # name@digest
+    Column("version", Text, nullable=False),
+    Column("written_by", Text, nullable=False),
+    Column("approved_by", Text, nullable=False),
+    Column("approved_at", BigInteger, nullable=False),
+    Column("in_force_from", BigInteger, nullable=False),
+    Column("note", Text, nullable=False),
+    Index("policy_approvals_by_policy", "policy", "in_force_from"),
+    info={"kept": WITH_JOURNAL},
+)
+
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("erasure_id", _Id, primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),  # erasure, retention
+    Column("begun_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),  # null until every file was rewritten
+    Column("answers", BigInteger, nullable=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("states", BigInteger, nullable=False),  # states, their history, and reviews
+    Column("file_rows", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("cost_micro", BigInteger, nullable=False),  # what the tombstones hold
+    Column("sightings", BigInteger, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+holds = Table(
+    "holds",
+    metadata,
+    Column("hold_id", _Id, primary_key=True, autoincrement=True),
+    Column("run_id", Text, nullable=False),
+    Column("held_at", BigInteger, nullable=False),
+    Column("released_at", BigInteger),
+    Column("reason", Text, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+# --- who consented: grants, links, transactions, pulls, cash flow ---
+
+GRANT = Seal("consent grant", ("grant_id",))
+TOKENS = Seal("consent tokens", ("grant_id",))
+LINK = Seal("consent state", ("state_hash",))
+TRANSACTION = Seal("transaction", ("customer", "record_key"))
+FIGURES = Seal("cash flow", ("customer", "run_id"))
+
+consent_grants = Table(
+    "consent_grants",
+    metadata,
+    Column("grant_id", Text, primary_key=True),
+    _whose("customer", _OF_PULLS),
+    Column("state", Text, nullable=False),
+    Column("scopes", Text, nullable=False),  # granted, separated by blanks
+    Column("asked_scopes", Text, nullable=False),
+    Column("granted_at", BigInteger, nullable=False),
+    Column("refreshed_at", BigInteger),
+    _kept_by("ended_at", "consents", nullable=True),
+    Column("reason", Text),
+    Column("generation", Integer, nullable=False),  # how often there was a new access token
+    Column("holder", Text),  # the process that refreshes it now, and which of its leases
+    Column("lease", Text),
+    _sealed("sealed", GRANT),  # customer id and evidence
+    _sealed("tokens", TOKENS, nullable=True),  # none once the grant has ended
+    Index("consent_grants_by_customer", "customer", "granted_at"),
+    Index("consent_grants_by_state", "state", "granted_at"),
+)
+
+consent_states = Table(
+    "consent_states",
+    metadata,
+    Column("state_hash", LargeBinary, primary_key=True, info={"digest": True}),
+    _whose("customer", _OF_PULLS),
+    Column("created_at", BigInteger, nullable=False),
+    _kept_by("expires_at", "journal_answers"),
+    Column("used_at", BigInteger),
+    _sealed("sealed", LINK),  # customer id and scopes
+    Index("consent_states_by_customer", "customer"),
+    Index("consent_states_by_expiry", "expires_at"),
+)
+
+
+def _with_consent_of_late(cutoffs: Cutoffs) -> Select[tuple[bytes]]:
+    grants = consent_grants.c
+    return select(grants.customer).where(
+        or_(grants.ended_at.is_(None), grants.ended_at >= cutoffs.journal_answers)
+    )
+
+
+def _old_transactions(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+    """What was replaced or removed, and all of those whose grants ended before the period."""
+    kept, answered = transaction_records.c, cutoffs.journal_answers
+    lately = _with_consent_of_late(cutoffs)
+    gone = (kept.first_seen_at < answered) & kept.customer.not_in(lately)
+    return [or_(kept.ended_at < answered, gone)]
+
+
+def _old_figures(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+    kept, answered = cash_flows.c, cutoffs.journal_answers
+    newer = select(kept.customer).where(kept.checked_at >= answered)
+    lately = _with_consent_of_late(cutoffs)
+    gone = or_(kept.customer.in_(newer), kept.customer.not_in(lately))
+    return [(kept.checked_at < answered) & gone]
+
+
+transaction_records = Table(
+    "transaction_records",
+    metadata,
+    Column("record_id", _Id, primary_key=True, autoincrement=True),
+    _whose("customer", _OF_PULLS),
+    # of its id, or of its content; and a keyed hash of all it holds
+    Column("record_key", LargeBinary, nullable=False, info={"digest": True}),
+    Column("content", LargeBinary, nullable=False, info={"digest": True}),
+    Column("problem", Text),  # why it could not be read
+    Column("occurred_at", BigInteger),
+    Column("first_seen_at", BigInteger, nullable=False),
+    Column("run_id", Text, nullable=False),  # the pull that brought it
+    Column("told_as", Text, nullable=False),  # added, modified
+    Column("changed", Text),  # names of the fields that differ from the version before
+    Column("ended_at", BigInteger),  # replaced, or not answered any more
+    Column("ended_as", Text),  # modified, removed
+    Column("ended_by", Text),  # the pull that told it
+    _sealed("sealed", TRANSACTION),  # the record as it came
+    Column("kind", Text, nullable=False),  # a PulledKind
+    Index("transaction_records_by_customer", "customer", "ended_at"),
+    Index("transaction_records_by_run", "run_id", "record_id"),
+    Index("transaction_records_by_end", "ended_by", "record_id"),
+    info={"old": _old_transactions},
+)
+
+transaction_pulls = Table(
+    "transaction_pulls",
+    metadata,
+    Column("run_id", Text, primary_key=True),
+    _whose("customer", _OF_PULLS, primary_key=True),
+    Column("grant_id", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("standing", Integer, nullable=False),
+    Column("answered_at", BigInteger),  # orders the answers about one customer
+    _kept_by("settled_at", "consents", nullable=True),
+    Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
+    Column("kind", Text, nullable=False),  # what was pulled first
+    Index("transaction_pulls_by_customer", "customer", "answered_at"),
+)
+
+cash_flows = Table(
+    "cash_flows",
+    metadata,
+    Column("flow_id", _Id, primary_key=True, autoincrement=True),
+    _whose("customer", _OF_PULLS),
+    Column("run_id", Text, nullable=False),  # the pull whose transactions it rests on
+    Column("checked_at", BigInteger, nullable=False),  # when the service answered
+    _sealed("sealed", FIGURES),  # the figures, as JSON
+    Index("cash_flows_by_customer", "customer", "checked_at"),
+    Index("cash_flows_by_run", "run_id", "customer", unique=True),
+    info={"old": _old_figures},
+)
+
+# --- the desk: its users, who is signed in, uploads, cases, and the audit ---
+
+SECOND_FACTOR = Seal("second factor", ("key",))
+AUDITED = Seal("audited customer", ("number",))
+
+users = Table(
+    "users",
+    metadata,
+    Column("key", Text, primary_key=True),  # the name in small letters
+    Column("name", Text, nullable=False),
+    Column("roles", Text, nullable=False),  # JSON, as the next two
+    Column("rights", Text, nullable=False),
+    Column("branches", Text, nullable=False),
+    Column("password", Text),  # a digest by argon2
+    Column("created_at", BigInteger, nullable=False),
+    _sealed("second", SECOND_FACTOR, nullable=True),
+    _sealed("second_new", SECOND_FACTOR, nullable=True),  # offered, not confirmed yet
+    Column("second_step", BigInteger, nullable=False),
+    Column("asleep_until", BigInteger, nullable=False),
+    Column("link_known_to", Text, nullable=False),  # JSON
+    Column("alone_at", BigInteger),
+    Column("alone_by", Text, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+links = Table(
+    "links",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("user", Text),  # a user's key; none for the first user
+    Column("until", BigInteger, nullable=False),
+    info={"kept": PASSING},
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("half", Boolean, nullable=False),  # waits for the second factor
+    info={"kept": PASSING},
+)
+
+failures = Table(
+    "failures",
+    metadata,
+    Column("failure_id", _Id, primary_key=True, autoincrement=True),
+    Column("name", Text, nullable=False),  # a digest
+    Column("at", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("known", Boolean, nullable=False),
+    info={"kept": PASSING},
+)
+
+devices = Table(
+    "devices",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    info={"kept": PASSING},
+)
+
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("upload_id", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("started_at", BigInteger),  # since when its run is started
+    Column("choices", Text, nullable=False),  # JSON, no personal data
+    Index("uploads_by_state", "state"),
+    info={"kept": WITH_JOURNAL},
+)
+
+cases = Table(
+    "cases",
+    metadata,
+    Column("batch", Text, primary_key=True),
+    _whose("customer", _OF_CUSTOMER, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("waits_until", BigInteger),
+    Column("waits_for", Text, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+shares = Table(
+    "shares",
+    metadata,
+    Column("share_id", _Id, primary_key=True, autoincrement=True),
+    Column("facet", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("users", Text, nullable=False),  # JSON
+    Column("by", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    info={"kept": WITH_JOURNAL},
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", _Id, primary_key=True, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("detail", Text, nullable=False),  # JSON, no personal data
+    # whom it is about; what an erasure leaves, and what goes by age, `journal/audit.py` says
+    Column("customer", LargeBinary, info={"whose": Whose(Owner.AUDIT, {})}),
+    _sealed("sealed", AUDITED, nullable=True),  # the customer's id
+    Column("salt", LargeBinary, info={"digest": True}),
+    Column("committed", LargeBinary, nullable=False, info={"digest": True}),
+    Column("mark", LargeBinary, nullable=False, info={"digest": True}),
+    Index("audit_by_customer", "customer", "number"),
+    Index("audit_by_run", "run_id", "number"),
+    info={"kept": WITH_JOURNAL},
+)
+
+
+PASSING_TABLES: Final = tuple(
+    table for table in metadata.sorted_tables if table.info.get("kept") == PASSING
+)
+
+
+class ErasedPseudonyms(NamedTuple):
+    """All pseudonyms of a person.
+
+    Attributes:
+        subjects: of the identifiers.
+        customers: of the customer in each batch name.
+        anywhere: of the customer whatever the batch name, each with the batch names that are meant.
+        audited: of the customer in the desk's audit.
+    """
+
+    subjects: Collection[bytes] = ()
+    customers: Collection[bytes] = ()
+    anywhere: Mapping[bytes, Collection[str]] = MappingProxyType({})
+    audited: Collection[bytes] = ()
+
+    @property
+    def all(self) -> list[bytes]:
+        """Return every one of them."""
+        return [*self.subjects, *self.customers, *self.anywhere, *self.audited]
+
+
+# --- the journal's own facts ---
+
+
+def read_meta(connection: Connection) -> dict[str, str]:
+    """Return the journal's own facts by name."""
+    rows = connection.execute(select(meta.c.name, meta.c.value)).all()
+    return {row.name: row.value for row in rows}
+
+
+def put_meta(connection: Connection, name: str, value: str | None) -> None:
+    """Write one of the journal's own facts; None removes it."""
+    connection.execute(delete(meta).where(meta.c.name == name))
+    if value is not None:
+        connection.execute(insert(meta), {"name": name, "value": value})
+
+
+def sealed_text(sealer: Sealer, value: bytes, name: str) -> str:
+    """Return bytes sealed for `meta`, bound to their name there."""
+    return b64encode(sealer.seal(value, f"meta\x1f{name}".encode())).decode()
+
+
+def open_text(sealer: Sealer, value: str, name: str) -> bytes:
+    """Return bytes that `sealed_text` sealed."""
+    return sealer.open(b64decode(value), f"meta\x1f{name}".encode())
+
+
+# --- the version of a journal ---
+
+VERSION: Final = "schema"
 
 
 @cache
 def declared_version() -> str:
-    """Return the version of the journals that this program makes and uses."""
+    """Return the version of the journals that this program makes: a digest of what is above."""
     lines = (line for table in metadata.sorted_tables for line in sorted(_declared(table)))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -6,7 +6,6 @@ the statements say is in the modules that use them.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import any_, bindparam, column, func, select
@@ -157,12 +156,6 @@ def adding_up(table: Table, columns: Sequence[str]) -> Many:
         names,
         lambda: upsert(_insert_given(table, names)),
     )
-
-
-@lru_cache(maxsize=64)
-def marks(number: int) -> str:
-    """Return so many of SQLite's question marks, for a list of values."""
-    return ",".join("?" * number)
 
 
 def fetched(result: CursorResult[Any]) -> list[tuple[Any, ...]]:

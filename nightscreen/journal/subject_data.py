@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from nightscreen.journal.calls import open_answer
 from nightscreen.journal.engine import reading
-from nightscreen.journal.tables import answers, calls
+from nightscreen.journal.schema import answers, calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from nightscreen.files.sealing import Sealer
-    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Held:
     _sealer: Sealer = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal) -> Held:
+    def of(cls, journal: Storage) -> Held:
         """Return what an open journal holds."""
         return cls(journal.engine, journal.sealer)
 

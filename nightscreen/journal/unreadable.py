@@ -23,8 +23,8 @@ from nightscreen.journal.calls import (
 )
 from nightscreen.journal.engine import outlast, reading, writing
 from nightscreen.journal.money import Delta, apply_deltas, scopes_of
+from nightscreen.journal.schema import UNSETTLED, answers, calls, tallies
 from nightscreen.journal.statements import adding_up
-from nightscreen.journal.tables import UNSETTLED, answers, calls, tallies
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from nightscreen.journal.opening import Journal
+    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.checks import Outcome
 
 BLOCK = 500
@@ -70,7 +70,7 @@ class UnreadAnswer:
     body: bytes = field(repr=False)
 
 
-def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
+def unread_answers(journal: Storage) -> Iterator[list[UnreadAnswer]]:
     """Yield the answers that could not be read, in blocks, oldest first.
 
     Raises:
@@ -117,7 +117,7 @@ def unread_answers(journal: Journal) -> Iterator[list[UnreadAnswer]]:
         last = rows[-1].answer_id
 
 
-def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome, int | None]]) -> int:
+def settle_read(journal: Storage, read: Sequence[tuple[UnreadAnswer, Outcome, int | None]]) -> int:
     """Write down what answers say that can be read by now; return how many there were.
 
     One that was erased or read meanwhile is left as it is, so that this may be done twice.
@@ -138,7 +138,7 @@ def settle_read(journal: Journal, read: Sequence[tuple[UnreadAnswer, Outcome, in
 
 def _settle_one(
     connection: Connection,
-    journal: Journal,
+    journal: Storage,
     each: UnreadAnswer,
     outcome: Outcome,
     cost_micro: int | None,
@@ -210,7 +210,7 @@ class Since(NamedTuple):
     session: int
 
 
-def doubts_of(journal: Journal, check: str, run_id: str, since: Since) -> dict[bytes, Doubts]:
+def doubts_of(journal: Storage, check: str, run_id: str, since: Since) -> dict[bytes, Doubts]:
     """Return the lookups of a check with a call in doubt, and how many of these count.
 
     What could not be read in an outage counts in its own run's session only, as an attempt.
@@ -243,7 +243,7 @@ def _number(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.sum(condition.cast(Integer)).cast(Integer)
 
 
-def mark_outage(journal: Journal, run_id: str, check: str, since: int) -> None:
+def mark_outage(journal: Storage, run_id: str, check: str, since: int) -> None:
     """Write down that what a run could not read since an instant was an outage of the check.
 
     Such calls have no age: another run may ask anew.

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, insert, select, update
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.grant_tables import (
+from nightscreen.journal.schema import (
+    GRANT,
+    LINK,
+    TOKENS,
     consent_grants,
     consent_states,
-    grant_context,
-    link_context,
-    token_context,
 )
 from nightscreen.schemas.clock import DAY_MICROS, span_micros
 from nightscreen.schemas.errors import ConsentStateError, StateRefusal, UsageError
@@ -160,7 +160,7 @@ class Vault:
             "asked_scopes": " ".join(grant.asked_scopes),
             "granted_at": grant.granted_at,
             "generation": tokens.generation,
-            "sealed": self._seal(held, grant_context(grant.grant_id)),
+            "sealed": self._seal(held, GRANT.context(grant.grant_id)),
             "tokens": self._sealed_tokens(grant.grant_id, tokens),
         }
 
@@ -320,7 +320,7 @@ class Vault:
             "created_at": now,
             "expires_at": now + span_micros(valid_for),
             "sealed": self._seal(
-                {"customer_id": customer_id, "scopes": wanted}, link_context(hashed)
+                {"customer_id": customer_id, "scopes": wanted}, LINK.context(hashed)
             ),
         }
         with writing(self._journal.engine) as connection:
@@ -363,13 +363,13 @@ class Vault:
             raise ConsentStateError(StateRefusal.USED)
         if self._journal.clock() >= row.expires_at:
             raise ConsentStateError(StateRefusal.EXPIRED)
-        held = self._open(row.sealed, link_context(hashed))
+        held = self._open(row.sealed, LINK.context(hashed))
         return str(held["customer_id"]), tuple(held["scopes"])
 
     # --- sealing ---
 
     def _grant(self, row: Row[Any]) -> Grant:
-        held = self._open(row.sealed, grant_context(row.grant_id))
+        held = self._open(row.sealed, GRANT.context(row.grant_id))
         return Grant(
             grant_id=row.grant_id,
             customer=bytes(row.customer),
@@ -386,10 +386,10 @@ class Vault:
 
     def _sealed_tokens(self, grant_id: str, tokens: Tokens) -> bytes:
         pair = [tokens.access_token, tokens.refresh_token]
-        return self._seal(pair, token_context(grant_id))
+        return self._seal(pair, TOKENS.context(grant_id))
 
     def _tokens(self, grant_id: str, row: Row[Any]) -> Tokens:
-        access, refresh = self._open(row.tokens, token_context(grant_id))
+        access, refresh = self._open(row.tokens, TOKENS.context(grant_id))
         return Tokens(access, refresh, row.generation)
 
     def _seal(self, value: object, context: bytes) -> bytes:

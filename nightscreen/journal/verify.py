@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, func, not_, or_, select, text
 
 from nightscreen.files.sealing import SUBJECT_BYTES
-from nightscreen.journal.audit_chain import broken_audit
-from nightscreen.journal.calls import NO_ANSWER, answer_context
-from nightscreen.journal.disputes import DisputeState, disputes
+from nightscreen.journal.audit import Audit
+from nightscreen.journal.calls import NO_ANSWER
+from nightscreen.journal.disputes import DisputeState
 from nightscreen.journal.engine import snapshot
-from nightscreen.journal.identifier_history import sightings
 from nightscreen.journal.money import RESERVING, disputed_scope, scopes_of
-from nightscreen.journal.seals import broken_seals
-from nightscreen.journal.tables import TOMBSTONE, answers, calls, spend, tallies
+from nightscreen.journal.schema import (
+    PASSING_TABLES,
+    TOMBSTONE,
+    answers,
+    audit,
+    calls,
+    disputes,
+    metadata,
+    sightings,
+    spend,
+    tallies,
+)
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.clock import DAY_MICROS, NOON_MICROS
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
+    from collections.abc import Iterator
 
-    from nightscreen.journal.opening import Journal
+    from sqlalchemy import Column, ColumnElement, Connection, Row
+
+    from nightscreen.journal.schema import Seal
+    from nightscreen.journal.storage import Storage
 
 _BLOCK = 2000
 _KEPT_STATES = sorted(state.value for state in KEPT_STATES)
 
 
-def verify_journal(journal: Journal) -> list[str]:
+def verify_journal(journal: Storage) -> list[str]:
     """Return a sentence for each thing that is wrong; empty where the journal is sound.
 
     Everything is read from one instant of the journal, so that runs may go on meanwhile.
     """
     with snapshot(journal.engine) as connection:
-        found = [
+        return [
             *_database(connection),
-            *_seals(journal, connection),
             *broken_seals(journal, connection),
             *_answers(connection),
             *_sightings(connection),
             *_tallies(connection),
             *_money(connection),
+            *Audit(journal).findings(connection),
         ]
-    return [*found, *broken_audit(journal)]
 
 
 def _database(connection: Connection) -> list[str]:
@@ -54,16 +65,34 @@ def _database(connection: Connection) -> list[str]:
     return [] if found == ["ok"] else [f"the database is damaged: {each}" for each in found]
 
 
-def _seals(journal: Journal, connection: Connection) -> list[str]:
-    columns = (answers.c.check, answers.c.subject, answers.c.body)
-    broken = 0
-    result = connection.execute(select(*columns), execution_options={"yield_per": _BLOCK})
-    for check, subject, body in result:
+def broken_seals(journal: Storage, connection: Connection) -> list[str]:
+    """Return a sentence for each table where what is sealed does not open under the data key.
+
+    Of the audit the entries themselves are named.
+    """
+    broken = Counter(
+        table.name
+        for table in metadata.sorted_tables
+        for column in table.c
+        if "seal" in column.info and table not in (*PASSING_TABLES, audit)
+        for _ in _broken(journal, connection, column)
+    )
+    return [
+        f"{number} sealed values of the table {table} do not open under the data key"
+        for table, number in broken.items()
+    ]
+
+
+def _broken(journal: Storage, connection: Connection, sealed: Column[bytes]) -> Iterator[Row[Any]]:
+    """Yield the rows in which a sealed column does not open."""
+    seal: Seal = sealed.info["seal"]
+    binding = (sealed.table.c[name] for name in seal.bound_by)
+    query = select(sealed, *binding).where(sealed.is_not(None))
+    for row in connection.execute(query, execution_options={"yield_per": _BLOCK}):
         try:
-            journal.sealer.open(bytes(body), answer_context(check, bytes(subject)))
+            journal.sealer.open(bytes(row[0]), seal.context(*row[1:]))
         except (JournalDamagedError, JournalKeyError):
-            broken += 1
-    return [f"{broken} stored answers do not open under the data key"] if broken else []
+            yield row
 
 
 def _answers(connection: Connection) -> list[str]:

@@ -165,23 +165,28 @@ def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earli
     """Add what the journal saw with the batch's identifiers of a kind; return if it saw any."""
     identifiers = pieces_of(joined)
     is_known = False
-    with earlier.sightings.reading_of(kind.value, before=earlier.before) as read:
-        for start in range(0, len(identifiers), BLOCK * _BLOCKS_AT_ONCE):
-            some = identifiers[start : start + BLOCK * _BLOCKS_AT_ONCE]
-            seen = [
-                read.told(some[first : first + BLOCK], earlier.batch, at=earlier.at)
-                for first in range(0, len(some), BLOCK)
-            ]
-            lately = np.concatenate([each.lately for each in seen])
-            if len(lately):
-                frame.add("lately", _sightings(lately))
-            others = [other for each in seen for other in each.others]
-            if others:
-                seen_by = b"".join(key + (bvn or NO_BVN) for key, _, bvn in others)
-                uses = _sightings(np.frombuffer(seen_by, np.uint8).reshape(-1, 3 * SUBJECT_BYTES))
-                elsewhere = pa.array([other.elsewhere for other in others])
-                frame.add("earlier", uses.append_column("elsewhere", elsewhere))
-            is_known |= bool(len(lately) or others)
+    for start in range(0, len(identifiers), BLOCK * _BLOCKS_AT_ONCE):
+        some = identifiers[start : start + BLOCK * _BLOCKS_AT_ONCE]
+        seen = [
+            earlier.sightings.seen_with(
+                kind.value,
+                some[first : first + BLOCK],
+                earlier.batch,
+                before=earlier.before,
+                at=earlier.at,
+            )
+            for first in range(0, len(some), BLOCK)
+        ]
+        lately = np.concatenate([each.lately for each in seen])
+        if len(lately):
+            frame.add("lately", _sightings(lately))
+        others = [other for each in seen for other in each.others]
+        if others:
+            seen_by = b"".join(key + (bvn or NO_BVN) for key, _, bvn in others)
+            uses = _sightings(np.frombuffer(seen_by, np.uint8).reshape(-1, 3 * SUBJECT_BYTES))
+            elsewhere = pa.array([other.elsewhere for other in others])
+            frame.add("earlier", uses.append_column("elsewhere", elsewhere))
+        is_known |= bool(len(lately) or others)
     return is_known
 
 

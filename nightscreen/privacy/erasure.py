@@ -24,21 +24,20 @@ from nightscreen.files.outputs import (
     declared_as,
 )
 from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
-from nightscreen.files.sealed_file import drop_sealed
+from nightscreen.files.sealed_file import UPLOADS, drop_sealed
 from nightscreen.files.workspace import Workspace, sweep_workspaces
-from nightscreen.journal.desk_file import UPLOADS
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.erasure import (
     ERASURE,
-    ErasedPseudonyms,
     Erasures,
     Removed,
     leave_no_trace,
 )
-from nightscreen.journal.grant_tables import BATCH as TRANSACTIONS
 from nightscreen.journal.identifier_history import Sightings
-from nightscreen.journal.records import KINDS, Records
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.tables import TOMBSTONE
+from nightscreen.journal.schema import KINDS, TOMBSTONE, ErasedPseudonyms
+from nightscreen.journal.schema import PULLS as TRANSACTIONS
 from nightscreen.privacy.contests import drop_asked
 from nightscreen.privacy.given_files import (
     GivenFile,
@@ -160,7 +159,9 @@ class Found:
             anywhere.setdefault(names.customers_anywhere([customer]), set()).add(batch)
         pulled = [name for name, batches in anywhere.items() if TRANSACTIONS in batches]
         mine = [names.customer(*each) for each in sorted(self.customers)]
-        return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere)
+        ids = {*(customer for _, customer in self.customers), self.whom.customer_id} - {""}
+        audited = [Audit(journal).customer(each) for each in sorted(ids)]
+        return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere, audited)
 
     def take(self, rows: Iterable[Mapping[str, Any]], batch: str, journal: Journal) -> None:
         """Learn the identifiers of some of the person's rows."""
@@ -283,7 +284,6 @@ def look(
     customers: Customers,
     whom: Whom,
     *,
-    at_desk: bool = False,
     inbox: Path | None = None,
 ) -> Found:
     """Find all that is held of a person; nothing is changed.
@@ -292,7 +292,6 @@ def look(
         journal: the journal.
         customers: what is remembered of customers.
         whom: who is meant.
-        at_desk: the person stands in the desk's audit, so that something is held in any case.
         inbox: the present inbox; those that runs came from are known.
 
     Raises:
@@ -318,7 +317,7 @@ def look(
     found.shared_with = _others(found)
     _recall(journal, found)
     found.held = Erasures.of(journal).held_of(found.person(journal))
-    if not found.anything and not at_desk:
+    if not found.anything:
         raise InputError(
             "nothing is held of this person; write the customer_id as the file has it, leading "
             "zeros included, or give the BVN"
@@ -509,9 +508,8 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     journal.calls.recover()
     erasures = Erasures.of(journal)
     person = found.person(journal)
-    traces = erasures.traces_of(person)
     number = erasures.erase(person)
-    emptied = leave_no_trace(journal, traces)
+    emptied = leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.config.settings import Cutoffs
 from nightscreen.files.outputs import OUTPUTS
 from nightscreen.files.run_folder import RunFiles
-from nightscreen.files.sealed_file import drop_sealed
+from nightscreen.files.sealed_file import UPLOADS, drop_sealed
 from nightscreen.files.workspace import sweep_workspaces
-from nightscreen.journal.audit_chain import audit_before, forget_audit
-from nightscreen.journal.desk_file import UPLOADS
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
@@ -112,7 +111,7 @@ def due(journal: Journal, retention: Retention, *, older_than: int | None = None
     now = journal.clock()
     erasures = Erasures.of(journal)
     found = Purgeable(retention.cutoffs(now, older_than=older_than))
-    found.audit = audit_before(journal.home, found.cutoffs.audit)
+    found.audit = Audit(journal).before(found.cutoffs.audit)
     held = erasures.holds()
     waiting = Records.of(journal, Contest).all(state=ContestState.OPEN)
     contested = {each.batch for each in waiting}
@@ -177,7 +176,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
-    forget_audit(journal, found.cutoffs.audit)
+    Audit(journal).drop_before(found.cutoffs.audit)
     erasures = Erasures.of(journal)
     if found.journal_waits:
         number = erasures.purge(Cutoffs.all_at(0), ())

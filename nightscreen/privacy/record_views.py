@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.records import KINDS, Records
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import KINDS
 from nightscreen.operations.bvn.access import shown_request
 from nightscreen.operations.loans.access import shown_offer, shown_outcome
 from nightscreen.privacy.contests import contest_document

@@ -15,7 +15,7 @@ from nightscreen.config.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
-from nightscreen.journal.records import KINDS
+from nightscreen.journal.schema import KINDS
 from nightscreen.journal.subject_data import Held
 from nightscreen.operations.bvn.access import PERSONAL, is_theirs, requests_of
 from nightscreen.operations.consents.access import consented_data

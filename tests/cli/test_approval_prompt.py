@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.cli.approval_prompt import ask, ask_on_terminal
 from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.journal import open_journal
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def test_nobody_is_asked_on_a_terminal_where_the_desk_has_users(
     try:
         ask_on_terminal()
         assert terminal.ask is ask
-        Accounts(tmp_path).add("Ada", [Role.ANALYST])
+        with open_journal(tmp_path) as journal:
+            Accounts(journal).add("Ada", [Role.ANALYST])
         ask_on_terminal()
         assert terminal.ask is None
     finally:

@@ -14,10 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nightscreen.cli.policy import policy_app
-from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import audit_of
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.file import DEFAULT_POLICY, read_text
 from nightscreen.policy.load import load_policy
@@ -193,7 +192,6 @@ def test_versions_are_proposed_and_shown(
 ) -> None:
     """What is in force is shown, or a version by its name; the audit of a desk has each step."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
-    Accounts(tmp_path / "home")
     words = ("propose", lenient, "--by", "Ada Eze", "--note", "as agreed", "--json")
     made = json.loads(run(*words).stdout)
     label = load_policy(lenient).label
@@ -203,9 +201,8 @@ def test_versions_are_proposed_and_shown(
     assert run("show", label).stdout == lenient.read_text()
     with open_journal(tmp_path / "home") as journal:
         decide_version(journal, made["key"], PolicyState.APPROVED, by="Bem")
-        audit = audit_of(journal)
-        assert audit is not None
-        done = [(each["action"], each["detail"]["policy"]) for each in audit.entries()]
+        entries = Audit(journal).entries()
+        done = [(each["action"], each["detail"]["policy"]) for each in entries]
     assert done == [("policy file signed off", label), ("policy proposed", label)]
     assert run("show").stdout == lenient.read_text()
     assert isinstance(run("show", "nobody@0").exception, InputError)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.desk.accounts import Accounts, Role
-from nightscreen.desk.audit import Audit
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.disputes import disputed_calls
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer
@@ -51,9 +51,10 @@ def spent(bureau: Bureau) -> Decimal:
 
 def make_user(bureau: Bureau) -> User:
     """Make a user of the desk."""
-    accounts = Accounts(bureau.below / "home")
-    token = accounts.add("ada", [Role.ANALYST, Role.APPROVER, Role.ADMINISTRATOR])
-    return accounts.use_link(token, "ada", "palm wine at noon")
+    with open_journal(bureau.below / "home") as journal:
+        accounts = Accounts(journal)
+        token = accounts.add("ada", [Role.ANALYST, Role.APPROVER, Role.ADMINISTRATOR])
+        return accounts.use_link(token, "ada", "palm wine at noon")
 
 
 def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here: Here) -> None:
@@ -78,7 +79,7 @@ def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here:
     with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
         assert {each.entered_by for each in disputed_calls(journal)} == {user_name()}
         assert journal.money.this_month().bound_micro == bureau.service.charged * 1_000_000
-        audit = Audit(Accounts(bureau.below / "home"), journal)
+        audit = Audit(journal)
         assert [each["user"] for each in audit.entries(action="cost settled")] == [user_name()] * 2
     again = bureau.night(run=report["run_id"]).report
     assert Decimal(again["cost"]["total"]) == bureau.service.charged

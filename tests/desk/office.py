@@ -9,12 +9,15 @@ from urllib.parse import urlencode
 
 import httpx
 from argon2 import PasswordHasher
+from sqlalchemy import update
 
 from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
 from nightscreen.desk.seat import Seat
 from nightscreen.journal import open_journal
+from nightscreen.journal.engine import BUSY_TIMEOUT_S
+from nightscreen.journal.schema import users
 from nightscreen.schemas.errors import UsageError
 from nightscreen.web.forms import FORM_TYPE
 from tests.portal.visiting import Clock
@@ -62,13 +65,20 @@ class Office:
     clock: Clock = field(default_factory=Clock)
     changes: dict[str, Any] = field(default_factory=dict)
     origin: str = ORIGIN
+    busy_timeout_s: float = BUSY_TIMEOUT_S
 
     def __post_init__(self) -> None:
         usual = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
         self.settings = read_settings(
             _env_file=None, home=self.folder / "home", **{**usual, **self.changes}
         )
-        self.journal = open_journal(self.folder / "home", clock=self.clock)
+        self.journal = open_journal(
+            self.folder / "home",
+            url=self.settings.journal_url,
+            data_key=self.settings.data_key.get_secret_value(),
+            clock=self.clock,
+            busy_timeout_s=self.busy_timeout_s,
+        )
         self.starts = Starts()
         out = self.folder / "out"
         self.seat = Seat(self.journal, self.settings, self.starts, frozenset({self.origin}), out)
@@ -93,7 +103,7 @@ class Office:
             token = accounts.add(name, [Role(role) for role in roles])
             user = accounts.use_link(token, name, PASSWORD)
             with accounts.transaction() as connection:
-                connection.execute("UPDATE users SET asleep_until = 0, alone_at = NULL")
+                connection.execute(update(users).values(asleep_until=0, alone_at=None))
             browser.cookies["nightscreen-desk"] = accounts.sign_in(user)
         return browser
 

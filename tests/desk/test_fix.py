@@ -235,7 +235,7 @@ def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_
     assert "#second" in waits.headers["location"]
     assert len(bank.starts.started) == 1
     assert "wait for a second person" in ada.get(at).text
-    own = {"do": "confirm", "upload": bank.seat.uploads.chosen("waits", 1)[0].upload_id}
+    own = {"do": "confirm", "upload": bank.seat.uploads.chosen("waits", value=True)[0].upload_id}
     assert ada.post(at, **own).status_code == 409
     assert "Rows of a quarantine" in bem.get("/decisions").text
     assert "Ada changed these rows" in bem.get(at).text

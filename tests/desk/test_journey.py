@@ -13,9 +13,8 @@ import openpyxl
 import pytest
 from playwright.sync_api import ViewportSize, expect
 
-from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import Audit
 from nightscreen.journal import open_journal
+from nightscreen.journal.audit import Audit
 from nightscreen.sandbox.process import SandboxProcess
 from tests.browser.chromium import chromium
 from tests.cli.command import COMMAND, nightscreen, surroundings
@@ -167,7 +166,7 @@ def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
         chief.goto(f"{desk.origin}/audit")
         expect(chief.get_by_role("region", name="Entries")).to_contain_text("review saved")
         with open_journal(Path(desk.env["NIGHTSCREEN_HOME"])) as journal:
-            audit = Audit(Accounts(journal.home), journal).entries()
+            audit = Audit(journal).entries()
         done = [(each["user"], each["action"]) for each in reversed(audit)]
         told = list(dict.fromkeys(done))
         steps = [

@@ -9,11 +9,13 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.desk.audit import forget_at_desk
+from nightscreen.desk.cases import Cases
 from nightscreen.desk.work_list import WorkList
 from nightscreen.journal import open_journal
+from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.results.one_row import find_row
 from tests.desk.conftest import borrowers
@@ -410,10 +412,12 @@ def test_erasure_and_a_new_data_key_hold_for_cases_and_overrides(bank: Office) -
     review(ada, who, "approve")
     rotate_key(bank.journal)
     with open_journal(bank.folder / "home") as journal:
-        bank.seat.cases._journal = journal
+        bank.seat.cases = Cases(journal)
         (waiting,) = Reviews.of(journal).waiting()
         assert waiting.customer_id == who
-        forget_at_desk(journal, {who})
+        batches = {each.batch for each in bank.seat.cases.all()}
+        mine = [journal.pseudonyms.customer(batch, who) for batch in batches]
+        Erasures.of(journal).erase(ErasedPseudonyms(customers=mine))
         assert bank.seat.cases.all() == []
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import update
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
 from nightscreen.desk.accounts import Role
 from nightscreen.files.person import user_name
+from nightscreen.journal.schema import users
 from nightscreen.policy.file import DEFAULT_POLICY
 from nightscreen.privacy.contests import list_contests
 from nightscreen.schemas.errors import UsageError
@@ -206,10 +208,8 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     assert not may(office, "Bem", "approve")
     assert re.search(r'role="alert">Bem got .* sleep until', ada.get("/").text)
     with office.seat.accounts.transaction() as connection:  # the command has the clock of today
-        connection.execute(
-            "UPDATE users SET asleep_until = ? WHERE name = 'Bem'",
-            (office.clock() + 24 * 3600 * 1_000_000,),
-        )
+        until = office.clock() + 24 * 3600 * 1_000_000
+        connection.execute(update(users).where(users.c.name == "Bem").values(asleep_until=until))
     office.clock.forward(hours=23)
     assert not may(office, "Bem", "approve")
     office.clock.forward(hours=2)

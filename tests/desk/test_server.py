@@ -14,8 +14,8 @@ import pytest
 import uvicorn
 
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import Audit
 from nightscreen.journal import open_journal
+from nightscreen.journal.audit import Audit
 from nightscreen.web.serve import UPLOAD_WITHIN_S, UploadProtocol
 from tests.cli.command import COMMAND, nightscreen, surroundings
 from tests.portal.crowds import CROWDS, crowd
@@ -93,9 +93,9 @@ def test_where_a_sign_in_comes_from_is_believed_of_configured_proxies_alone(
 ) -> None:
     """Five wrong ones hold up an address; another one that anybody may claim is none."""
     home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_DESK_PROXIES": proxies}
-    Accounts(tmp_path / "home").use_link(
-        Accounts(tmp_path / "home").link(), "ada", "palm wine at noon"
-    )
+    with open_journal(tmp_path / "home") as journal:
+        accounts = Accounts(journal)
+        accounts.use_link(accounts.link(), "ada", "palm wine at noon")
     with serving(tmp_path, surroundings(tmp_path, **home), is_new=False) as (address, _):
         for number in range(5):
             said = f"203.0.113.{number}, 192.0.2.1"  # whoever is at 192.0.2.1 wrote the first
@@ -119,7 +119,7 @@ def test_desk_prints_the_first_link_and_users_are_added_by_command(tmp_path: Pat
         assert added.status == 0, added.err
         assert "/first?token=" in added.document["link"]
         with open_journal(tmp_path / "home") as journal:
-            entries = Audit(Accounts(journal.home), journal).entries()
+            entries = Audit(journal).entries()
         assert [each["action"] for each in entries] == ["user added"]
 
 

@@ -7,8 +7,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import select
 
-from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.desk.accounts import Role
+from nightscreen.journal.schema import failures
 from nightscreen.schemas.errors import UsageError
 from tests.desk.office import ORIGIN, PASSWORD, Browser, Office
 
@@ -275,13 +277,14 @@ def test_other_hosts_and_large_forms_are_refused(office: Office) -> None:
 
 
 def test_passwords_and_tokens_lie_nowhere_in_clear(office: Office) -> None:
-    """The desk's file holds digests alone, and is its owner's."""
+    """The journal holds digests alone, and its file is its owner's."""
     browser = office.browser("analyst")
     browser.get("/")
-    held = b"".join(each.read_bytes() for each in (office.folder / "home").glob("desk.sqlite3*"))
+    files = (office.folder / "home").glob("journal.sqlite*")
+    held = b"".join(each.read_bytes() for each in files if each.is_file())
     assert PASSWORD.encode() not in held
     assert browser.cookies["nightscreen-desk"].encode() not in held
-    assert (office.folder / "home" / "desk.sqlite3").stat().st_mode & 0o777 == 0o600
+    assert (office.folder / "home" / "journal.sqlite").stat().st_mode & 0o777 == 0o600
 
 
 def test_many_tries_at_once_are_no_more_than_five(office: Office) -> None:
@@ -292,7 +295,7 @@ def test_many_tries_at_once_are_no_more_than_five(office: Office) -> None:
         assert accounts.check("ada", PASSWORD) is not None
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: accounts.check("ada", "wrong one"), range(8)))
-    assert len(accounts.rows("SELECT * FROM failures")) == 5
+    assert len(accounts.rows(select(failures))) == 5
     assert accounts.check("ada", PASSWORD) is None
 
 
@@ -306,18 +309,9 @@ def test_link_for_a_password_has_the_address_people_use(office: Office) -> None:
     assert "https://desk.lender.example/first?token=" in page
 
 
-def test_file_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
-    """Nothing is written into it that neither program understands."""
-    accounts = Accounts(tmp_path)
-    with accounts.transaction() as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(UsageError, match="made by another version"):
-        Accounts(tmp_path)
-
-
-def test_two_administrators_who_give_up_at_once_leave_one(tmp_path: Path) -> None:
+def test_two_administrators_who_give_up_at_once_leave_one(office: Office) -> None:
     """Each looked before the other changed: the second finds that nobody else is left."""
-    accounts = Accounts(tmp_path)
+    accounts = office.seat.accounts
     accounts.use_link(accounts.first_link() or "", "Ada", PASSWORD)
     accounts.use_link(accounts.add("Bem", [Role.ADMINISTRATOR], by="Ada"), "Bem", PASSWORD)
     both = accounts.users()

@@ -14,7 +14,6 @@ import pytest
 from playwright.sync_api import expect
 
 from nightscreen.desk.accounts import Role
-from nightscreen.journal.desk_file import DESK_FILE
 from tests.browser.chromium import chromium
 from tests.cli.command import nightscreen, surroundings
 from tests.desk.furnished import furnished, opened, people, places
@@ -188,7 +187,7 @@ def _audit(office: Office, browser: Browser) -> None:
     env = surroundings(office.folder, NIGHTSCREEN_HOME=str(office.folder / "home"))
     whole = nightscreen("journal", "verify", cwd=office.folder, env=env)
     assert whole.status == 0, whole.out + whole.err
-    with closing(sqlite3.connect(office.folder / "home" / DESK_FILE)) as file, file:
+    with closing(sqlite3.connect(office.folder / "home" / "journal.sqlite")) as file, file:
         file.execute("UPDATE audit SET user = 'Ada' WHERE action = 'policy approved'")
     broken = nightscreen("journal", "verify", cwd=office.folder, env=env)
     assert broken.status == 1

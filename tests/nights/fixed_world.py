@@ -17,8 +17,8 @@ import httpx
 from nightscreen.checks.registry import CHECKS
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
-from nightscreen.journal.keyset import PSEUDONYM_KEY, sealed_text
-from nightscreen.journal.tables import put_meta
+from nightscreen.journal.keyset import PSEUDONYM_KEY
+from nightscreen.journal.schema import put_meta, sealed_text
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import fixed
 from nightscreen.sandbox.wire import TRANSPORT

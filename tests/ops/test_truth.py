@@ -18,7 +18,7 @@ from nightscreen.cli.engine import prepare_engine
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
-from nightscreen.journal.tables import meta
+from nightscreen.journal.schema import meta
 from nightscreen.ops import doctor
 from nightscreen.ops.doctor import (
     SCHEDULE,

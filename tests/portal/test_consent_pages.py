@@ -13,7 +13,7 @@ from sqlalchemy import insert
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
 from nightscreen.journal.keyset import rotate_key
-from nightscreen.journal.tables import prices
+from nightscreen.journal.schema import prices
 from nightscreen.journal.vault import GrantState, Vault
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import ConsentLinks

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from nightscreen.journal.engine import writing
-from nightscreen.journal.grant_tables import consent_states
+from nightscreen.journal.schema import consent_states
 from nightscreen.portal.app import LONGEST_BODY
 from nightscreen.portal.consent import DEPARTURES_A_MINUTE
 from nightscreen.schemas.errors import SettingsError

@@ -8,13 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.settings import ContestClocks, Cutoffs, Retention
-from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.audit import Audit
 from nightscreen.journal import Journal, open_journal
-from nightscreen.journal.desk_file import DESK_FILE
-from nightscreen.journal.records import KINDS
+from nightscreen.journal.audit import Audit
+from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.journal.subject_data import Held
-from nightscreen.journal.tables import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import open_contest
 from nightscreen.privacy.purging import due, hold, purge
@@ -130,11 +127,9 @@ def test_each_ground_has_its_own_period(tmp_path: Path) -> None:
     cutoffs = Retention(**days).cutoffs(100 * DAY_MICROS)
     assert cutoffs == tuple((100 - place) * DAY_MICROS for place in days.values())
     with open_journal(tmp_path / "home") as journal:
-        accounts = Accounts(tmp_path / "home")
-        assert (tmp_path / "home" / DESK_FILE).exists()
-        Audit(accounts, journal).write("ada", "signed in")
+        Audit(journal).write("ada", "signed in")
     for later, kept in ((2191, 1), (2193, 0)):
         instant = system_clock() + later * DAY_MICROS
         with open_journal(tmp_path / "home", clock=lambda: instant) as journal:  # noqa: B023
             purge(journal, due(journal, Retention()))
-            assert len(Audit(accounts, journal).entries()) == kept
+            assert len(Audit(journal).entries()) == kept

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from nightscreen.journal.engine import writing
-from nightscreen.journal.tables import answers
+from nightscreen.journal.schema import answers
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError
 from tests.how_many import examples

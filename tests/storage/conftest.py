@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import select
 
 from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.engine import reading
+from nightscreen.journal.schema import metadata
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallResult,
@@ -94,6 +97,14 @@ def sqlite_place(tmp_path: Path) -> Iterator[Place]:
 def journal(place: Place) -> Journal:
     """Give an open, empty journal on each database."""
     return place.open()
+
+
+def sealed_starts(journal: Journal) -> set[bytes]:
+    """Return key id and nonce of every sealed value: unlike in any two of them."""
+    sealed = [c for table in metadata.sorted_tables for c in table.c if "seal" in c.info]
+    with reading(journal.engine) as connection:
+        found = [connection.execute(select(each)).scalars().all() for each in sealed]
+    return {bytes(value)[:16] for values in found for value in values if value is not None}
 
 
 def subject(number: int) -> bytes:

@@ -218,5 +218,5 @@ def test_a_note_is_sealed_rotated_and_verified(sqlite_place: Place) -> None:
     with writing(again.engine) as connection:
         connection.exec_driver_sql("UPDATE approvals SET run_id = 'run-2'")
     assert verify_journal(again) == [
-        "1 states, reviews, requests, offers, records or notes do not open under the data key"
+        "1 sealed values of the table approvals do not open under the data key"
     ]

@@ -17,7 +17,7 @@ from nightscreen.journal.customers import (
     StateWrite,
 )
 from nightscreen.journal.reviews import Reviews
-from nightscreen.journal.seals import broken_seals
+from nightscreen.journal.verify import broken_seals
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import CheckState, State
 from nightscreen.schemas.errors import JournalDamagedError
@@ -167,7 +167,9 @@ def test_seals_that_do_not_open_are_counted(journal: Journal) -> None:
     stranger = replace(journal, sealer=Sealer(b"x" * 32))
     with journal.engine.connect() as connection:
         assert broken_seals(journal, connection) == []
-        assert "2 states" in broken_seals(stranger, connection)[0]
+        assert (
+            "2 sealed values of the table customer_states" in broken_seals(stranger, connection)[0]
+        )
 
 
 def test_customers_are_found_whose_pseudonyms_begin_alike() -> None:

@@ -12,16 +12,16 @@ from nightscreen.config.settings import Cutoffs
 from nightscreen.files.keys import encode_key
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.identifier_history import (
     BLOCK,
     NO_BVN,
     REWRITTEN_AFTER,
     Other,
     Sightings,
-    sightings,
 )
 from nightscreen.journal.opening import open_journal
+from nightscreen.journal.schema import ErasedPseudonyms, sightings
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.clock import DAY_MICROS
 from tests.storage.conftest import subject
@@ -46,8 +46,8 @@ def customers(
 ) -> set[tuple[int, int]]:
     """Return who is known to have some identifiers."""
     wanted = [subject(each) for each in sorted(identifiers)]
-    with Sightings.of(journal).reading_of("phone", before=before) as read:
-        keys = [other.key for other in read.told(wanted, "book", at=None).others]
+    seen_with = Sightings.of(journal).seen_with("phone", wanted, "book", before=before)
+    keys = [other.key for other in seen_with.others]
     found = {(key[:16], key[16:]) for key in keys if key[:16] in wanted}
     return {(int.from_bytes(each), int.from_bytes(customer)) for each, customer in found}
 
@@ -88,10 +88,9 @@ def test_many_are_read_in_blocks(journal: Journal) -> None:
     kept = Sightings.of(journal)
     kept.keep("phone", "book", b"".join(each + NOBODY + NO_BVN for each in wanted), at=10)
     found: set[bytes] = set()
-    with kept.reading_of("phone") as read:
-        for start in range(0, len(wanted), BLOCK):
-            told = read.told(wanted[start : start + BLOCK], "book", at=None)
-            found.update(other.key[:16] for other in told.others)
+    for start in range(0, len(wanted), BLOCK):
+        told = kept.seen_with("phone", wanted[start : start + BLOCK], "book")
+        found.update(other.key[:16] for other in told.others)
     assert found == set(wanted)
 
 
@@ -180,9 +179,8 @@ def test_one_reading_tells_whose_when_and_under_which_bvn(journal: Journal, stra
     kept.keep("nuban", "book", seen((9, 3), bvn=6), at=9 * day)
     kept.keep("nuban", "book", seen(*((2, 100 + number) for number in range(strangers))), at=day)
     wanted = [subject(1), subject(9)]
-    with kept.reading_of("nuban") as read:
-        told = read.told(wanted, "book", at=10 * day)
-        never = read.told(wanted, "book", at=None)
+    told = kept.seen_with("nuban", wanted, "book", at=10 * day)
+    never = kept.seen_with("nuban", wanted, "book")
     assert told.lately.tobytes() == subject(9) + subject(3) + subject(6)
     of_another = Other(subject(1) + subject(1), elsewhere=True, bvn=subject(5))
     before = Other(subject(1) + subject(2), elsewhere=False, bvn=None)

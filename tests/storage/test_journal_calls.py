@@ -15,9 +15,9 @@ from sqlalchemy import func, select
 
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.engine import reading
-from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.money import Spent, Surprise
-from nightscreen.journal.tables import answers
+from nightscreen.journal.schema import ErasedPseudonyms, answers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import MICROS

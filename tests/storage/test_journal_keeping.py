@@ -16,7 +16,7 @@ from nightscreen.journal import keyset, open_journal
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import reading
 from nightscreen.journal.keyset import rotate_key
-from nightscreen.journal.tables import answers, data_keys
+from nightscreen.journal.schema import answers, data_keys
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
 from tests.storage.conftest import Place, ended, reserve, subject

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import Column, LargeBinary, MetaData, Text, create_engine, text
 
-from nightscreen.journal import open_journal, schema, tables
+from nightscreen.journal import open_journal, schema
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import make_engine, writing
 from nightscreen.journal.opening import journal_url
 from nightscreen.journal.read_only import look_into
-from nightscreen.journal.schema import VERSION, declared_version
-from nightscreen.journal.tables import put_meta
+from nightscreen.journal.schema import VERSION, declared_version, metadata, put_meta
 from nightscreen.schemas.errors import (
     JournalError,
     JournalKeyError,
@@ -99,7 +98,7 @@ def test_a_vanished_postgresql_journal_is_not_begun_anew(place: Place) -> None:
     """Tables that were dropped are not made again."""
     journal = place.open()
     with writing(journal.engine) as connection:
-        tables.metadata.drop_all(connection)
+        metadata.drop_all(connection)
     with pytest.raises(JournalError, match="remembers a journal that is not there"):
         place.open()
 
@@ -139,7 +138,7 @@ def test_a_changed_declaration_is_another_version(monkeypatch: pytest.MonkeyPatc
         Column("more", Text, index=True),
     ):
         other = MetaData()
-        for table in tables.metadata.sorted_tables:
+        for table in metadata.sorted_tables:
             table.to_metadata(other)
         other.tables["runs"].append_column(changed)
         monkeypatch.setattr(schema, "metadata", other)

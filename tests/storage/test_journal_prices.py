@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from nightscreen.journal.money import Spent
-from nightscreen.journal.tables import prices
+from nightscreen.journal.schema import prices
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
     CallState,

@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.journal.engine import be_patient, reading, snapshot, writing
 from nightscreen.journal.runs import KILLED
-from nightscreen.journal.tables import spend
+from nightscreen.journal.schema import spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import JournalUnreachableError

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.journal.disputes import enter_invoice
-from nightscreen.journal.erasure import ErasedPseudonyms, Erasures
+from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
+from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.journal.subject_data import Held
 from nightscreen.journal.unreadable import (
     Doubts,

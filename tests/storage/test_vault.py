@@ -15,8 +15,8 @@ from sqlalchemy import select
 from nightscreen.files.keys import encode_key
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.grant_tables import consent_grants, consent_states
 from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.schema import consent_grants, consent_states
 from nightscreen.journal.vault import REPLACED, GrantState, Vault
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.clock import MICROS
@@ -243,7 +243,7 @@ def test_rotation_reseals_and_verification_opens_everything(journal: Journal) ->
         torn = bytes(body[:-1]) + bytes([body[-1] ^ 1])
         connection.execute(consent_grants.update().values(tokens=torn))
     assert verify_journal(journal) == [
-        "1 grants, transactions or cash flows do not open under the data key"
+        "1 sealed values of the table consent_grants do not open under the data key"
     ]
 
 

@@ -18,7 +18,7 @@ from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.client import aggregator
 from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.journal.grant_tables import BATCH
+from nightscreen.journal.schema import PULLS
 from nightscreen.journal.vault import GrantState, Vault
 from nightscreen.operations.transactions.cashflow import CashFlow
 from nightscreen.operations.transactions.comparison import changed_fields, compare, read_records
@@ -136,7 +136,7 @@ def open_pull_run(
         parameters,
         settings,
         flow=f"pull_{kind.folder}",
-        batch=BATCH,
+        batch=PULLS,
         operation=OPERATION_OF[kind],
         clock=clock,
     )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import func, insert, select, update
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.grant_tables import (
-    transaction_context,
+from nightscreen.journal.schema import (
+    TRANSACTION,
     transaction_pulls,
     transaction_records,
 )
@@ -209,7 +209,7 @@ class Transactions:
     def _row(
         self, pulled: Pulled, kind: PulledKind, answered: Answered, how: TransactionChange, now: int
     ) -> dict[str, Any]:
-        context = transaction_context(pulled.customer, answered.key)
+        context = TRANSACTION.context(pulled.customer, answered.key)
         return {
             "customer": pulled.customer,
             "record_key": answered.key,
@@ -231,7 +231,7 @@ class Transactions:
                 _records.record_id, _records.customer, _records.record_key, _records.sealed
             ).where(_records.record_id.in_(block))
             for id_, customer, key, sealed in connection.execute(query).all():
-                context = transaction_context(bytes(customer), bytes(key))
+                context = TRANSACTION.context(bytes(customer), bytes(key))
                 found[id_] = self._journal.sealer.open(bytes(sealed), context)
         return found
 
@@ -297,7 +297,7 @@ class Transactions:
         return Version(
             customer=customer,
             key=key,
-            raw=self._journal.sealer.open(bytes(row.sealed), transaction_context(customer, key)),
+            raw=self._journal.sealer.open(bytes(row.sealed), TRANSACTION.context(customer, key)),
             problem=row.problem,
             first_seen_at=row.first_seen_at,
             run_id=row.run_id,

@@ -1,0 +1,324 @@
+"""The audit: who did or saw what and when, at the desk and by command, as a chain of digests.
+
+An entry's mark is a keyed digest of it and of the mark before it; where the chain begins and ends
+is kept sealed. So an entry that was changed, removed or moved is named by its number, a cut tail
+too. A customer stands in an entry by a keyed pseudonym, to be found by, and sealed, to be shown to
+those who may. The chain has a salted digest of the pseudonym: an erasure removes salt, pseudonym
+and sealed id and leaves that digest, so that the chain stays true and nothing leads to anybody.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from sqlalchemy import and_, delete, func, insert, or_, select, true, update
+
+from nightscreen.files.person import user_name
+from nightscreen.journal.engine import Turn, reading, recording, writing
+from nightscreen.journal.schema import AUDITED, audit, open_text, put_meta, read_meta, sealed_text
+from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from sqlalchemy import ColumnElement, Connection, Row, RowMapping
+
+    from nightscreen.journal.storage import Storage
+
+ENDS: Final = "audit"
+"""Name in `meta` of where the chain begins and ends, sealed."""
+NEWEST: Final = 2**62
+"""No entry has a number like that."""
+_BATCH = "desk audit"
+_SALT_BYTES = 16
+_NAMED = 20
+"""This many findings are named, the rest counted."""
+_ENDS_CHANGED = "where the desk's audit begins and ends was changed or removed"
+
+
+class _Ends(NamedTuple):
+    """From where to where the chain reaches; marks are hexadecimal.
+
+    Attributes:
+        first: number of the oldest entry that is kept.
+        before: the mark of the one before that.
+        last: number of the newest entry; 0 for none yet.
+        mark: its mark.
+    """
+
+    first: int = 1
+    before: str = ""
+    last: int = 0
+    mark: str = ""
+
+    def text(self) -> bytes:
+        return json.dumps(self).encode()
+
+
+NO_ENTRIES: Final = _Ends().text()
+
+
+class AuditQuery(NamedTuple):
+    """Which entries are asked for; what is empty or None does not narrow.
+
+    Attributes:
+        user: exactly.
+        action: exactly.
+        run_id: exactly.
+        customer_id: exactly.
+        search: words that stand in user, action, run or detail; or a customer id, or a number.
+        since: the first instant, in microseconds.
+        until: the instant after the last one.
+        by_customer: a search finds a customer, too.
+    """
+
+    user: str = ""
+    action: str = ""
+    run_id: str = ""
+    customer_id: str = ""
+    search: str = ""
+    since: int | None = None
+    until: int | None = None
+    by_customer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Writes, reads and verifies the audit of a journal."""
+
+    _journal: Storage = field(repr=False)
+
+    # --- writing ---
+
+    def write(
+        self, user: str, action: str, *, run_id: str = "", customer_id: str = "", **detail: object
+    ) -> None:
+        """Write down what a user did or saw, at the chain's end."""
+        entry: dict[str, Any] = {
+            "at": self._journal.clock(),
+            "user": user,
+            "action": action,
+            "run_id": run_id,
+            "detail": json.dumps(detail, ensure_ascii=False, default=str),
+            "committed": b"",
+        }
+        if customer_id:
+            entry["customer"], salt = self.customer(customer_id), secrets.token_bytes(_SALT_BYTES)
+            entry["committed"] = self._digest("customer", salt, entry["customer"])
+            entry["salt"] = salt
+        with recording(self._journal.engine, Turn.DESK) as connection:
+            ends, last = self._ends(connection), self._last(connection)
+            # what somebody else put there is left as it is, for `journal verify` to find
+            number = max(0 if ends is None else ends.last, last.number) + 1
+            is_followed = ends is not None and ends.last >= last.number
+            before = bytes.fromhex(ends.mark) if ends is not None and is_followed else last.mark
+            if customer_id:
+                plain, context = customer_id.encode(), AUDITED.context(number)
+                entry["sealed"] = self._journal.sealer.seal(plain, context)
+            entry |= {"number": number, "mark": self._mark({**entry, "number": number}, before)}
+            connection.execute(insert(audit), entry)
+            if ends is not None:
+                self._write_ends(connection, ends._replace(last=number, mark=entry["mark"].hex()))
+
+    def write_by_command(
+        self,
+        action: str,
+        *,
+        run_id: str = "",
+        customer_id: str = "",
+        **detail: Any,  # noqa: ANN401 - as `write` takes it
+    ) -> None:
+        """Write down what a command did or showed, under whose account on this machine it ran."""
+        about = {"run_id": run_id, "customer_id": customer_id}
+        self.write(user_name(), action, **about, **detail, by_command=True)
+
+    def customer(self, customer_id: str) -> bytes:
+        """Return the pseudonym a customer has in the audit."""
+        return self._journal.pseudonyms.customer(_BATCH, customer_id)
+
+    def forget(self, connection: Connection, customers: Collection[bytes]) -> None:
+        """Take erased customers out of their entries; who did what, and when, stays."""
+        theirs = audit.c.customer.in_(customers)
+        for number, mark in connection.execute(select(audit.c.number, audit.c.mark).where(theirs)):
+            erased = {"customer": None, "sealed": None, "salt": self._digest("erased", bytes(mark))}
+            connection.execute(update(audit).where(audit.c.number == number).values(erased))
+
+    def before(self, instant: int) -> int:
+        """Return how many entries at the beginning are older than an instant."""
+        with reading(self._journal.engine) as connection:
+            older = _older(connection, instant)
+            query = select(func.count()).where(audit.c.number <= older)
+            return int(connection.execute(query).scalar_one())
+
+    def drop_before(self, instant: int) -> int:
+        """Remove the oldest entries, up to the first that is not older than an instant."""
+        with writing(self._journal.engine) as connection:
+            ends, older = self._ends(connection), _older(connection, instant)
+            mark = connection.execute(select(audit.c.mark).where(audit.c.number == older)).scalar()
+            if mark is None:
+                return 0
+            gone = connection.execute(delete(audit).where(audit.c.number <= older)).rowcount
+            if ends is not None:
+                kept = ends._replace(first=older + 1, before=bytes(mark).hex())
+                self._write_ends(connection, kept)
+            return gone
+
+    # --- reading ---
+
+    def entries(self, *, limit: int = 500, **asked: str) -> list[dict[str, Any]]:
+        """Return entries, newest first; `asked` narrows as `AuditQuery` does."""
+        return self.find(AuditQuery(**asked), limit=limit)  # type: ignore[arg-type]  # words alone
+
+    def find(self, asked: AuditQuery, *, limit: int, before: int = NEWEST) -> list[dict[str, Any]]:
+        """Return the entries below a number that are asked for, newest first."""
+        query = select(audit).where(self._condition(asked), audit.c.number < before)
+        with reading(self._journal.engine) as connection:
+            rows = connection.execute(query.order_by(audit.c.number.desc()).limit(limit)).all()
+        return [self._entry(row) for row in rows]
+
+    def number_of(self, asked: AuditQuery) -> int:
+        """Return how many entries are asked for."""
+        query = select(func.count()).select_from(audit).where(self._condition(asked))
+        with reading(self._journal.engine) as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def _entry(self, row: Row[Any]) -> dict[str, Any]:
+        customer = ""
+        if row.sealed is not None:
+            context = AUDITED.context(row.number)
+            customer = self._journal.sealer.open(bytes(row.sealed), context).decode()
+        is_erased = row.committed and row.customer is None
+        return {
+            "number": row.number,
+            "at": instant_text(row.at),
+            "user": row.user,
+            "action": row.action,
+            "run_id": row.run_id,
+            "customer_id": customer,
+            "pseudonym": bytes(row.customer or b"").hex(),
+            "detail": json.loads(row.detail) | ({"customer": "erased"} if is_erased else {}),
+            "mark": bytes(row.mark).hex(),
+        }
+
+    def _condition(self, asked: AuditQuery) -> ColumnElement[bool]:
+        kept = audit.c
+        customer = self.customer(asked.customer_id) if asked.customer_id else None
+        exact = {
+            kept.user: asked.user,
+            kept.action: asked.action,
+            kept.run_id: asked.run_id,
+            kept.customer: customer,
+        }
+        found = [column == value for column, value in exact.items() if value]
+        if asked.since is not None:
+            found.append(kept.at >= asked.since)
+        if asked.until is not None:
+            found.append(kept.at < asked.until)
+        text = asked.search.strip()
+        if text:
+            number = int(text) if text.isdecimal() and len(text) < 16 else -1  # noqa: PLR2004 - no audit is longer
+            words = (kept.action, kept.user, kept.run_id, kept.detail)
+            said = [
+                or_(*(each.icontains(word, autoescape=True) for each in words))
+                for word in text.split()
+            ]
+            pseudonym = self.customer(text) if asked.by_customer else b""
+            found.append(or_(kept.customer == pseudonym, kept.number == number, and_(*said)))
+        return and_(true(), *found)
+
+    # --- the chain ---
+
+    def _digest(self, kind: str, *parts: object) -> bytes:
+        """Return a digest that nobody without the journal's key can make."""
+        key = hmac.digest(self._journal.pseudonyms.key, b"nightscreen desk audit", "sha256")
+        plain = [part.hex() if isinstance(part, bytes) else part for part in parts]
+        return hmac.digest(key, json.dumps([kind, *plain]).encode(), "sha256")
+
+    def _mark(self, entry: Mapping[str, Any] | RowMapping, before: bytes) -> bytes:
+        names = ("number", "at", "user", "action", "run_id", "detail")
+        committed = bytes(entry["committed"])
+        return self._digest("entry", *(entry[name] for name in names), committed, before)
+
+    def _ends(self, connection: Connection) -> _Ends | None:
+        """Return where the chain begins and ends; None where that was changed or removed."""
+        kept = read_meta(connection).get(ENDS)
+        try:
+            return None if kept is None else _Ends(*json.loads(self._open_ends(kept)))
+        except (JournalDamagedError, JournalKeyError, ValueError):
+            return None
+
+    def _open_ends(self, kept: str) -> bytes:
+        return open_text(self._journal.sealer, kept, ENDS)
+
+    def _write_ends(self, connection: Connection, ends: _Ends) -> None:
+        put_meta(connection, ENDS, sealed_text(self._journal.sealer, ends.text(), ENDS))
+
+    def _last(self, connection: Connection) -> _Last:
+        query = select(audit.c.number, audit.c.mark).order_by(audit.c.number.desc()).limit(1)
+        row = connection.execute(query).first()
+        return _Last() if row is None else _Last(row.number, bytes(row.mark))
+
+    def findings(self, connection: Connection) -> list[str]:
+        """Return a sentence for each entry that is not as it was written, or not there."""
+        ends = self._ends(connection)
+        found = [] if ends is not None else [_ENDS_CHANGED]
+        expected = 0 if ends is None else ends.first
+        before = None if ends is None else bytes.fromhex(ends.before)
+        rows = connection.execute(select(audit).order_by(audit.c.number)).mappings()
+        for row in rows:
+            if expected and row["number"] > expected:
+                found.append(_missing(expected, row["number"] - 1))
+                before = None  # which mark it follows is not known
+            mark = bytes(row["mark"])
+            if before is not None and mark != self._mark(row, before):
+                found.append(f"entry {row['number']} of the desk's audit was changed or moved")
+            elif not self._is_of_entry(row):
+                found.append(f"entry {row['number']} of the desk's audit: its customer was changed")
+            expected, before = row["number"] + 1, mark
+        if ends is not None and ends.last >= expected:
+            found.append(_missing(expected, ends.last))
+        rest = len(found) - _NAMED
+        return [*found[:_NAMED], *([f"{rest} more entries of the desk's audit"] * (rest > 0))]
+
+    def _is_of_entry(self, row: RowMapping) -> bool:
+        """Return whether pseudonym and sealed id are those of the entry, or were erased by us."""
+        committed, mark = bytes(row["committed"]), bytes(row["mark"])
+        if row["customer"] is None:
+            erased = not committed or row["salt"] == self._digest("erased", mark)
+            return row["sealed"] is None and erased
+        try:
+            context = AUDITED.context(row["number"])
+            plain = self._journal.sealer.open(bytes(row["sealed"] or b""), context).decode()
+        except (JournalDamagedError, JournalKeyError, UnicodeDecodeError):
+            return False
+        customer, salt = bytes(row["customer"]), bytes(row["salt"] or b"")
+        is_committed = committed == self._digest("customer", salt, customer)
+        return is_committed and self.customer(plain) == customer
+
+
+class _Last(NamedTuple):
+    """The last entry that is there."""
+
+    number: int = 0
+    mark: bytes = b""
+
+
+def _older(connection: Connection, instant: int) -> int:
+    """Return the number of the last entry before the first that is not older than an instant."""
+    kept = audit.c
+    younger = select(func.min(kept.number)).where(kept.at >= instant)
+    first = connection.execute(younger).scalar()
+    query = select(func.max(kept.number))
+    found = connection.execute(query if first is None else query.where(kept.number < first))
+    return int(found.scalar() or 0)
+
+
+def _missing(first: int, last: int) -> str:
+    if first == last:
+        return f"entry {first} of the desk's audit is missing"
+    return f"entries {first} to {last} of the desk's audit are missing"

@@ -1,0 +1,50 @@
+"""What every part of an open journal works with: its database, its keys, who holds it, its clock.
+
+`opening` makes it, and hangs the parts on it that a run asks with (`Journal`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from nightscreen.journal.engine import be_patient
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from pathlib import Path
+
+    from sqlalchemy import Engine
+
+    from nightscreen.files.sealing import Pseudonyms, Sealer
+    from nightscreen.journal.holders import Holders
+    from nightscreen.schemas.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """An open journal without its parts."""
+
+    engine: Engine = field(repr=False)
+    home: Path
+    journal_id: str
+    lender_key: bytes = field(repr=False)
+    sealer: Sealer = field(repr=False)
+    pseudonyms: Pseudonyms = field(repr=False)
+    holders: Holders = field(repr=False)
+    clock: Clock = field(repr=False)
+
+    def be_patient(self, give_up: timedelta) -> None:
+        """Wait for a database that is away or locked, for so long at a time."""
+        be_patient(self.engine, give_up.total_seconds())
+
+    def close(self) -> None:
+        """Give back the lock and all connections."""
+        self.holders.release()
+        self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()

@@ -1,0 +1,188 @@
+"""What the desk keeps: in backups, under a new key, and after an erasure."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import event
+
+from nightscreen.cli import erase
+from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.cases import CaseTakenError
+from nightscreen.desk.seat import WRITE_WAIT_S
+from nightscreen.files.keys import encode_key
+from nightscreen.files.sealed_file import unsealed
+from nightscreen.journal import open_journal
+from nightscreen.journal.audit import Audit
+from nightscreen.journal.copying import back_up, restore
+from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.errors import InputError
+from tests.desk.office import PASSWORD, Office
+from tests.desk.test_new_file import bring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A desk nobody has used yet."""
+    with Office(tmp_path) as office:
+        yield office
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def two_desks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Office, Office]]:
+    """Give two desks over one journal, on PostgreSQL as on two machines with a HOME each."""
+    if request.param == "sqlite":
+        folders, changes = (tmp_path, tmp_path), {}
+    else:
+        folders = (tmp_path / "one", tmp_path / "two")
+        url = str(request.getfixturevalue("schema_url"))
+        changes = {"journal_url": url, "data_key": encode_key(b"k" * 32)}
+    with Office(folders[0], changes=changes) as one, Office(folders[1], changes=changes) as two:
+        yield one, two
+
+
+def test_two_desks_over_one_journal_are_one_desk(two_desks: tuple[Office, Office]) -> None:
+    """Users, sessions, cases, wrong passwords and the audit are the same at both."""
+    one, two = two_desks
+    ada = one.browser("administrator", "analyst", name="Ada")
+    there = two.browser()
+    there.cookies |= ada.cookies
+    assert there.get("/users").status_code == 200
+    two.seat.cases.take("borrowers", "C1", "Ada")
+    with pytest.raises(CaseTakenError):
+        one.seat.cases.take("borrowers", "C1", "Bem")
+    ada.post("/users", do="add", name="Bem", role="analyst")
+    assert "Bem" in there.get("/users").text
+    for desk in (one, two, one, two, one):
+        desk.browser().post("/sign-in", name="ada", password="wrong one")
+    assert two.browser().post("/sign-in", name="ada", password=PASSWORD).status_code == 429
+    for desk in (one, two, one):
+        desk.seat.audit.write("Ada", "customer seen", customer_id="C1")
+    assert one.actions() == two.actions()
+    assert verify_journal(one.journal) == []
+    assert ada.post("/sign-out", page="/").status_code == 303
+    assert there.get("/users").status_code == 303
+
+
+def test_page_writes_once_and_a_session_once_a_minute(office: Office) -> None:
+    """However often somebody looks: the journal's one writer is the run's."""
+    ada = office.browser("auditor", name="Ada")
+    writes: list[str] = []
+
+    def note(*given: object) -> None:
+        if given[2] == "BEGIN IMMEDIATE":
+            writes.append(str(given[2]))
+
+    event.listen(office.journal.engine, "before_cursor_execute", note)
+    for address in ("/", "/runs", "/audit", "/money"):
+        ada.get(address)
+        assert len(writes) <= 1
+        writes.clear()
+    office.clock.forward(minutes=2)
+    ada.get("/runs")
+    assert len(writes) == 1
+    ada.get("/runs")
+    assert len(writes) == 1
+
+
+def test_write_waits_for_a_busy_journal_a_second_and_says_so(tmp_path: Path) -> None:
+    """What is only read is shown; nothing is saved by halves."""
+    with Office(tmp_path, busy_timeout_s=WRITE_WAIT_S) as office:
+        admin = office.browser("administrator", name="Ada")
+        office.clock.forward(minutes=2)
+        admin.get("/users")
+        office.clock.forward(minutes=2)
+        fields = {"do": "add", "name": "Bem", "role": "analyst"}
+        with closing(sqlite3.connect(tmp_path / "home" / "journal.sqlite")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert admin.get("/users").status_code == 200
+            began = time.monotonic()
+            answer = admin.ask("POST", "/users", data=fields)
+            assert time.monotonic() - began < 10 * WRITE_WAIT_S
+        assert answer.status_code == 503
+        assert "The journal is busy, and nothing was saved." in answer.text
+        assert [each.name for each in office.seat.accounts.users()] == ["Ada"]
+
+
+def test_backup_has_users_and_audit_and_signs_nobody_in(office: Office, tmp_path: Path) -> None:
+    """A restored desk knows its users by their passwords; sessions of the old one are over."""
+    browser = office.browser("analyst", name="Ada")
+    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    back_up(office.journal, tmp_path / "copy", passphrase="a walk by the lagoon")
+    restore(tmp_path / "copy", tmp_path / "new", passphrase="a walk by the lagoon")
+    with open_journal(tmp_path / "new") as journal:
+        accounts = Accounts(journal)
+        assert accounts.check("Ada", PASSWORD) is not None
+        assert accounts.session(browser.cookies["nightscreen-desk"]) is None
+        (entry,) = Audit(journal).entries(customer_id="C7")
+        assert (entry["user"], entry["customer_id"]) == ("Ada", "C7")
+
+
+def test_audit_and_uploads_open_under_a_new_data_key(office: Office) -> None:
+    """Once the old key is retired, customers of the audit and files are still to be read."""
+    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    data = b"customer_id,bvn\nK-1,22000000001\n"
+    bring(office.browser("analyst"), data, "a.csv")
+    rotate_key(office.journal)
+    (file,) = (office.folder / "home" / "desk").glob("*.sealed")
+    with open_journal(office.folder / "home") as journal:
+        audit = Audit(journal)
+        assert [each["customer_id"] for each in audit.entries(customer_id="C7")] == ["C7"]
+        with unsealed(file, journal.sealer) as clear:
+            assert clear.read_bytes() == data
+
+
+def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
+    """Another process rotates the key: the desk reads what is sealed since, and all can read it."""
+    ada = office.browser("analyst", name="Ada")
+    ada.get("/new")
+    with open_journal(office.folder / "home") as other:
+        rotate_key(other)
+    with open_journal(office.folder / "home") as other:
+        Audit(other).write("Bola", "customer seen", customer_id="C7")
+    assert [each["user"] for each in office.seat.audit.entries(customer_id="C7")] == ["Bola"]
+    data = b"customer_id,bvn\nK-1,22000000001\n"
+    bring(ada, data, "a.csv")
+    office.seat.audit.write("Ada", "customer seen", customer_id="C8")
+    (file,) = (office.folder / "home" / "desk").glob("*.sealed")
+    with open_journal(office.folder / "home") as journal:
+        audit = Audit(journal)
+        assert [each["customer_id"] for each in audit.entries(customer_id="C8")] == ["C8"]
+        with unsealed(file, journal.sealer) as clear:
+            assert clear.read_bytes() == data
+
+
+def test_erased_customer_is_no_longer_named_in_the_audit(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looked and when stays; neither the id nor anything it could be found by does."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    for customer in ("C7", "C8"):
+        office.seat.audit.write("Ada", "customer seen", customer_id=customer)
+    assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
+    assert office.seat.audit.entries(customer_id="C7") == []
+    erased, other = reversed(office.seat.audit.entries(action="customer seen"))
+    assert (erased["user"], erased["customer_id"]) == ("Ada", "")
+    assert erased["detail"] == {"customer": "erased"}
+    assert other["customer_id"] == "C8"
+
+
+def test_customer_whom_the_audit_alone_names_is_erased(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is held of them; who was never named anywhere is refused as before."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    with pytest.raises(InputError, match="nothing is held"):
+        erase._erase_one("C8", "", "", yes=True)
+    assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
+    assert office.seat.audit.entries(customer_id="C7") == []
