@@ -136,6 +136,7 @@ def test_verify_exits_with_1_and_names_the_line(
 ) -> None:
     """`nightscreen journal verify` holds the audit too; sound, it exits with 0."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    monkeypatch.setenv("NIGHTSCREEN_JOURNAL_URL", office.settings.journal_url)
     assert CliRunner().invoke(app, ["journal", "verify"]).exit_code == 0
     change(office, "UPDATE audit SET \"user\" = 'Bem' WHERE number = 5")
     broken = CliRunner().invoke(app, ["journal", "verify", "--json"])
