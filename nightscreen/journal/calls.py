@@ -769,11 +769,7 @@ _INTENT_COLUMNS = (
     "state",
     "final",
 )
-_INTEND = inserting(
-    calls,
-    _INTENT_COLUMNS,
-    same=("run_id", "purpose", "holder", "intent_at", "state", "final"),
-)
+_INTEND = inserting(calls, _INTENT_COLUMNS)
 
 _OUTCOME_COLUMNS = (
     "state",
@@ -812,7 +808,6 @@ _SETTLE = Many(
 _ANSWER = inserting(
     answers,
     ("check", "subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro", "body"),
-    same=("run_id",),
 )
 _TALLY = adding_up(tallies, ("answers", "cost_micro"))
 

@@ -360,21 +360,7 @@ def _identity_context(run_id: str, first_id: int) -> bytes:
     return f"lookups\x1f{run_id}\x1f{first_id}".encode()
 
 
-_FILL = inserting(
-    lookups,
-    (
-        "lookup_id",
-        "check",
-        "kind",
-        "subject",
-        "worst_micro",
-        "consent_reference",
-        "consent_ends_at",
-        "state",
-        "attempts",
-    ),
-    same=("attempts",),
-)
+_FILL = inserting(lookups, [name for name in lookups.c.keys() if name != "holder"])  # noqa: SIM118 - a collection of columns
 _FILL_IDENTITIES = inserting(lookup_identities, ("first_id", "sealed"))
 
 

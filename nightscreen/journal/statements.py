@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import (
         Column,
@@ -37,7 +37,6 @@ class Many:
         names: the statement's parameters, in the order in which rows give them.
         at_once: the same for all rows at once, as `given` has them, where the database has arrays:
             one message to it in place of one for each row.
-        same: parameters that are the same in all rows executed at once, and go as a single value.
     """
 
     def __init__(
@@ -45,12 +44,10 @@ class Many:
         make: Callable[[str], UpdateBase],
         names: Sequence[str],
         at_once: Callable[[], UpdateBase] | None = None,
-        same: Collection[str] = (),
     ) -> None:
         self._make = make
         self._names = tuple(names)
         self._at_once = at_once
-        self._same = [name in same for name in self._names]
         self._compiled: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def run(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -62,8 +59,7 @@ class Many:
             self._compiled[dialect] = self._compile(dialect)
         sql, order = self._compiled[dialect]
         if dialect == _POSTGRESQL and self._at_once is not None:
-            columns = zip(self._same, zip(*rows, strict=True), strict=True)
-            values = [column[0] if same else list(column) for same, column in columns]
+            values = [list(column) for column in zip(*rows, strict=True)]
             connection.exec_driver_sql(sql, tuple(values[index] for index in order))
         elif order == tuple(range(len(order))):
             connection.exec_driver_sql(sql, list(rows))
@@ -120,25 +116,16 @@ def given(table: Table, names: Sequence[str], columns: Sequence[str] = ()) -> Ta
     return func.unnest(*arrays).table_valued(*made).render_derived(name="given")
 
 
-def inserting(table: Table, names: Sequence[str], same: Collection[str] = ()) -> Many:
-    """Return a plain write of rows; `same` are columns that have one value in all of them."""
+def inserting(table: Table, names: Sequence[str]) -> Many:
+    """Return a plain write of rows."""
     return Many(
-        lambda dialect: insert_into(dialect, table),
-        names,
-        lambda: _insert_given(table, names, same),
-        same,
+        lambda dialect: insert_into(dialect, table), names, lambda: _insert_given(table, names)
     )
 
 
-def _insert_given(table: Table, names: Sequence[str], same: Collection[str] = ()) -> Any:  # noqa: ANN401 - a dialect's own type
-    rows = given(table, [name for name in names if name not in same])
-    values = [
-        bindparam(name, type_=table.c[name].type).label(name) if name in same else rows.c[name]
-        for name in names
-    ]
-    return insert_into(_POSTGRESQL, table).from_select(
-        list(names), select(*values), include_defaults=False
-    )
+def _insert_given(table: Table, names: Sequence[str]) -> Any:  # noqa: ANN401 - a dialect's own type
+    rows = select(*given(table, names).c)
+    return insert_into(_POSTGRESQL, table).from_select(list(names), rows, include_defaults=False)
 
 
 def adding_up(table: Table, columns: Sequence[str]) -> Many:

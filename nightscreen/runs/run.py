@@ -33,6 +33,7 @@ from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.naming import new_run_id
 from nightscreen.schemas.prices import price_limit
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -238,6 +239,7 @@ def begin_run(
         deadline_at=deadline_at,
         silence=Silence(settings.outage_give_up.total_seconds()),
         alerts=spending_alerts(journal, run_id, caps),
+        probes_wallet=earlier is not None and earlier.stop_reason == StopReason.BALANCE,
     )
     note_unreadable(stops, journal)
     floor_micro, limits = _optional_micro(settings.balance_floor), dict(caps.price_limits)

@@ -92,14 +92,18 @@ def test_an_outage_that_passes_costs_no_stop(tmp_path: Path) -> None:
 
 
 def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:
-    """402 stops everything; what was answered is kept; topped up, the resume does the rest."""
+    """402 stops everything; one call finds it still empty; topped up, a resume does the rest."""
     bureau = desk(tmp_path)
     bureau.service.wallet = 1500
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "balance")
     honest(report, bureau)
+    asked: list[object] = []
+    bureau.service.before = lambda *given: asked.append(given)
+    bureau.service.wallet = 0
+    assert bureau.night(run=report["run_id"]).report["stop_reason"] == "balance"
+    assert len(asked) == 1
     bureau.service.wallet = 100_000
-    bureau.service.before = lambda *_: None
     again = bureau.night(run=report["run_id"]).report
     assert again["state"] == "completed"
     assert float(again["balance"]["drift"]) == -(100_000 - float(report["balance"]["closing"]))
