@@ -47,7 +47,7 @@ from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
-from nightscreen.values.customer_ids import CustomerNumbers
+from nightscreen.values.identifiers import CustomerNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
