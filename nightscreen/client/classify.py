@@ -34,7 +34,8 @@ from nightscreen.schemas.calls import UNREAD_TROUBLES
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.prices import MOST_COST_MICRO
-from nightscreen.values.whose import bank_codes, bvn_named
+from nightscreen.values.banks import bank_table
+from nightscreen.values.whose import bvn_named
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -169,7 +170,7 @@ class Classifier:
 
     def __init__(self, rules: ResponseRules | None = None) -> None:
         self._rules = (rules or load_response_rules()).rules
-        bank_codes()  # read now, so that a broken table is an error before anything is sent
+        bank_table()  # read now, so that a broken table is an error before anything is sent
         self._shortlists: dict[tuple[str, Break | int | None], tuple[ResponseRule, ...]] = {}
 
     def read(self, request: Request, exchange: Exchange) -> CallOutcome:

@@ -40,7 +40,7 @@ from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
-from nightscreen.values.customer_ids import CustomerNumbers
+from nightscreen.values.identifiers import CustomerNumbers
 from nightscreen.web.forms import FILE_FORM_TYPE, media_type, onward, read_file_form
 
 if TYPE_CHECKING:

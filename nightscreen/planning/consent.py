@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.values.columns import Column, Mask, present, text_length
-from nightscreen.values.instants import LAGOS
+from nightscreen.values.dates import LAGOS
 
 if TYPE_CHECKING:
     import numpy.typing as npt

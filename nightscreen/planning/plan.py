@@ -26,7 +26,7 @@ from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
 from nightscreen.schemas.plan import NEEDED, CheckCounts, Plan, SkipReason
-from nightscreen.values.references import references
+from nightscreen.values.identifiers import references
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

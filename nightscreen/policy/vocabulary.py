@@ -25,8 +25,8 @@ from nightscreen.schemas.columns import KNOWN_COLUMNS, REQUESTED
 from nightscreen.schemas.enriched import BVN_FIELDS, COST, DECISION_FIELDS, SIGNALS
 from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, row_schema
+from nightscreen.values.issues import is_absent
 from nightscreen.values.names import GRADES
-from nightscreen.values.validators import is_absent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

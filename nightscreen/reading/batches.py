@@ -41,6 +41,11 @@ class Row(NamedTuple):
     fault: str = ""
     taken: int = 1
 
+    @property
+    def texts(self) -> list[str]:
+        """Its values, absent ones empty."""
+        return [cell or "" for cell in self.cells]
+
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
@@ -87,7 +92,7 @@ class Layout:
         """
         held: list[Row] = []
         for row in rows:
-            text = "".join(filter(None, row.cells))
+            text = "".join(row.texts)
             if not text or text.isspace():
                 continue
             held.append(row._replace(fault=_NUL) if "\0" in text and not row.fault else row)

@@ -132,7 +132,7 @@ def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, tuple[str, ...]]:
     A word without a column is a common heading of lenders' files that is only carried through.
     Headings of a customer's id mean the same in every kind of file.
     """
-    rows = [(name, (name,)) for name in kind.columns]
+    rows: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in kind.columns]
     rows += [(word.heading, _columns_of(word)) for word in _words(kind.headings)]
     ids = (word for word in _words(CUSTOMERS.headings) if word.means == "customer_id")
     words = _by_form([*rows, *((word.heading, ("customer_id",)) for word in ids)])

@@ -44,7 +44,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
     candidates = []
     for separator in SEPARATORS:
         lines = _Lines(io.StringIO(sample, newline=newline))
-        filled = (row for row in _records(lines, separator, None) if any(map(str.strip, row.cells)))
+        filled = (row for row in _records(lines, separator, None) if "".join(row.texts).strip())
         rows = list(islice(filled, _SAMPLE_ROWS)) or [Row(1, [""])]
         at, score = vocabulary.header_row([row.cells for row in rows])
         candidates.append((score, len(rows[at].cells), separator, rows, at))
@@ -53,7 +53,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
     findings = list(text.findings)
     if separator != ",":
         findings.append(f"Columns are separated by {SEPARATORS[separator]}s.")
-    above = [row for row in rows[:at] if not (row.cells[0] or "").casefold().startswith("sep=")]
+    above = [row for row in rows[:at] if not row.texts[0].casefold().startswith("sep=")]
     if above and score:
         findings.append(
             f"The headings were found in line {header.line}; everything above them is left out."
@@ -68,7 +68,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
             for row in _records(lines, separator, len(headings)):
                 if not row.fault:
                     yield row
-                elif any(map(str.strip, row.cells)):
+                elif "".join(row.texts).strip():
                     yield _in_columns(row, separator, len(headings))
 
     return RawTable(
@@ -84,10 +84,10 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
 def _padded(header: Row, below: Sequence[Row]) -> tuple[str, ...]:
     """Return headings, with blank ones where all rows below end in as many surplus blank fields."""
     whole = below[:-1] or below  # the sample may end within the last
-    headings = tuple(cell or "" for cell in header.cells)
+    headings = tuple(header.texts)
     widths = {len(row.cells) for row in whole}
     width = widths.pop() if len(widths) == 1 else 0
-    surplus = "".join(cell or "" for row in whole for cell in row.cells[len(headings) :])
+    surplus = "".join(cell for row in whole for cell in row.texts[len(headings) :])
     return headings if surplus.strip() else headings + ("",) * (width - len(headings))
 
 
@@ -98,7 +98,7 @@ def _in_columns(row: Row, separator: str, width: int) -> Row:
     """
     cells = list(row.cells[:width]) + [None] * (width - len(row.cells))
     if len(row.cells) > width:
-        cells[-1] = separator.join(cell or "" for cell in row.cells[width - 1 :])
+        cells[-1] = separator.join(row.texts[width - 1 :])
     return row._replace(cells=cells, fault=f"{row.fault}; put each value under its heading")
 
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from nightscreen.schemas.columns import INSTANT_COLUMNS
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.values.columns import as_text, matching
-from nightscreen.values.instants import InstantProblem, read_moment
-from nightscreen.values.validators import trimmed
+from nightscreen.values.dates import InstantProblem, read_moment
+from nightscreen.values.issues import trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

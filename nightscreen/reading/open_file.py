@@ -169,10 +169,10 @@ def returned_csv(
 
     def rows() -> Iterator[tuple[int, list[str]]]:
         for row in table.rows():
-            if any(cell and cell.strip() for cell in row.cells):
+            if "".join(row.texts).strip():
                 if row.fault:
                     raise InputError(f"{path}: line {row.line}: {row.fault}; then import it again")
-                yield row.line, [unescape_formula(cell or "") for cell in row.cells]
+                yield row.line, [unescape_formula(text) for text in row.texts]
 
     return list(table.headings), rows()
 

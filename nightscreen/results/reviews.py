@@ -19,7 +19,7 @@ from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import LISTED_PART, REVIEWED, ReviewFinding, ReviewRow
 from nightscreen.schemas.policy import Decision
-from nightscreen.values.instants import Moment, read_moment
+from nightscreen.values.dates import Moment, read_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

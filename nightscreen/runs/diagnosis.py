@@ -22,8 +22,8 @@ from nightscreen.runs.intake import Intake
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX
-from nightscreen.values.customer_ids import CustomerNumbers
-from nightscreen.values.validators import trimmed
+from nightscreen.values.identifiers import CustomerNumbers
+from nightscreen.values.issues import trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Intake: from text as a file holds it to typed rows, refused rows and every finding.
+"""Intake: from text as a file holds it to typed rows, refused rows and every issue.
 
 The order of judging, and what refuses a row, live here. Reading files belongs to `reading`; the
-rule of each column to `bvns`, `accounts`, `phones`, `addresses`, `amounts`, `instants` and
-`customer_ids`. The trouble of a row is a value: nothing here raises for what a file holds.
+rule of each column to `values`. The trouble of a row is a value: nothing here raises for what a
+file holds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from nightscreen.reading.date_orders import DATE_COLUMNS, in_numbers
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_schema
 from nightscreen.values.accounts import judge_accounts, judge_banks
-from nightscreen.values.addresses import judge_domains, judge_emails
-from nightscreen.values.amounts import judge_amounts
-from nightscreen.values.bvns import judge_bvns
+from nightscreen.values.addresses import judge_domains, judge_emails, judge_image_urls
+from nightscreen.values.amounts import judge_amounts, judge_tenors
 from nightscreen.values.columns import (
     Column,
     Mask,
@@ -30,25 +29,23 @@ from nightscreen.values.columns import (
     present,
     where,
 )
-from nightscreen.values.customer_ids import (
+from nightscreen.values.dates import (
+    Edge,
+    judge_dates,
+    judge_instants,
+    withdrawal_issue,
+)
+from nightscreen.values.identifiers import (
     ID_MISSING,
     ID_REPEATED,
     SUSPECT_PATTERN,
     CustomerNumbers,
     SeenIds,
+    judge_bvns,
     judge_customer_id,
-    suspects,
 )
-from nightscreen.values.images import judge_image_urls
-from nightscreen.values.instants import (
-    Edge,
-    judge_dates,
-    judge_instants,
-    withdrawal_finding,
-)
+from nightscreen.values.issues import Issue, Issues, trimmed
 from nightscreen.values.phones import judge_phones
-from nightscreen.values.tenors import judge_tenors
-from nightscreen.values.validators import Finding, Notes, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     from nightscreen.reading.date_orders import DateOrders
     from nightscreen.schemas.rows import Header, SourceBatch
 
-NO_IDENTIFIER = Finding(
+NO_IDENTIFIER = Issue(
     "no_identifier",
     "The row has no usable identifier: no sound BVN, account with bank, phone, email or domain.",
     Action.REFUSED,
@@ -101,26 +98,26 @@ class Intake:
 
         The rows have the shape of `schemas.rows.row_schema`; read is always accepted plus refused.
         """
-        notes = Notes.blank(batch.lines)
+        issues = Issues.blank(batch.lines)
         columns = known_text(batch.columns, self._header)
-        _judge_columns(columns, self._date_orders(columns, notes), notes)
-        refusals = self._refusals(columns, notes)
-        for row, (column, finding) in refusals.items():
-            notes.add(row, column, finding)
+        _judge_columns(columns, self._date_orders(columns, issues), issues)
+        refusals = self._refusals(columns, issues)
+        for row, (column, issue) in refusals.items():
+            issues.add(row, column, issue)
         for broken in batch.broken:
-            notes.problems.append(
+            issues.problems.append(
                 Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
             )
         return RowBatch(
-            rows=self._accepted(batch, columns, notes, refusals),
+            rows=self._accepted(batch, columns, issues, refusals),
             refused=sorted(
                 [*batch.broken, *refused_rows(batch, refusals)], key=lambda row: row.line
             ),
-            problems=sorted(notes.problems, key=lambda problem: problem.line),
+            problems=sorted(issues.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
         )
 
-    def _date_orders(self, columns: dict[str, Column], notes: Notes) -> dict[str, str | None]:
+    def _date_orders(self, columns: dict[str, Column], issues: Issues) -> dict[str, str | None]:
         """Return the order of each column's dates; the file is read for it only where needed."""
         found: dict[str, str | None] = dict.fromkeys(DATE_COLUMNS, self._header.date_order)
         if self._orders is None:
@@ -130,52 +127,50 @@ class Intake:
                 found[name] = self._orders.of(name)
                 note = None if name in self._orders_noted else self._orders.note(name)
                 self._orders_noted.add(name)
-                notes.problems += [] if note is None else [note]
+                issues.problems += [] if note is None else [note]
         return found
 
-    def _refusals(self, columns: dict[str, Column], notes: Notes) -> dict[int, tuple[str, Finding]]:
+    def _refusals(self, columns: dict[str, Column], issues: Issues) -> dict[int, tuple[str, Issue]]:
         """Return which rows are refused whole, and why; the first reason that applies."""
         ids = columns["customer_id"]
         named = present(ids)
-        missing = np.flatnonzero(~named).tolist()
-        reasons = dict.fromkeys(missing, ("customer_id", ID_MISSING))
-        for row in np.flatnonzero(matching(ids, SUSPECT_PATTERN, suspects(ids))).tolist():
-            finding = _disguise(columns, row)
-            if finding:
-                reasons[row] = ("customer_id", finding)
-        rows = np.flatnonzero(named)
-        usable = _identifiable(columns, notes)
+        reasons = dict.fromkeys(np.flatnonzero(~named).tolist(), ("customer_id", ID_MISSING))
+        for row in np.flatnonzero(matching(ids, SUSPECT_PATTERN)).tolist():
+            disguise = judge_customer_id(
+                ids[row].as_py(),
+                bvn=columns["bvn"][row].as_py(),
+                bank_code=columns["bank_code"][row].as_py(),
+                account=columns["account_number"][row].as_py(),
+                phone=columns["phone"][row].as_py(),
+            )
+            if disguise:
+                reasons[row] = ("customer_id", disguise)
+        usable = _identifiable(columns, issues)
         if self._customers is None:
+            rows = np.flatnonzero(named)
             for row in rows[self._seen.repeats(at(ids, rows))].tolist():
                 reasons.setdefault(row, ("customer_id", ID_REPEATED))
         else:
-            usable = self._of_customers(ids, usable, reasons)
+            rows = np.setdiff1d(np.arange(len(usable)), [*reasons])
+            if self._customers.settled:
+                # a row without an identifier of its own goes with its customer's others
+                usable[rows] = self._customers.numbers(at(ids, rows)) >= 0
+            else:
+                self._customers.note(at(ids, rows), usable[rows])
         for row in np.flatnonzero(~usable).tolist():
             reasons.setdefault(row, ("", NO_IDENTIFIER))
         return reasons
-
-    def _of_customers(self, ids: Column, usable: Mask, reasons: Mapping[int, object]) -> Mask:
-        """Return which rows belong to a customer with an identifier, as far as is known yet."""
-        if self._customers is None or len(reasons) == len(usable):
-            return usable
-        rows = np.array([row for row in range(len(usable)) if row not in reasons], np.int64)
-        if not self._customers.settled:
-            self._customers.note(at(ids, rows), usable[rows])
-            return usable
-        found = usable.copy()
-        found[rows] = self._customers.numbers(at(ids, rows)) >= 0
-        return found
 
     def _accepted(
         self,
         batch: SourceBatch,
         columns: dict[str, Column],
-        notes: Notes,
+        issues: Issues,
         refusals: Mapping[int, object],
     ) -> pa.RecordBatch:
         arrays: list[Column] = [
             pa.array(np.asarray(batch.lines, dtype=np.int64)),
-            pa.array(notes.flaws),
+            pa.array(issues.flaws),
             *(columns[name] for name in KNOWN_COLUMNS),
         ]
         for index, column in enumerate(self._header.columns):
@@ -227,69 +222,54 @@ def _merged(name: str, texts: list[Column], rows: int) -> Column:
 
 
 def _judge_columns(
-    columns: dict[str, Column], orders: Mapping[str, str | None], notes: Notes
+    columns: dict[str, Column], orders: Mapping[str, str | None], issues: Issues
 ) -> None:
     """Replace each column of text by its judged form, in place."""
-    columns["bvn"] = judge_bvns(columns["bvn"], notes)
+    columns["bvn"] = judge_bvns(columns["bvn"], issues)
     columns["bank_code"], banks = judge_banks(
-        columns["bank_code"], columns["bank_name"], columns["account_number"], notes
+        columns["bank_code"], columns["bank_name"], columns["account_number"], issues
     )
-    columns["account_number"] = judge_accounts(columns["account_number"], banks, notes)
-    columns["phone"] = judge_phones(columns["phone"], notes)
-    columns["email"] = judge_emails(columns["email"], notes)
-    columns["domain"] = judge_domains(columns["domain"], notes)
-    columns["image_url"] = judge_image_urls(columns["image_url"], notes)
+    columns["account_number"] = judge_accounts(columns["account_number"], banks, issues)
+    columns["phone"] = judge_phones(columns["phone"], issues)
+    columns["email"] = judge_emails(columns["email"], issues)
+    columns["domain"] = judge_domains(columns["domain"], issues)
+    columns["image_url"] = judge_image_urls(columns["image_url"], issues)
     for name in ("exposure", "requested_amount", "requested_instalment"):
-        columns[name] = judge_amounts(columns[name], notes, name)
-    columns["requested_tenor_days"] = judge_tenors(columns["requested_tenor_days"], notes)
-    born = judge_dates(columns["date_of_birth"], orders["date_of_birth"], notes)
+        columns[name] = judge_amounts(columns[name], issues, name)
+    columns["requested_tenor_days"] = judge_tenors(columns["requested_tenor_days"], issues)
+    born = judge_dates(columns["date_of_birth"], orders["date_of_birth"], issues)
     columns["date_of_birth"] = born
     times = {
         "consented_at": (Edge.START, None),
         "consent_expires_at": (Edge.END, None),
-        "consent_withdrawn_at": (Edge.START, withdrawal_finding),
+        "consent_withdrawn_at": (Edge.START, withdrawal_issue),
     }
-    for name, (edge, finding) in times.items():
-        columns[name] = judge_instants(
-            columns[name], name, edge, orders[name], notes, finding=finding
-        )
+    for name, (edge, issue) in times.items():
+        columns[name] = judge_instants(columns[name], name, edge, orders[name], issues, issue=issue)
 
 
-def _identifiable(columns: dict[str, Column], notes: Notes) -> Mask:
+def _identifiable(columns: dict[str, Column], issues: Issues) -> Mask:
     """Return which rows have an identifier that can be used.
 
     An account counts where its bank is given, also where the service does not know that bank: the
     row then goes on without that check.
     """
     banked = present(columns["bank_code"]) | present(columns["bank_name"])
-    account = present(columns["account_number"]) & ~notes.spot(Flaw.ACCOUNT | Flaw.BANK) & banked
-    usable = account | (present(columns["bvn"]) & ~notes.spot(Flaw.BVN))
-    usable |= present(columns["phone"]) & ~notes.spot(Flaw.PHONE)
-    usable |= present(columns["email"]) & ~notes.spot(Flaw.EMAIL)
-    return usable | (present(columns["domain"]) & ~notes.spot(Flaw.DOMAIN))
+    account = present(columns["account_number"]) & ~issues.spot(Flaw.ACCOUNT | Flaw.BANK) & banked
+    usable = account | (present(columns["bvn"]) & ~issues.spot(Flaw.BVN))
+    usable |= present(columns["phone"]) & ~issues.spot(Flaw.PHONE)
+    usable |= present(columns["email"]) & ~issues.spot(Flaw.EMAIL)
+    return usable | (present(columns["domain"]) & ~issues.spot(Flaw.DOMAIN))
 
 
-def _disguise(columns: dict[str, Column], row: int) -> Finding | None:
-    """Return why this row's customer id is an identifier in disguise, or None."""
-    return judge_customer_id(
-        columns["customer_id"][row].as_py(),
-        bvn=columns["bvn"][row].as_py(),
-        bank_code=columns["bank_code"][row].as_py(),
-        account=columns["account_number"][row].as_py(),
-        phone=columns["phone"][row].as_py(),
-    )
-
-
-def refused_rows(
-    batch: SourceBatch, refusals: Mapping[int, tuple[str, Finding]]
-) -> list[RefusedRow]:
+def refused_rows(batch: SourceBatch, refusals: Mapping[int, tuple[str, Issue]]) -> list[RefusedRow]:
     """Return these rows for quarantine, their values as they came."""
     rows = sorted(refusals)
     taken = batch.columns.take(pa.array(rows, pa.int64()))
     columns = [as_text(column).to_pylist() for column in taken.columns]
     values = zip(*columns, strict=True) if columns else iter([()] * len(rows))
     return [
-        RefusedRow(batch.lines[row], column, finding.code, finding.hint, tuple(cells))
+        RefusedRow(batch.lines[row], column, issue.code, issue.hint, tuple(cells))
         for row, cells in zip(rows, values, strict=True)
-        for column, finding in [refusals[row]]
+        for column, issue in [refusals[row]]
     ]

@@ -65,7 +65,7 @@ from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import Clock, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, JournalError, PolicyError
 from nightscreen.schemas.rows import CUSTOMER
-from nightscreen.values.customer_ids import CustomerNumbers
+from nightscreen.values.identifiers import CustomerNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightscreen.schemas.identifier_forms import forms_in
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -13,8 +15,8 @@ _DATE_IN_NAME = re.compile(
     r"[-_. ]*(?<!\d)(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])"
     r"(?:[-_.T ]?\d{4,6})?(?!\d)[-_. ]*"
 )
-_SOMEBODY = re.compile(r"\S*@\S*|\+?\d(?:[-_. ]?\d){9,}")
-"""An email address, or ten digits and more: a BVN, an account, a phone number."""
+_SOMEBODY = re.compile(r"\S*@\S*|\+?\d(?:[-_. ()/]*\d){9,}")
+"""What `forms_in` finds, to be left out of a name."""
 
 
 def batch_name(path: Path) -> str:
@@ -31,7 +33,7 @@ def batch_name(path: Path) -> str:
 
 def contains_identifier(name: str) -> bool:
     """Return whether a file's name seems to hold a customer's number or an email address."""
-    return _SOMEBODY.search(_DATE_IN_NAME.sub("-", name)) is not None
+    return bool(forms_in(_DATE_IN_NAME.sub("-", name)))
 
 
 def new_run_id(at: datetime, salt: str) -> str:

@@ -1,21 +1,25 @@
-"""Email addresses and domain names: their syntax, never their reachability.
+"""Email addresses, domain names and image addresses: their syntax, never their reachability.
 
 Nothing here resolves a name or opens a socket. A domain is taken from its own column only, never
-from an email address. Image addresses are judged in `images`.
+from an email address. An image is judged by what the service could not, or should not, be sent to
+fetch: scheme, credentials, port, host.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from functools import partial
+from urllib.parse import urlsplit
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import Action
-from nightscreen.values.columns import Column, Mask, lower, matching, text_length, where
-from nightscreen.values.validators import (
-    Finding,
-    Notes,
+from nightscreen.values.columns import Column, lower, matching, text_length, where
+from nightscreen.values.issues import (
+    Issue,
+    Issues,
     Validated,
-    judge_text,
+    judge_column,
     without_unseen,
 )
 
@@ -25,33 +29,56 @@ LONGEST_CELL = 1000
 PRIVATE_ENDING = "localhost|local|internal|intranet|lan|home|corp|private|localdomain|arpa"
 """Last labels of names that no public host has, as a pattern."""
 
-EMAIL_REPAIRED = Finding(
+EMAIL_REPAIRED = Issue(
     "email_characters_removed",
     "A `mailto:`, brackets, invisible characters or a trailing comma were removed from the email.",
     Action.REPAIRED,
 )
-EMAIL_FIRST_OF_SEVERAL = Finding(
+EMAIL_FIRST_OF_SEVERAL = Issue(
     "email_first_of_several",
     "The cell holds more than one email address; the first was used.",
     Action.REPAIRED,
 )
-EMAIL_MALFORMED = Finding(
+EMAIL_MALFORMED = Issue(
     "email_malformed",
     "This is no email address of the form name@domain.tld.",
     Action.INVALID,
     Flaw.EMAIL,
 )
-DOMAIN_FROM_URL = Finding(
+DOMAIN_FROM_URL = Issue(
     "domain_from_url",
     "A web address was cut down to its domain name (scheme, `www.` and path removed).",
     Action.REPAIRED,
 )
-DOMAIN_MALFORMED = Finding(
+DOMAIN_MALFORMED = Issue(
     "domain_malformed",
     "This is no public domain name such as example.com.",
     Action.INVALID,
     Flaw.DOMAIN,
 )
+
+LONGEST_URL = 2000
+
+_image = partial(Issue, action=Action.INVALID, flaw=Flaw.IMAGE)
+IMAGE_NOT_HTTPS = _image(
+    "image_not_https", "The image address must begin with https:// and be open to anyone."
+)
+IMAGE_CREDENTIALS = _image(
+    "image_credentials", "The image address holds a user name or password; use an open link."
+)
+IMAGE_HOST = _image(
+    "image_host", "The image address points to no public host, so the service cannot fetch it."
+)
+IMAGE_MALFORMED = _image("image_malformed", "This is no web address.")
+IMAGE_PORT = _image("image_port", "The image address names port 0, which no server listens at.")
+
+# Names that are nobody's in public DNS (RFC 2606, 6761, 6762, 7686, 8375, 9476). `.example` passes:
+# made-up data lives there.
+_NEVER_PUBLIC = f"{PRIVATE_ENDING}|test|invalid|onion|alt"
+_NOBODYS = re.compile(rf"(?:^|\.)(?:{_NEVER_PUBLIC})$")
+_PLAIN_URL = r"^https://(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}/[A-Za-z0-9._~/-]*$"
+_UNSAFE = re.compile(r"[\s\\\x00-\x1f\x7f<>\"{}|^`]")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _PLAIN_EMAIL = (
@@ -59,6 +86,7 @@ _PLAIN_EMAIL = (
 )
 _PLAIN_DOMAIN = r"^(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}$"
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?:[A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{1,59}})")
+_PRIVATE_END = rf"(?i:[.@](?:{PRIVATE_ENDING})$)"
 _PRIVATE = re.compile(rf"(?:^|\.)(?:{PRIVATE_ENDING})$")
 _LOCAL_PART = re.compile(
     r"[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+(?:\.[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+)*"
@@ -110,25 +138,19 @@ def judge_domain(text: str) -> Validated[str]:
     return Validated(name, (DOMAIN_FROM_URL,) if shorter != bare else ())
 
 
-def judge_emails(text: Column, notes: Notes) -> Column:
+def judge_emails(text: Column, issues: Issues) -> Column:
     """Return the email column after judging."""
-    short = text_length(text) <= LONGEST_LOCAL
-    plain = matching(text, _PLAIN_EMAIL, short)
-    plain &= ~_private(text, plain)
-    judged = judge_text(text, plain, judge_email, "email", notes)
+    plain = matching(text, _PLAIN_EMAIL) & (text_length(text) <= LONGEST_LOCAL)
+    plain &= ~matching(text, _PRIVATE_END)
+    judged = judge_column(text, plain, judge_email, "email", issues)
     return where(plain, lower(text), judged)
 
 
-def judge_domains(text: Column, notes: Notes) -> Column:
+def judge_domains(text: Column, issues: Issues) -> Column:
     """Return the domain column after judging."""
-    short = text_length(text) < LONGEST_LOCAL
-    plain = matching(text, _PLAIN_DOMAIN, short) & ~matching(text, r"^www\.")
-    plain &= ~_private(text, plain)
-    return judge_text(text, plain, judge_domain, "domain", notes)
-
-
-def _private(text: Column, plain: Mask) -> Mask:
-    return matching(text, rf"(?i)[.@](?:{PRIVATE_ENDING})$", plain)
+    plain = matching(text, _PLAIN_DOMAIN) & (text_length(text) < LONGEST_LOCAL)
+    plain &= ~matching(text, rf"^www\.|{_PRIVATE_END}")
+    return judge_column(text, plain, judge_domain, "domain", issues)
 
 
 def _read_email(text: str) -> str | None:
@@ -137,3 +159,58 @@ def _read_email(text: str) -> str | None:
         return None
     name = read_domain(domain)
     return f"{local.lower()}@{name}" if name and not domain.endswith(".") else None
+
+
+def judge_image_url(text: str) -> Validated[str]:
+    """Judge an image address that is present: https, no credentials, a public host by its name."""
+    issue = _issue(text)
+    return Validated(text, (issue,) if issue else ())
+
+
+def judge_image_urls(text: Column, issues: Issues) -> Column:
+    """Return the image column after judging; a bad address keeps its text and its flaw."""
+    short = text_length(text) <= 2 * LONGEST_LOCAL
+    doubtful = rf"\.(?:{_NEVER_PUBLIC})/|^https://[^/]{{{LONGEST_LOCAL},}}"
+    plain = matching(text, _PLAIN_URL) & short & ~matching(text, doubtful)
+    return judge_column(text, plain, judge_image_url, "image_url", issues)
+
+
+def is_public_name(host: str) -> bool:
+    """Return whether a host is a name that may be in public DNS; an address is no name."""
+    name = read_domain(host)
+    return name is not None and not _NOBODYS.search(name)
+
+
+def is_public_address(text: str) -> bool:
+    """Return whether an address can be reached from anywhere.
+
+    Private, loopback, link-local, shared (carrier) and unique local addresses cannot; multicast and
+    reserved ones neither, nor those that only wrap an IPv4 address.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        wraps = address.ipv4_mapped or address.sixtofour or address.teredo or address in _NAT64
+        if wraps or address.is_site_local or address.scope_id:
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved)
+
+
+def _issue(text: str) -> Issue | None:
+    if len(text) > LONGEST_URL or _UNSAFE.search(text):
+        return IMAGE_MALFORMED
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return IMAGE_MALFORMED
+    if parts.scheme != "https":
+        return IMAGE_NOT_HTTPS
+    if "@" in parts.netloc:
+        return IMAGE_CREDENTIALS
+    if port == 0:
+        return IMAGE_PORT
+    host = parts.hostname or ""
+    return None if is_public_name(host) or is_public_address(host) else IMAGE_HOST

@@ -1,7 +1,8 @@
-"""Amounts of naira as people and spreadsheets write them, read as decimals, never as floats.
+"""Amounts of naira, and lengths of loans, as people and spreadsheets write them.
 
-A comma groups thousands and a point begins the kobo, as in Nigeria; what could also be read
-otherwise is left unread. The use of an amount is not known here.
+Amounts are read as decimals, never as floats. A comma groups thousands and a point begins the kobo,
+as in Nigeria; what could also be read otherwise is left unread. The use of an amount is not known
+here. A length is whole days: a month counts thirty and a year 365, as lenders count them.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 
-import numpy as np
+import pyarrow as pa
 
 from nightscreen.schemas.rows import NAIRA, Action
-from nightscreen.values.columns import Column, matching, present, put, where
-from nightscreen.values.validators import (
-    Finding,
-    Notes,
+from nightscreen.values.columns import Column, matching, where
+from nightscreen.values.issues import (
+    Issue,
+    Issues,
     Validated,
     is_absent,
-    judge_cells,
+    judge_column,
     without_unseen,
 )
 
@@ -28,7 +29,7 @@ KOBO = Decimal("0.01")
 LONGEST_AMOUNT = 40
 WHOLE_DIGITS = 18
 
-_WARNED = partial(Finding, action=Action.WARNED)
+_WARNED = partial(Issue, action=Action.WARNED)
 EXPOSURE_ROUNDED = _WARNED(
     "exposure_rounded", "The amount has more than two decimal places and was rounded to the kobo."
 )
@@ -52,6 +53,19 @@ EXPOSURE_UNREADABLE = _WARNED(
     "exposure_unreadable", "The amount cannot be read as naira; it was taken as unknown."
 )
 
+TENOR = "requested_tenor_days"
+LONGEST_DAYS = 40 * 365
+"""Longer than any mortgage."""
+TENOR_UNREADABLE = _WARNED(
+    f"{TENOR}_unreadable",
+    "The time asked for cannot be read; write days as a number, or such as 6 months. It was taken "
+    "as unknown.",
+)
+_TENOR = re.compile(
+    r"(\d{1,5})(?:\.0+)?\s*(?:(d|days?)|(w|wks?|weeks?)|(m|mo|mths?|months?)|(y|yrs?|years?))?",
+    re.IGNORECASE,
+)
+_UNIT_DAYS = (1, 7, 30, 365)
 _PLAIN = r"^[0-9]{1,15}(?:\.[0-9]{1,2})?$"
 _CURRENCY = r"(?:₦|NGN|NAIRA|=?N=|N|#)"
 _FRONT = re.compile(rf"^{_CURRENCY}\s*", re.IGNORECASE)
@@ -80,20 +94,17 @@ def judge_amount(text: str) -> Validated[Decimal]:
     return Validated(naira, (EXPOSURE_ROUNDED,) if _has_more_than_kobo(number) else ())
 
 
-def judge_amounts(text: Column, notes: Notes, column: str = "exposure") -> Column:
+def judge_amounts(text: Column, issues: Issues, column: str = "exposure") -> Column:
     """Return a column of amounts as decimal naira after judging; codes begin with its name."""
 
     def judge(cell: str) -> Validated[Decimal]:
-        value, findings = judge_amount(cell)
-        own = (
-            replace(finding, code=finding.code.replace("exposure", column)) for finding in findings
-        )
+        value, issues = judge_amount(cell)
+        own = (replace(issue, code=issue.code.replace("exposure", column)) for issue in issues)
         return Validated(value, tuple(own))
 
     plain = matching(text, _PLAIN)
     naira = where(plain, text).cast(NAIRA)
-    rows = np.flatnonzero(~plain & present(text))
-    return put(naira, rows, judge_cells(text, rows, judge, column, notes))
+    return judge_column(text, plain, judge, column, issues, typed=naira)
 
 
 def _stripped(text: str) -> tuple[str, bool]:
@@ -112,7 +123,7 @@ def _without_currency(text: str) -> str:
     return _BACK.sub("", _FRONT.sub("", text)).strip()
 
 
-def _unread(number: str) -> Finding:
+def _unread(number: str) -> Issue:
     if _SCIENTIFIC.fullmatch(number):
         return EXPOSURE_SCIENTIFIC
     return EXPOSURE_AMBIGUOUS if _PUNCTUATED.fullmatch(number) else EXPOSURE_UNREADABLE
@@ -120,3 +131,23 @@ def _unread(number: str) -> Finding:
 
 def _has_more_than_kobo(number: str) -> bool:
     return len(number.partition(".")[2].rstrip("0")) > len("00")
+
+
+def judge_tenor(text: str) -> Validated[int]:
+    """Judge a time that is present."""
+    found = _TENOR.fullmatch(without_unseen(text))
+    if found is None:
+        return Validated(None, (TENOR_UNREADABLE,))
+    units = zip(_UNIT_DAYS, found.groups()[1:], strict=True)
+    unit = next((days for days, word in units if word), 1)
+    days = int(found[1]) * unit
+    if not 0 < days <= LONGEST_DAYS:
+        return Validated(None, (TENOR_UNREADABLE,))
+    return Validated(days)
+
+
+def judge_tenors(text: Column, issues: Issues) -> Column:
+    """Return the column in whole days after judging."""
+    plain = matching(text, r"^[1-9][0-9]{0,3}$")
+    days = where(plain, text).cast(pa.int64())
+    return judge_column(text, plain, judge_tenor, TENOR, issues, typed=days)

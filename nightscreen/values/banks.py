@@ -1,7 +1,12 @@
-"""Banks: which one a row means, by code of any scheme or by name, and its 3-digit code.
+"""Banks: which one a row means, by code of any scheme or by name, and its accounts' check digit.
 
-The table is `data/banks.csv`, which lenders may edit. A bank is never guessed: a near miss is only
-suggested. The check digit of account numbers lives in `nuban`, accounts in `accounts`.
+The table is `data/banks.csv`, which lenders may edit; it says which banks have a check digit at
+all. A bank is never guessed: a near miss is only suggested. Accounts are judged in `accounts`.
+
+The check digit (NUBAN): the 2020 standard takes fifteen digits, six of the institution and nine of
+the serial number. A bank's 3-digit code counts as `000` and the code, which gives the same digit as
+the older standard of twelve digits; any other institution counts as `9` and its 5-digit code. A
+failing digit is a warning only.
 """
 
 from __future__ import annotations
@@ -18,13 +23,23 @@ from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action
 from nightscreen.schemas.shipped import DATA
-from nightscreen.values.nuban import institution_of
-from nightscreen.values.validators import Finding, bare_digits, is_absent, is_scientific
+from nightscreen.values.issues import Issue, bare_digits, is_absent, is_scientific
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    import numpy as np
+    import numpy.typing as npt
+
+    from nightscreen.values.columns import Mask
+
+ACCOUNT_DIGITS = 10
+NO_CHECK = -1
+"""In a column of institution sums: this row's bank has no check digit, or no bank is known."""
+
+_WEIGHTS = (3, 7, 3) * 5
+_INSTITUTION_DIGITS = 6
 SERVICE_DIGITS = 3
 NIP_DIGITS = 6
 OFI_DIGITS = 5
@@ -36,40 +51,40 @@ _PAIRS_KEPT = 65536
 _CLOSE = 80.0
 _SHORTEST_NEAR = 4
 
-BANK_CODE_REPAIRED = Finding(
+BANK_CODE_REPAIRED = Issue(
     "bank_code_repaired",
     "The bank code had lost leading zeros or gained spreadsheet marks; only one bank fits.",
     Action.REPAIRED,
 )
-BANK_CODE_FROM_NAME = Finding(
+BANK_CODE_FROM_NAME = Issue(
     "bank_code_from_name",
     "The bank code fits no bank that is known; the bank was taken from its name.",
     Action.REPAIRED,
 )
-BANK_CODE_FROM_ACCOUNT = Finding(
+BANK_CODE_FROM_ACCOUNT = Issue(
     "bank_code_from_account",
     "Without its leading zeros the code could mean two banks; the account's check digit agrees "
     "with one of them only.",
     Action.REPAIRED,
 )
-BANK_DISAGREES = Finding(
+BANK_DISAGREES = Issue(
     "bank_disagrees",
     "The bank code and the bank name mean two banks; the code was used.",
     Action.WARNED,
 )
-BANK_CODE_AMBIGUOUS = Finding(
+BANK_CODE_AMBIGUOUS = Issue(
     "bank_code_ambiguous",
     "Without its leading zeros the code could mean two banks; write it in full or add the name.",
     Action.INVALID,
     Flaw.BANK,
 )
-BANK_CODE_MALFORMED = Finding(
+BANK_CODE_MALFORMED = Issue(
     "bank_code_malformed",
     "A bank code has 3 digits (or 5 or 6 in other schemes); format the column as text.",
     Action.INVALID,
     Flaw.BANK,
 )
-BANK_NOT_SERVED = Finding(
+BANK_NOT_SERVED = Issue(
     "bank_not_served",
     "This institution has no 3-digit code in data/banks.csv, so the service cannot look up "
     "accounts there.",
@@ -83,6 +98,50 @@ _DROPPED = frozenset(
 _WORDS = re.compile(r"[^\W_]+")
 _CODE_AND_NAME = re.compile(r"\(?([0-9]{3}|[0-9]{5,6})\)?\s*[-:/,.|)\s]\s*(\D+)")
 _NAME_AND_CODE = re.compile(r"(\D+?)\s*[-:/,.|(\s]\s*\(?([0-9]{3}|[0-9]{5,6})\)?")
+
+
+def institution_of(code: str) -> str:
+    """Return the six digits by which a 3-digit bank or 5-digit institution enters the formula."""
+    return code.zfill(_INSTITUTION_DIGITS) if len(code) == len("044") else f"9{code}"
+
+
+@cache
+def institution_sum(institution: str | None) -> int:
+    """Return what an institution's six digits add to the weighted sum; `NO_CHECK` without one."""
+    if institution is None:
+        return NO_CHECK
+    return _weighted(institution, _WEIGHTS[:_INSTITUTION_DIGITS])
+
+
+def check_digit(institution: str, serial: str) -> int:
+    """Return the tenth digit of an account: six digits of institution, nine of serial number."""
+    total = institution_sum(institution) + _weighted(serial, _WEIGHTS[_INSTITUTION_DIGITS:])
+    return -total % 10
+
+
+def agrees(institution: str, account: str) -> bool:
+    """Return whether an account number of ten digits ends in the digit that the formula gives."""
+    return check_digit(institution, account[:-1]) == int(account[-1])
+
+
+def agreeing(institution_sums: npt.NDArray[np.int64], accounts: npt.NDArray[np.int64]) -> Mask:
+    """Return which accounts agree, as `agrees` does; `NO_CHECK` never agrees.
+
+    Args:
+        institution_sums: `institution_sum` of each row's bank, or `NO_CHECK`.
+        accounts: ten-digit account numbers as integers.
+    """
+    total = institution_sums.copy()
+    rest = accounts // 10
+    for weight in reversed(_WEIGHTS[_INSTITUTION_DIGITS:]):
+        total += weight * (rest % 10)
+        rest //= 10
+    agree: Mask = (institution_sums != NO_CHECK) & (-total % 10 == accounts % 10)
+    return agree
+
+
+def _weighted(digits: str, weights: tuple[int, ...]) -> int:
+    return sum(int(digit) * weight for digit, weight in zip(digits, weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +181,13 @@ class BankVerdict(NamedTuple):
         code: what `bank_code` is to hold: the 3-digit code, or the text as it came.
         bank: the bank, where there is exactly one.
         candidates: the banks that fit where there are several; the account may decide.
-        findings: (column, finding) pairs.
+        issues: (column, issue) pairs.
     """
 
     code: str | None
     bank: Bank | None = None
     candidates: tuple[Bank, ...] = ()
-    findings: tuple[tuple[str, Finding], ...] = ()
+    issues: tuple[tuple[str, Issue], ...] = ()
 
 
 class _CodeReading(NamedTuple):
@@ -149,8 +208,11 @@ class BankTable:
         self._by_code: dict[str, Bank] = {}
         self._by_name: dict[str, Bank] = {}
         for bank in self.banks:
-            self._enter(bank)
-        self._resolved = lru_cache(maxsize=_PAIRS_KEPT)(self._resolve)
+            for code in filter(None, (bank.code, *bank.other_codes)):
+                _claim(self._by_code, code, bank, "code")
+            for name in (bank.name, *bank.aliases):
+                _claim(self._by_name, folded(name), bank, "name")
+        self.resolve = lru_cache(maxsize=_PAIRS_KEPT)(self._resolve)
 
     def by_code(self, code: str) -> Bank | None:
         """Return the bank with this code, of any scheme, written in full."""
@@ -170,38 +232,31 @@ class BankTable:
         )
         return self._by_name[found[0]].name if found else None
 
-    def resolve(self, code: str | None, name: str | None) -> BankVerdict:
-        """Return which bank a row's code and name mean; both trimmed, None where absent."""
-        return self._resolved(code, name)
-
     def _resolve(self, code: str | None, name: str | None) -> BankVerdict:
+        """Return which bank a row's code and name mean; both trimmed, None where absent."""
         reading = self._read_code(code) if code else _CodeReading(())
         named = self._read_name(name) if name else None
         if len(reading.banks) > 1 and named in reading.banks:
             reading = _CodeReading((named,), repaired=True) if named else reading
         if len(reading.banks) > 1:
             return BankVerdict(code, candidates=reading.banks)
+        issues: list[tuple[str, Issue]] = []
         if reading.banks:
-            return self._found_by_code(code, reading, named)
+            bank = reading.banks[0]
+            if reading.repaired:
+                issues.append(("bank_code", BANK_CODE_REPAIRED))
+            if named and named != bank:
+                issues.append(("bank_name", BANK_DISAGREES))
+            return _settled(code, bank, "bank_code", issues)
         if named:
-            findings = (("bank_code", BANK_CODE_FROM_NAME),) if code else ()
-            return _settled(code, named, "bank_name", findings)
+            if code:
+                issues.append(("bank_code", BANK_CODE_FROM_NAME))
+            return _settled(code, named, "bank_name", issues)
         if code and reading.malformed:
-            return BankVerdict(code, findings=(("bank_code", BANK_CODE_MALFORMED),))
+            return BankVerdict(code, issues=(("bank_code", BANK_CODE_MALFORMED),))
         if code or name:
             return self._unknown(code, name)
         return BankVerdict(None)
-
-    def _found_by_code(
-        self, code: str | None, reading: _CodeReading, named: Bank | None
-    ) -> BankVerdict:
-        bank = reading.banks[0]
-        findings: list[tuple[str, Finding]] = []
-        if reading.repaired:
-            findings.append(("bank_code", BANK_CODE_REPAIRED))
-        if named and named != bank:
-            findings.append(("bank_name", BANK_DISAGREES))
-        return _settled(code, bank, "bank_code", tuple(findings))
 
     def _read_code(self, text: str) -> _CodeReading:
         digits = bare_digits(text)
@@ -242,14 +297,8 @@ class BankTable:
         near = self.nearest(text) if len(text) <= LONGEST_NAME else None
         question = f" Did you mean {near}?" if near else ""
         hint = f"No bank in data/banks.csv has this code or name.{question} Correct it or add it."
-        finding = Finding("bank_unknown", hint, Action.WARNED, Flaw.BANK_UNKNOWN)
-        return BankVerdict(code, findings=((column, finding),))
-
-    def _enter(self, bank: Bank) -> None:
-        for code in filter(None, (bank.code, *bank.other_codes)):
-            _claim(self._by_code, code, bank, "code")
-        for name in (bank.name, *bank.aliases):
-            _claim(self._by_name, folded(name), bank, "name")
+        issue = Issue("bank_unknown", hint, Action.WARNED, Flaw.BANK_UNKNOWN)
+        return BankVerdict(code, issues=((column, issue),))
 
 
 def folded(name: str) -> str:
@@ -313,8 +362,7 @@ def _claim(table: dict[str, Bank], key: str, bank: Bank, what: str) -> None:
 
 
 def _settled(
-    text: str | None, bank: Bank, column: str, findings: tuple[tuple[str, Finding], ...]
+    text: str | None, bank: Bank, column: str, issues: Sequence[tuple[str, Issue]]
 ) -> BankVerdict:
-    if bank.code is None:
-        return BankVerdict(text, bank, findings=(*findings, (column, BANK_NOT_SERVED)))
-    return BankVerdict(bank.code, bank, findings=findings)
+    unserved = () if bank.code else ((column, BANK_NOT_SERVED),)
+    return BankVerdict(bank.code or text, bank, issues=(*issues, *unserved))

@@ -9,23 +9,21 @@ from __future__ import annotations
 import re
 from functools import cache, partial
 
-import numpy as np
 import phonenumbers
 import pyarrow.compute as pc
 
-from nightscreen.files.arrow_bytes import inside
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import Action
-from nightscreen.values.columns import Column, Mask, ending, matching, where
-from nightscreen.values.validators import (
-    Finding,
-    Notes,
+from nightscreen.values.columns import Column, matching, where
+from nightscreen.values.issues import (
+    Issue,
+    Issues,
     Validated,
     bare_digits,
     is_absent,
     is_one_digit_repeated,
     is_scientific,
-    judge_text,
+    judge_column,
     without_unseen,
 )
 
@@ -34,24 +32,24 @@ COUNTRY_CODE = 234
 NATIONAL_DIGITS = 10
 LONGEST_CELL = 200
 
-_INVALID = partial(Finding, action=Action.INVALID, flaw=Flaw.PHONE)
+_INVALID = partial(Issue, action=Action.INVALID, flaw=Flaw.PHONE)
 
-PHONE_REPAIRED = Finding(
+PHONE_REPAIRED = Issue(
     "phone_characters_removed",
     "Spreadsheet marks or invisible characters were removed from the phone number.",
     Action.REPAIRED,
 )
-PHONE_FIRST_OF_SEVERAL = Finding(
+PHONE_FIRST_OF_SEVERAL = Issue(
     "phone_first_of_several",
     "The cell holds more than one phone number; the first was used.",
     Action.REPAIRED,
 )
-PHONE_PLACEHOLDER = Finding(
+PHONE_PLACEHOLDER = Issue(
     "phone_placeholder",
     "This is a filled-in field, not a phone number; it was taken as absent.",
     Action.WARNED,
 )
-PHONE_PREFIX = Finding(
+PHONE_PREFIX = Issue(
     "phone_prefix",
     "The phone number has the right form, but no network is known to use its prefix.",
     Action.WARNED,
@@ -74,7 +72,6 @@ PHONE_MALFORMED = _INVALID(
 _SEPARATORS = re.compile(r"\s*(?:[/,;|&\n]|\b(?:or|and)\b)\s*", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _MOBILE_FORM = re.compile(r"[789][0-9]{9}")
-_GROUPS = r"^\+?[0-9]+(?:[ -][0-9]+)+$"
 _FILLED_IN = re.compile(r"[789]0{9}")
 
 
@@ -99,44 +96,26 @@ def judge_phone(text: str) -> Validated[str]:
     if len(parts) > 1:
         return _judge_several(text, parts)
     verdict = _judge_one(text, bare)
-    if bare == text or any(finding.flaw for finding in verdict.findings):
+    if bare == text or any(issue.flaw for issue in verdict.issues):
         return verdict
-    return Validated(verdict.value, (PHONE_REPAIRED, *verdict.findings))
+    return Validated(verdict.value, (PHONE_REPAIRED, *verdict.issues))
 
 
-def judge_phones(text: Column, notes: Notes) -> Column:
+def judge_phones(text: Column, issues: Issues) -> Column:
     """Return the phone column after judging."""
+    grouped = matching(text, r"^\+?[0-9]+(?:[ -][0-9]+)+$")  # 0803 123 4567, 0803-123-4567
+    closed = pc.replace_substring_regex(text, pattern="[ -]", replacement="")
+    digits = where(grouped, closed, text)
     filled_in = r"(?:1{10}|2{10}|3{10}|4{10}|5{10}|6{10}|7{10}|8{10}|9{10}|[789]0{9})$"
-    digits = _without_gaps(text)
-    plain = matching(digits, plain_pattern())
-    plain &= ~matching(digits, filled_in, plain & _ends_alike(digits))
-    judged = judge_text(text, plain, judge_phone, "phone", notes)
-    international = ending(digits, NATIONAL_DIGITS, after=f"+{COUNTRY_CODE}")
-    return where(plain, international, judged)
-
-
-def _ends_alike(text: Column) -> Mask:
-    """Return which cells end with the same byte twice."""
-    ends, data = inside(text)
-    found = np.diff(ends) > 1
-    last = ends[1:][found] - 1
-    found[found] = data[last] == data[last - 1]
-    return found
-
-
-def _without_gaps(text: Column) -> Column:
-    """Return numbers in groups of digits, 0803 123 4567 or 0803-123-4567, in one piece."""
-    grouped = matching(text, _GROUPS)
-    if not grouped.any():
-        return text
-    options = pc.ReplaceSubstringOptions("[ -]", "")
-    closed = pc.call_function("replace_substring_regex", [text], options)
-    return where(grouped, closed, text)
+    plain = matching(digits, plain_pattern()) & ~matching(digits, filled_in)
+    judged = judge_column(text, plain, judge_phone, "phone", issues)
+    national = pc.utf8_slice_codeunits(digits, start=-NATIONAL_DIGITS)
+    return where(plain, pc.binary_join_element_wise(f"+{COUNTRY_CODE}", national, ""), judged)
 
 
 def _judge_several(text: str, parts: list[str]) -> Validated[str]:
     verdicts = [_judge_one(part, part) for part in parts]
-    if any(verdict.findings or verdict.value is None for verdict in verdicts):
+    if any(verdict.issues or verdict.value is None for verdict in verdicts):
         return Validated(text, (PHONE_MALFORMED,))
     return Validated(verdicts[0].value, (PHONE_FIRST_OF_SEVERAL,))
 

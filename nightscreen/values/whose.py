@@ -7,19 +7,10 @@ anything; a zero is a zero. What a matching record means for a row is decided in
 
 from __future__ import annotations
 
-import csv
 import re
-from functools import cache
-from typing import TYPE_CHECKING
 
 from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.shipped import DATA
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-BANKS = DATA / "banks.csv"
+from nightscreen.values.banks import bank_table
 
 _BVN_IN_TEXT = re.compile(r"(?<![0-9*])(?:22[0-9*]{9}|[0-9*]{11}(?= not found))(?![0-9*])")
 """Every BVN begins so; what is said to be not found is one whatever it begins with."""
@@ -85,27 +76,6 @@ def same_account(asked: str, bank_code: str | None, number: str | None) -> bool:
     our_code, _, our_number = asked.rpartition("-")
     if number and not _covers(number.translate(_GAPS), our_number):
         return False
-    codes = bank_codes()
-    our_bank, their_bank = codes.get(our_code), codes.get((bank_code or "").strip())
+    by_code = bank_table().by_code
+    our_bank, their_bank = by_code(our_code), by_code((bank_code or "").strip())
     return our_bank is None or their_bank is None or our_bank == their_bank
-
-
-@cache
-def bank_codes() -> Mapping[str, str]:
-    """Return the name of the bank under each of its codes, of any scheme, as `data/banks.csv` has.
-
-    Raises:
-        SettingsError: the file cannot be read.
-    """
-    try:
-        with BANKS.open(encoding="utf-8-sig", newline="") as file:
-            lines = [line for line in file if line.strip() and not line.startswith("#")]
-    except OSError as error:
-        raise SettingsError(
-            f"The list of banks {BANKS.name} cannot be read; restore data/banks.csv."
-        ) from error
-    found: dict[str, str] = {}
-    for row in csv.DictReader(lines):
-        codes = (row.get("code") or "", *(row.get("other_codes") or "").split("|"))
-        found |= {code.strip(): row["name"] for code in codes if code.strip()}
-    return found

@@ -71,7 +71,7 @@ _PLAN = "nightscreen/planning/plan.sql"
 _PRICES = "nightscreen/schemas/prices.py"
 _PURGING = "nightscreen/privacy/purging.py"
 _RECONCILIATION = "nightscreen/report/reconciliation.py"
-_REFERENCES = "nightscreen/values/references.py"
+_IDENTIFIERS = "nightscreen/values/identifiers.py"
 _KEYSET = "nightscreen/journal/keyset.py"
 _RUN = "nightscreen/runs/run.py"
 _SCREENING = "nightscreen/runs/screening_run.py"
@@ -1251,15 +1251,15 @@ _PEOPLE = (
         "A BVN stands in the table of calls that goes to auditors.",
         (
             Edit(
-                _REFERENCES,
+                _IDENTIFIERS,
                 "    if any(len(number) >= _ENOUGH_DIGITS and number in digits for number in "
                 "numbers):\n        return True\n",
                 "",
             ),
             Edit(
-                _REFERENCES,
-                'if "@" in reference or _IDENTIFIER.search(bare):',
-                'if "@" in reference:',
+                _IDENTIFIERS,
+                "    if forms_in(reference) & PERSONAL:\n",
+                '    if "@" in reference:\n',
             ),
         ),
         (f"{_T_LINE}::test_a_consent_reference_that_names_the_person_is_masked",),

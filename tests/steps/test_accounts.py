@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.values.accounts import judge_account, judge_accounts, judge_banks
-from nightscreen.values.nuban import agrees, check_digit, institution_of
-from nightscreen.values.validators import Notes
+from nightscreen.values.banks import agrees, check_digit, institution_of
+from nightscreen.values.issues import Issues
 
 GTB = institution_of("058")
 
@@ -22,10 +22,10 @@ def account(serial: str, code: str = "058") -> str:
 
 def take(
     *rows: tuple[str | None, str | None, str | None],
-) -> tuple[list[str | None], list[str | None], Notes]:
+) -> tuple[list[str | None], list[str | None], Issues]:
     """Judge rows of bank code, bank name and account number."""
     codes, names, accounts = (pa.array([row[i] for row in rows], pa.string()) for i in range(3))
-    notes = Notes.blank(range(2, 2 + len(rows)))
+    notes = Issues.blank(range(2, 2 + len(rows)))
     judged, banks = judge_banks(codes, names, accounts, notes)
     return judged.to_pylist(), judge_accounts(accounts, banks, notes).to_pylist(), notes
 
@@ -35,7 +35,7 @@ def test_lost_zeros_are_put_back_where_the_check_digit_agrees(zeros: int) -> Non
     """A spreadsheet drops leading zeros; the bank's check digit vouches for them."""
     whole = account("0" * zeros + "9" * (9 - zeros))
     verdict = judge_account(whole[zeros:], GTB)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (whole, ["account_padded"])
+    assert (verdict.value, [f.code for f in verdict.issues]) == (whole, ["account_padded"])
 
 
 def test_nothing_is_put_back_without_proof() -> None:
@@ -45,7 +45,7 @@ def test_nothing_is_put_back_without_proof() -> None:
     far = account("000012345")[4:]
     for cell, institution in ((whole[1:], None), (wrong, GTB), (far, GTB)):
         verdict = judge_account(cell, institution)
-        assert (verdict.value, [f.code for f in verdict.findings]) == (cell, ["account_length"])
+        assert (verdict.value, [f.code for f in verdict.issues]) == (cell, ["account_length"])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_nothing_is_put_back_without_proof() -> None:
 def test_account_cells_have_their_verdict(cell: str, value: str | None, codes: list[str]) -> None:
     """Marks go, digits stay, nothing is invented."""
     verdict = judge_account(cell, GTB)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (value, codes)
+    assert (verdict.value, [f.code for f in verdict.issues]) == (value, codes)
 
 
 def test_a_failing_check_digit_is_a_warning_only() -> None:

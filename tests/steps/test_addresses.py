@@ -13,7 +13,7 @@ from nightscreen.values.addresses import (
     judge_email,
     judge_emails,
 )
-from nightscreen.values.validators import Notes
+from nightscreen.values.issues import Issues
 from tests.how_many import examples
 
 
@@ -35,7 +35,7 @@ from tests.how_many import examples
 def test_emails_are_brought_to_one_form(cell: str, value: str, codes: list[str]) -> None:
     """Lower case, an ASCII domain, no marks round it."""
     verdict = judge_email(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (value, codes)
+    assert (verdict.value, [f.code for f in verdict.issues]) == (value, codes)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_emails_are_brought_to_one_form(cell: str, value: str, codes: list[str])
 def test_malformed_emails_keep_their_text(cell: str) -> None:
     """What is no address is not looked up."""
     verdict = judge_email(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (cell, ["email_malformed"])
+    assert (verdict.value, [f.code for f in verdict.issues]) == (cell, ["email_malformed"])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_malformed_emails_keep_their_text(cell: str) -> None:
 def test_domains_are_brought_to_one_form(cell: str, value: str, codes: list[str]) -> None:
     """A web address is cut down to its domain; what is no public name is malformed."""
     verdict = judge_domain(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (value, codes)
+    assert (verdict.value, [f.code for f in verdict.issues]) == (value, codes)
 
 
 labels = st.from_regex(r"[A-Za-z0-9-]{1,8}", fullmatch=True) | st.sampled_from(
@@ -109,9 +109,9 @@ def test_columns_equal_their_cells(cells: list[str]) -> None:
         (judge_domains, judge_domain),
     )
     for judge_column, judge in pairs:
-        notes = Notes.blank(range(len(cells)))
+        notes = Issues.blank(range(len(cells)))
         judged = judge_column(pa.array(cells, pa.string()), notes)
         verdicts = [judge(cell) for cell in cells]
         assert judged.to_pylist() == [verdict.value for verdict in verdicts]
-        found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.findings]
+        found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.issues]
         assert [(problem.line, problem.code) for problem in notes.problems] == found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.amounts import judge_amount, judge_amounts
-from nightscreen.values.validators import Notes
+from nightscreen.values.issues import Issues
 from tests.how_many import examples
 
 
@@ -66,7 +66,7 @@ def test_doubtful_amounts_are_unknown_and_said(cell: str, naira: str | None, cod
     """What could be read in two ways is not read; more than two places are rounded half up."""
     verdict = judge_amount(cell)
     expected = Decimal(naira) if naira else None
-    assert (verdict.value, [f.code for f in verdict.findings]) == (expected, [code])
+    assert (verdict.value, [f.code for f in verdict.issues]) == (expected, [code])
 
 
 def test_a_currency_without_an_amount_is_absent() -> None:
@@ -82,10 +82,10 @@ marked = st.from_regex(r"[(-]?(N|NGN|\u20a6)? ?[0-9]{1,3}(,[0-9]{2,3}){0,3}\)?",
 @given(st.lists(amounts | marked | st.text(min_size=1, max_size=45), max_size=20))
 def test_column_equals_its_cells(cells: list[str]) -> None:
     """The fast path by pattern gives what the scalar rule gives, in the column's own type."""
-    notes = Notes.blank(range(len(cells)))
+    notes = Issues.blank(range(len(cells)))
     judged = judge_amounts(pa.array(cells, pa.string()), notes)
     verdicts = [judge_amount(cell) for cell in cells]
     assert judged.type == NAIRA
     assert judged.to_pylist() == [verdict.value for verdict in verdicts]
-    found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.findings]
+    found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.issues]
     assert [(problem.line, problem.code) for problem in notes.problems] == found

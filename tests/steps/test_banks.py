@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.values.banks import bank_table, folded, load_banks
-from nightscreen.values.nuban import institution_of
+from nightscreen.values.banks import bank_table, folded, institution_of, load_banks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +51,7 @@ def test_codes_and_names_become_the_three_digit_code(
 ) -> None:
     """Codes of other schemes, names and aliases are translated without a finding."""
     verdict = bank_table().resolve(code, name)
-    assert (verdict.code, verdict.findings) == (expected, ())
+    assert (verdict.code, verdict.issues) == (expected, ())
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_every_other_bank_has_its_finding(
 ) -> None:
     """Repairs, doubts and unknown banks are said; an unknown one keeps its text."""
     verdict = bank_table().resolve(code, name)
-    assert (verdict.code, [found.code for _, found in verdict.findings]) == (expected, [finding])
+    assert (verdict.code, [found.code for _, found in verdict.issues]) == (expected, [finding])
 
 
 def test_a_code_that_could_be_two_banks_is_left_open() -> None:
@@ -98,7 +97,7 @@ def test_a_code_that_could_be_two_banks_is_left_open() -> None:
 def test_near_miss_is_suggested_only() -> None:
     """A misspelt bank stays unknown, and its hint names the bank that was probably meant."""
     verdict = bank_table().resolve(None, "Zennith Bnk")
-    ((column, finding),) = verdict.findings
+    ((column, finding),) = verdict.issues
     assert (column, verdict.bank, finding.flaw) == ("bank_name", None, Flaw.BANK_UNKNOWN)
     assert "Did you mean Zenith Bank?" in finding.hint
 

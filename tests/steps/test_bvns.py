@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
-from nightscreen.values.bvns import judge_bvn
+from nightscreen.values.identifiers import judge_bvn
 
 BVN = "22123456789"
 
@@ -31,7 +31,7 @@ BVN = "22123456789"
 def test_marks_round_complete_digits_are_repaired(cell: str) -> None:
     """Nothing is ambiguous where all eleven digits are there."""
     verdict = judge_bvn(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (BVN, ["bvn_characters_removed"])
+    assert (verdict.value, [f.code for f in verdict.issues]) == (BVN, ["bvn_characters_removed"])
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_marks_round_complete_digits_are_repaired(cell: str) -> None:
 def test_what_is_not_eleven_digits_is_invalid_and_keeps_its_text(cell: str, code: str) -> None:
     """A BVN is never padded, shortened or guessed."""
     verdict = judge_bvn(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (cell, [code])
-    assert verdict.findings[0].flaw is Flaw.BVN
+    assert (verdict.value, [f.code for f in verdict.issues]) == (cell, [code])
+    assert verdict.issues[0].flaw is Flaw.BVN
 
 
 def test_a_destroyed_bvn_says_how_to_export_it() -> None:
     """Scientific notation is beyond repair, and the hint says what to do."""
-    (finding,) = judge_bvn("2.21E+10").findings
+    (finding,) = judge_bvn("2.21E+10").issues
     assert "spreadsheet" in finding.hint
     assert "text" in finding.hint
 
@@ -71,7 +71,7 @@ def test_a_destroyed_bvn_says_how_to_export_it() -> None:
 def test_filled_in_fields_are_absent(cell: str, codes: list[str]) -> None:
     """Zeros and one digit repeated are no BVN and no malformed one either."""
     verdict = judge_bvn(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (None, codes)
+    assert (verdict.value, [f.code for f in verdict.issues]) == (None, codes)
 
 
 @settings(deadline=None)
@@ -79,7 +79,7 @@ def test_filled_in_fields_are_absent(cell: str, codes: list[str]) -> None:
 def test_a_value_without_flaw_is_eleven_digits(cell: str) -> None:
     """Whatever the cell holds: sound and eleven digits, absent, or flawed with its own text."""
     verdict = judge_bvn(cell)
-    if any(finding.flaw for finding in verdict.findings):
+    if any(finding.flaw for finding in verdict.issues):
         assert verdict.value == cell
     elif verdict.value is not None:
         assert len(verdict.value) == len(BVN)

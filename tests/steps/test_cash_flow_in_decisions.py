@@ -17,7 +17,7 @@ from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.values.tenors import judge_tenor
+from nightscreen.values.amounts import judge_tenor
 from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:

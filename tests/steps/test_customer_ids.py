@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.values.customer_ids import SeenIds, judge_customer_id
+from nightscreen.values.identifiers import SeenIds, judge_customer_id
 
 OWN = {
     "bvn": "31415926535",

@@ -14,12 +14,12 @@ from nightscreen.config.settings import read_settings
 from nightscreen.sandbox.test_identifiers import by_word
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.values.images import (
+from nightscreen.values.addresses import (
     is_public_address,
     judge_image_url,
     judge_image_urls,
 )
-from nightscreen.values.validators import Notes
+from nightscreen.values.issues import Issues
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 from tests.steps.test_addresses import anything, hosts
@@ -106,7 +106,7 @@ DAY = 24 * 3600 * 1_000_000
 def test_images_lie_on_a_public_https_host(cell: str, codes: list[str]) -> None:
     """The service fetches the image itself; the address keeps its text either way."""
     verdict = judge_image_url(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (cell, codes)
+    assert (verdict.value, [f.code for f in verdict.issues]) == (cell, codes)
 
 
 paths = st.from_regex(r"/[A-Za-z0-9._~@:%-]{0,8}", fullmatch=True)
@@ -122,11 +122,11 @@ urls = st.builds(
 @given(st.lists(urls | anything, max_size=20))
 def test_the_column_equals_its_cells(cells: list[str]) -> None:
     """The fast path by pattern gives what each cell's own rule gives."""
-    notes = Notes.blank(range(len(cells)))
+    notes = Issues.blank(range(len(cells)))
     judged = judge_image_urls(pa.array(cells, pa.string()), notes)
     verdicts = [judge_image_url(cell) for cell in cells]
     assert judged.to_pylist() == [verdict.value for verdict in verdicts]
-    found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.findings]
+    found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.issues]
     assert [(problem.line, problem.code) for problem in notes.problems] == found
 
 

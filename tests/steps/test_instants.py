@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.values.instants import (
+from nightscreen.values.dates import (
     Edge,
     judge_date,
     judge_dates,
     judge_instant,
     judge_instants,
 )
-from nightscreen.values.validators import Notes
+from nightscreen.values.issues import Issues
 from tests.how_many import examples
 
 
@@ -76,8 +76,8 @@ def test_dates_without_doubt_are_read(cell: str, order: str | None, expected: da
 def test_doubtful_dates_are_unknown_and_said(cell: str, order: str | None, code: str) -> None:
     """An order is never guessed, nor a century, nor a spreadsheet's day number."""
     verdict = judge_date(cell, order=order)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (None, [code])
-    assert verdict.findings[0].flaw is Flaw.NONE
+    assert (verdict.value, [f.code for f in verdict.issues]) == (None, [code])
+    assert verdict.issues[0].flaw is Flaw.NONE
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_instants_become_utc(cell: str, edge: Edge, expected: datetime) -> None:
 def test_a_consent_time_that_cannot_be_read_flaws_the_consent(cell: str) -> None:
     """Consent whose times are in doubt does not count, and is named by one code."""
     verdict = judge_instant(cell, order=None, edge=Edge.START)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (None, ["consent_unreadable"])
-    assert verdict.findings[0].flaw is Flaw.CONSENT
+    assert (verdict.value, [f.code for f in verdict.issues]) == (None, ["consent_unreadable"])
+    assert verdict.issues[0].flaw is Flaw.CONSENT
 
 
 days = st.builds(
@@ -146,14 +146,14 @@ orders = st.sampled_from([None, "dmy", "mdy", "ymd"])
 def test_columns_equal_their_cells(cells: list[str], order: str | None, edge: Edge) -> None:
     """The fast paths by pattern give what the scalar rules give, in the columns' own types."""
     text = pa.array(cells, pa.string())
-    notes = Notes.blank(range(len(cells)))
+    notes = Issues.blank(range(len(cells)))
     dates = judge_dates(text, order, notes)
     born = [judge_date(cell, order=order) for cell in cells]
     assert dates.type == pa.date32()
     assert dates.to_pylist() == [verdict.value for verdict in born]
-    assert [p.line for p in notes.problems] == [i for i, v in enumerate(born) if v.findings]
+    assert [p.line for p in notes.problems] == [i for i, v in enumerate(born) if v.issues]
     instants = judge_instants(text, "consented_at", edge, order, notes)
     given_at = [judge_instant(cell, order=order, edge=edge) for cell in cells]
     assert instants.type == INSTANT
     assert instants.to_pylist() == [verdict.value for verdict in given_at]
-    assert notes.spot(Flaw.CONSENT).tolist() == [bool(v.findings) for v in given_at]
+    assert notes.spot(Flaw.CONSENT).tolist() == [bool(v.issues) for v in given_at]

@@ -22,7 +22,7 @@ from nightscreen.schemas.rows import (
     SourceColumn,
     row_schema,
 )
-from nightscreen.values.nuban import check_digit, institution_of
+from nightscreen.values.banks import check_digit, institution_of
 from tests.how_many import examples
 
 if TYPE_CHECKING:

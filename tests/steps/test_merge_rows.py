@@ -23,7 +23,7 @@ from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import CUSTOMER, SourceBatch
-from nightscreen.values.customer_ids import CustomerNumbers
+from nightscreen.values.identifiers import CustomerNumbers
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:

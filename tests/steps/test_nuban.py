@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.values.nuban import (
+from nightscreen.values.banks import (
     NO_CHECK,
     agreeing,
     agrees,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.values.columns import matching
+from nightscreen.values.issues import Issues
 from nightscreen.values.phones import judge_phone, judge_phones, plain_pattern
-from nightscreen.values.validators import Notes
 from tests.how_many import examples
 
 PHONE = "+2348031234567"
@@ -54,7 +54,7 @@ def test_ways_of_writing_one_number_are_one_number(cell: str) -> None:
 def test_other_cells_have_their_finding(cell: str, value: str | None, code: str) -> None:
     """Repairs and doubts are said."""
     verdict = judge_phone(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (value, [code])
+    assert (verdict.value, [f.code for f in verdict.issues]) == (value, [code])
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_other_cells_have_their_finding(cell: str, value: str | None, code: str)
 def test_malformed_phones_are_invalid_and_keep_their_text(cell: str, code: str) -> None:
     """No digit and no country is guessed."""
     verdict = judge_phone(cell)
-    assert (verdict.value, [f.code for f in verdict.findings]) == (cell, [code])
-    assert verdict.findings[0].flaw is Flaw.PHONE
+    assert (verdict.value, [f.code for f in verdict.issues]) == (cell, [code])
+    assert verdict.issues[0].flaw is Flaw.PHONE
 
 
 mobiles = st.from_regex(r"(\+?234|0)?[789][0-9]{9}", fullmatch=True)
@@ -93,11 +93,11 @@ grouped = st.from_regex(
 )
 def test_fast_path_gives_the_librarys_answer(cells: list[str]) -> None:
     """A whole column by pattern equals each number read by the library."""
-    notes = Notes.blank(range(len(cells)))
+    notes = Issues.blank(range(len(cells)))
     judged = judge_phones(pa.array(cells, pa.string()), notes)
     verdicts = [judge_phone(cell) for cell in cells]
     assert judged.to_pylist() == [verdict.value for verdict in verdicts]
-    found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.findings]
+    found = [(row, f.code) for row, verdict in enumerate(verdicts) for f in verdict.issues]
     assert [(problem.line, problem.code) for problem in notes.problems] == found
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.values.validators import absent_words, bare_digits, is_absent, trimmed
+from nightscreen.values.issues import absent_words, bare_digits, is_absent, trimmed
 
 ABSENT = [
     *["", "-", "--", "\u2014", "0", "00000000000", "0.0", "NIL", "nil", "N/A", "n/a", "NA", "None"],

@@ -15,7 +15,7 @@ from nightscreen.reading.columns import fold
 from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
-from nightscreen.values.validators import bare_digits, is_absent
+from nightscreen.values.issues import bare_digits, is_absent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

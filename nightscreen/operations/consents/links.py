@@ -23,7 +23,7 @@ from nightscreen.journal.keyset import LINKS_LAST, link_keys
 from nightscreen.journal.vault import Vault
 from nightscreen.schemas.clock import span_micros
 from nightscreen.schemas.errors import ConsentStateError, JournalError, UsageError
-from nightscreen.values.customer_ids import judge_customer_id
+from nightscreen.values.identifiers import judge_customer_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,9 +22,9 @@ from nightscreen.schemas.columns import LOAN_DAY_COLUMNS
 from nightscreen.schemas.outcomes import LoanDay, LoanStanding
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.values.amounts import judge_amounts
-from nightscreen.values.customer_ids import ID_MISSING, SeenIds, judge_customer_id
-from nightscreen.values.instants import Edge, InstantProblem, judge_dates, judge_instants
-from nightscreen.values.validators import Finding, Notes
+from nightscreen.values.dates import Edge, InstantProblem, judge_dates, judge_instants
+from nightscreen.values.identifiers import ID_MISSING, SeenIds, judge_customer_id
+from nightscreen.values.issues import Issue, Issues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
 
-_REFUSED = partial(Finding, action=Action.REFUSED)
+_REFUSED = partial(Issue, action=Action.REFUSED)
 LOAN_MISSING = _REFUSED("loan_id_missing", "The row has no loan id; add one and feed it back.")
 DAY_MISSING = _REFUSED(
     "as_of_missing", "The row does not say which day it describes; write as_of as 2026-03-31."
@@ -49,7 +49,7 @@ DAY_AHEAD = _REFUSED("as_of_ahead", "The day is more than a year ahead; correct 
 DAY_REPEATED = _REFUSED(
     "loan_day_repeated", "An earlier row of the file has the same loan and day; keep one of them."
 )
-_WARNED = partial(Finding, action=Action.WARNED)
+_WARNED = partial(Issue, action=Action.WARNED)
 DAY_AHEAD_TAKEN = _WARNED(
     "as_of_ahead", "The day is in the future; it is accepted, but check the date."
 )
@@ -100,16 +100,16 @@ class LoanDayIntake:
         self._header = header
         self._now = now
         self._seen = SeenIds()
-        self._disguises: dict[str, Finding | None] = {}  # a customer has a row for each day
+        self._disguises: dict[str, Issue | None] = {}  # a customer has a row for each day
 
     def take(self, batch: SourceBatch) -> LoanBatch:
         """Judge some rows: those that are sound, those refused, and all that was found."""
-        notes = Notes.blank(batch.lines)
-        rows = self._rows(batch, notes)
-        refusals: dict[int, tuple[str, Finding]] = {}
+        issues = Issues.blank(batch.lines)
+        rows = self._rows(batch, issues)
+        refusals: dict[int, tuple[str, Issue]] = {}
         given: dict[int, GivenLoan] = {}
         for number, row in enumerate(rows):
-            found = self._judge(row, number, notes)
+            found = self._judge(row, number, issues)
             if isinstance(found, tuple):
                 refusals[number] = found
             else:
@@ -121,10 +121,10 @@ class LoanDayIntake:
         for number in map(int, again):
             refusals[number] = ("loan_id", DAY_REPEATED)
             del given[number]
-        for number, (column, finding) in sorted(refusals.items()):
-            notes.add(number, column, finding)
+        for number, (column, issue) in sorted(refusals.items()):
+            issues.add(number, column, issue)
         for broken in batch.broken:
-            notes.problems.append(
+            issues.problems.append(
                 Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
             )
         return LoanBatch(
@@ -132,35 +132,35 @@ class LoanDayIntake:
             refused=sorted(
                 [*batch.broken, *refused_rows(batch, refusals)], key=lambda row: row.line
             ),
-            problems=sorted(notes.problems, key=lambda problem: problem.line),
+            problems=sorted(issues.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
         )
 
-    def _rows(self, batch: SourceBatch, notes: Notes) -> list[dict[str, Any]]:
+    def _rows(self, batch: SourceBatch, issues: Issues) -> list[dict[str, Any]]:
         """Return the rows with every cell that can be judged by itself."""
         order = self._header.date_order
         columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
         for name in _AMOUNTS:
-            columns[name] = judge_amounts(columns[name], notes, name)
+            columns[name] = judge_amounts(columns[name], issues, name)
         for name in ("maturity_date", "written_off_at", "as_of"):
-            columns[name] = judge_dates(columns[name], order, notes, name)
+            columns[name] = judge_dates(columns[name], order, issues, name)
         columns["disbursed_at"] = judge_instants(
-            columns["disbursed_at"], "disbursed_at", Edge.END, order, notes, finding=_undated
+            columns["disbursed_at"], "disbursed_at", Edge.END, order, issues, issue=_undated
         )
         cells = zip(*(_values(columns[name]) for name in LOAN_DAY_COLUMNS), strict=True)
         return [dict(zip(LOAN_DAY_COLUMNS, row, strict=True)) for row in cells]
 
     def _judge(
-        self, row: Mapping[str, Any], number: int, notes: Notes
-    ) -> GivenLoan | tuple[str, Finding]:
-        """Return what a row says, or the column and the finding it is refused for."""
+        self, row: Mapping[str, Any], number: int, issues: Issues
+    ) -> GivenLoan | tuple[str, Issue]:
+        """Return what a row says, or the column and the issue it is refused for."""
         wrong = self._names_wrong(row) or self._day_wrong(row["as_of"])
         if wrong is not None:
             return wrong
         customer, as_of = row["customer_id"], row["as_of"]
         if as_of > self._now:
-            notes.add(number, "as_of", DAY_AHEAD_TAKEN)
-        day = _day(row, number, notes)
+            issues.add(number, "as_of", DAY_AHEAD_TAKEN)
+        day = _day(row, number, issues)
         disbursed: datetime | None = row["disbursed_at"]
         if disbursed is None and day.standing is LoanStanding.NOT_LENT:
             disbursed = datetime.combine(as_of, datetime.min.time(), LAGOS)
@@ -170,7 +170,7 @@ class LoanDayIntake:
             return "as_of", DAY_TOO_EARLY
         return GivenLoan(row["loan_id"], customer, to_micros(disbursed), day)
 
-    def _names_wrong(self, row: Mapping[str, Any]) -> tuple[str, Finding] | None:
+    def _names_wrong(self, row: Mapping[str, Any]) -> tuple[str, Issue] | None:
         """Return why a row does not say whose loan it is, and which."""
         customer = row["customer_id"]
         if customer is None:
@@ -184,7 +184,7 @@ class LoanDayIntake:
             return "customer_id", disguise
         return ("loan_id", LOAN_MISSING) if row["loan_id"] is None else None
 
-    def _day_wrong(self, as_of: date | None) -> tuple[str, Finding] | None:
+    def _day_wrong(self, as_of: date | None) -> tuple[str, Issue] | None:
         if as_of is None:
             return "as_of", DAY_MISSING
         ahead = as_of > self._now + timedelta(days=_AHEAD_DAYS)
@@ -199,15 +199,15 @@ def _values(column: pa.Array) -> list[Any]:
     return [values[place] for place in places]
 
 
-def _undated(trouble: InstantProblem) -> Finding:
+def _undated(trouble: InstantProblem) -> Issue:
     code, hint = trouble.value
-    return Finding(code, f"{hint} Without it no decision can be tied to the loan.", Action.WARNED)
+    return Issue(code, f"{hint} Without it no decision can be tied to the loan.", Action.WARNED)
 
 
-def _day(row: Mapping[str, Any], number: int, notes: Notes) -> LoanDay:
+def _day(row: Mapping[str, Any], number: int, issues: Issues) -> LoanDay:
     """Return a loan's status, and what follows if the row does not say it."""
-    days = _days(row["days_past_due"], number, notes)
-    standing = _standing(row, days, number, notes)
+    days = _days(row["days_past_due"], number, issues)
+    standing = _standing(row, days, number, issues)
     word = row["restructured"]
     restructured = word is not None and fold(word) in _YES
     if days is None:
@@ -227,23 +227,25 @@ def _day(row: Mapping[str, Any], number: int, notes: Notes) -> LoanDay:
     )
 
 
-def _days(text: str | None, number: int, notes: Notes) -> int | None:
+def _days(text: str | None, number: int, issues: Issues) -> int | None:
     """Return days past due; a negative number is days still to come, and so none."""
     if text is None:
         return None
     found = _DAYS.fullmatch(text.replace(",", ""))
     if found is None:
-        notes.add(number, "days_past_due", DAYS_UNREADABLE)
+        issues.add(number, "days_past_due", DAYS_UNREADABLE)
         return None
     return 0 if found[1] else int(found[2])
 
 
-def _standing(row: Mapping[str, Any], days: int | None, number: int, notes: Notes) -> LoanStanding:
+def _standing(
+    row: Mapping[str, Any], days: int | None, number: int, issues: Issues
+) -> LoanStanding:
     """Return a loan's status by its status word, else by its amounts and days."""
     word = row["status"]
     known = None if word is None else _standing_of(word)
     if word is not None and known is None:
-        notes.add(number, "status", STATUS_UNKNOWN)
+        issues.add(number, "status", STATUS_UNKNOWN)
     if known is not None:
         return known
     if row["written_off_at"] is not None:

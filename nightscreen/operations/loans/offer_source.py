@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.schemas.offers import OfferLoans
-    from nightscreen.values.validators import Validated
+    from nightscreen.values.issues import Validated
 
 BLOCK_ROWS = 4096
 _READ = (
@@ -269,5 +269,5 @@ def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | No
     if not text:
         return None
     verdict = judge(text)
-    malformed = any(finding.flaw for finding in verdict.findings)
+    malformed = any(issue.flaw for issue in verdict.issues)
     return None if malformed else verdict.value

@@ -1,8 +1,8 @@
-"""The parts of validation: verdicts, findings, absent words, and the pass over a column.
+"""Judging values: what is wrong with a cell, what means "absent", and the pass over a column.
 
 A column is judged in two strokes: a pattern recognises the cells that are plainly right, all at
 once, and a scalar rule judges the few others one by one. The rules themselves live beside their
-subject (`bvns`, `accounts`, `banks`, `phones`, `addresses`, `instants`, `amounts`), not here.
+subject (`identifiers`, `banks`, `phones`, `addresses`, `dates`, `amounts`), not here.
 """
 
 from __future__ import annotations
@@ -10,40 +10,25 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from nightscreen.files.arrow_bytes import Edges, inside, table_of
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.shipped import DATA
-from nightscreen.values.columns import (
-    Column,
-    Mask,
-    Places,
-    among,
-    at,
-    matching,
-    present,
-    put,
-    stripped,
-    where,
-)
+from nightscreen.values.columns import Column, Mask, at, matching, present, put, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
-_REPEATED_DIGIT = f"^(?:{'|'.join(f'{digit}+' for digit in range(10))})$"
-"""RE2 pattern of one digit over and over."""
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+_BLANKS = " \t\r\n\v\f\u00a0\u2007\u200b\u202f\u3000\ufeff"
 _EDGE_QUOTES = "='\"`‘’"  # noqa: RUF001  # spreadsheets write '0123 and ="0123" to keep zeros
 _INVISIBLE = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
 _MARKS = (
@@ -51,7 +36,6 @@ _MARKS = (
     r"\x{2066}-\x{2069}\x{feff}]"
 )
 """RE2 pattern of marks not to be seen; those that join letters of some scripts stay."""
-_FIRST_OF_MARKS = 0xC2
 _UNSEEN = re.compile(f"[{_INVISIBLE}]+")
 _SPACING = re.compile(rf"[\s\-\u2010-\u2015\u2212{_INVISIBLE}]+")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.0+)?")
@@ -63,10 +47,14 @@ _WIDE_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """The finding about a cell, without its position.
+class Issue:
+    """What is wrong with a cell, without its position: a stable code and a sentence.
 
-    A stable code and a sentence for the analyst.
+    Attributes:
+        code: of `problems.csv`.
+        hint: what to do.
+        action: what was done.
+        flaw: the identifier that is of no use because of it.
     """
 
     code: str
@@ -76,20 +64,20 @@ class Finding:
 
 
 class Validated(NamedTuple, Generic[T_co]):
-    """The value of a cell after judging (None: absent), and what was found on the way."""
+    """The value of a cell after judging (None: absent), and what is wrong with it."""
 
     value: T_co | None
-    findings: tuple[Finding, ...] = ()
+    issues: tuple[Issue, ...] = ()
 
 
 @dataclass(slots=True)
-class Notes:
-    """The findings of one batch, as they are made: problems by row, and a row's flaws.
+class Issues:
+    """The issues of one batch, as they are found, and which identifiers of a row are of no use.
 
     Attributes:
         lines: line number of each row.
         flaws: bits of `Flaw` for each row.
-        problems: every finding with its line.
+        problems: every issue with its line.
     """
 
     lines: Sequence[int]
@@ -97,16 +85,15 @@ class Notes:
     problems: list[Problem] = field(default_factory=list)
 
     @classmethod
-    def blank(cls, lines: Sequence[int]) -> Notes:
-        """Return notes without a finding for rows at these lines."""
+    def blank(cls, lines: Sequence[int]) -> Issues:
+        """Return no issue yet for rows at these lines."""
         return cls(lines, np.zeros(len(lines), dtype=np.int32))
 
-    def add(self, row: int, column: str, finding: Finding) -> None:
-        """Record a finding about one cell."""
-        problem = Problem(self.lines[row], column, finding.code, finding.hint, finding.action)
+    def add(self, row: int, column: str, issue: Issue) -> None:
+        """Record an issue of one cell."""
+        problem = Problem(self.lines[row], column, issue.code, issue.hint, issue.action)
         self.problems.append(problem)
-        if finding.flaw:
-            self.flaws[row] |= int(finding.flaw)
+        self.flaws[row] |= int(issue.flaw)
 
     def spot(self, flaw: Flaw) -> Mask:
         """Return which rows have this flaw."""
@@ -137,92 +124,58 @@ def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
     return not zero_is_value and _ZEROS.fullmatch(text) is not None
 
 
+@cache
+def _absent_pattern(*, zero_is_value: bool) -> str:
+    """Return the RE2 pattern of what `is_absent` says of a cell."""
+    forms = [re.escape(word) for word in sorted(absent_words())] + [r"[-\x{2010}-\x{2015}_]*"]
+    forms += [] if zero_is_value else [r"0*(?:\.0+)?"]
+    return f"(?i)^(?:{'|'.join(forms)})$"
+
+
 def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
     """Return a column without outer blanks, and with null where a cell means "absent".
 
     Marks that turn the direction of writing, and others not to be seen, are no part of a value.
     """
-    bare = stripped(_without_marks(text))
-    edges, begins = Edges.of(bare), _absent_begins()
-    looks = begins.table[edges.first]
-    worded = (looks & begins.WORD > 0) & (edges.lengths <= begins.longest)
-    absent = among(bare, begins.words, worded)
-    absent |= matching(bare, r"^[-\x{2010}-\x{2015}_]*$", looks & begins.DASH > 0)
-    if not zero_is_value:
-        absent |= matching(bare, r"^0*(?:\.0+)?$", looks & begins.ZERO > 0)
-    return where(~absent, bare)
+    bare = text
+    if not pc.all(pc.string_is_ascii(text)).as_py():
+        bare = pc.replace_substring_regex(text, pattern=_MARKS, replacement="")
+    bare = pc.call_function("utf8_trim", [bare], pc.TrimOptions(_BLANKS))
+    return where(~matching(bare, _absent_pattern(zero_is_value=zero_is_value)), bare)
 
 
-def _without_marks(text: Column) -> Column:
-    ends, data = inside(text)
-    if not (data[ends[0] : ends[-1]] >= _FIRST_OF_MARKS).any():
-        return text
-    if not pc.any(pc.match_substring_regex(text, _MARKS)).as_py():
-        return text
-    return cast("Column", pc.replace_substring_regex(text, pattern=_MARKS, replacement=""))
+def repeats_one_digit(text: Column) -> Mask:
+    """Return which cells are one digit over and over, as people type to fill a field."""
+    return matching(text, f"^(?:{'|'.join(f'{digit}+' for digit in range(10))})$")
 
 
-@dataclass(frozen=True, slots=True)
-class _AbsentBegins:
-    """The first characters of cells that mean "absent".
-
-    Attributes:
-        words: the absent words, upper case.
-        longest: bytes of the longest.
-        table: for each first byte, 0 of an empty cell, what may begin so: the bits below.
-    """
-
-    WORD: ClassVar = 1
-    DASH: ClassVar = 2
-    ZERO: ClassVar = 4
-
-    words: list[str]
-    longest: int
-    table: npt.NDArray[np.uint8]
-
-
-@cache
-def _absent_begins() -> _AbsentBegins:
-    words = sorted(absent_words())
-    letters = {letter for word in words for letter in (word[0], word[0].lower())}
-    dashes = ["\0", "-", "_", *map(chr, range(0x2010, 0x2016))]
-    longest = max((len(word.encode()) for word in words), default=0)
-    return _AbsentBegins(words, longest, table_of(letters, dashes, "\x000."))
-
-
-def one_digit_repeated(text: Column) -> Mask:
-    """Return which cells are one digit over and over; such a one begins as it ends."""
-    edges = Edges.of(text)
-    return matching(text, _REPEATED_DIGIT, edges.first == edges.last)
-
-
-def judge_cells(
+def judge_column(
     text: Column,
-    rows: Places,
+    plain: Mask,
     judge: Callable[[str], Validated[T]],
     column: str,
-    notes: Notes,
-) -> list[T | None]:
-    """Judge these cells one by one, note what is found, and return their values in order."""
+    issues: Issues,
+    *,
+    typed: Column | None = None,
+) -> Column:
+    """Return a column after judging every cell that is present and not plain.
+
+    Args:
+        text: the cells.
+        plain: which are right as they are.
+        judge: judges one of the others.
+        column: for the issues.
+        issues: what is found is added.
+        typed: the values of the plain cells; without it their text.
+    """
+    rows = np.flatnonzero(~plain & present(text))
     values: list[T | None] = []
     for row, cell in zip(rows.tolist(), at(text, rows), strict=True):
         verdict = judge(cell)
         values.append(verdict.value)
-        for finding in verdict.findings:
-            notes.add(row, column, finding)
-    return values
-
-
-def judge_text(
-    text: Column,
-    plain: Mask,
-    judge: Callable[[str], Validated[str]],
-    column: str,
-    notes: Notes,
-) -> Column:
-    """Return a text column after judging every cell that is present and not plain."""
-    rows = np.flatnonzero(~plain & present(text))
-    return put(text, rows, judge_cells(text, rows, judge, column, notes))
+        for issue in verdict.issues:
+            issues.add(row, column, issue)
+    return put(text if typed is None else typed, rows, values)
 
 
 def without_unseen(text: str) -> str:

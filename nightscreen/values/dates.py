@@ -1,0 +1,248 @@
+"""Dates and times as files have them: ISO always, another order only where it is known.
+
+A time without a zone is Africa/Lagos, which has kept UTC+1 all year since 1919. Nothing here
+reads a clock, and a date's order is never guessed: `date_orders` knows it or does not.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import month_name
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.enriched import CONSENT_UNREADABLE
+from nightscreen.schemas.rows import INSTANT, Action
+from nightscreen.values.columns import (
+    Column,
+    Mask,
+    Places,
+    matching,
+    where,
+)
+from nightscreen.values.issues import Issue, Issues, Validated, judge_column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
+_LAGOS_US = 3_600_000_000
+_DAY_US = 24 * _LAGOS_US
+_BIRTH_YEARS = range(1901, 2100)
+_INSTANT_YEARS = range(1970, 2100)
+
+
+class Edge(Enum):
+    """The instant of a day that a bare date means."""
+
+    START = "start"
+    END = "end"
+
+
+class InstantProblem(Enum):
+    """Why a date or time is not read: its code and the sentence for the analyst."""
+
+    ORDER = (
+        "date_order_undeclared",
+        "The order of a date is never guessed: declare date_order (dmy, mdy, ymd) in a mapping.",
+    )
+    SHORT_YEAR = ("date_short_year", "Write the year with four digits.")
+    SERIAL = (
+        "date_serial",
+        "This is a spreadsheet's day number; format the column as a date and export it again.",
+    )
+    IMPOSSIBLE = ("date_impossible", "There is no such date or time.")
+    IMPLAUSIBLE = ("date_implausible", "The year is out of any plausible range.")
+    UNREADABLE = ("date_unreadable", "This cannot be read as a date; write it as 1990-04-03.")
+
+
+class Moment(NamedTuple):
+    """A date as written, with its time of day and its distance from UTC where it has them."""
+
+    day: date
+    clock: time | None
+    offset: timedelta | None
+
+
+_YEAR = r"(?:19(?:0[1-9]|[1-9][0-9])|20[0-9]{2})"
+_RECENT = r"(?:19[7-9][0-9]|20[0-9]{2})"
+_DAY = (
+    r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    r"|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+)
+_CLOCK = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
+_ZONE = r"(?:Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9])"
+_ISO = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})(?![0-9]).{,40}")
+_UTC = re.compile(r"\s*(?:UTC|GMT)$", re.IGNORECASE)
+_GAP_OF_ZONE = re.compile(r"\s+(?=[+-][0-9])")
+_FARTHEST = timedelta(hours=14)
+"""No zone is farther from UTC."""
+_SERIAL = re.compile(r"[0-9]{5}(?:\.[0-9]+)?")
+_WRITTEN = re.compile(r"[A-Za-z0-9:/.,\s-]{6,40}")
+"""Dates as people write them: numbers and names of months, with anything usual between them."""
+_PART = re.compile(r"[A-Za-z]+|[0-9:]+")
+_ORDINALS = frozenset({"st", "nd", "rd", "th"})
+_MONTHS = {name.casefold(): number for number, name in enumerate(month_name) if name}
+_MONTHS |= {name[:3]: number for name, number in _MONTHS.items()} | {"sept": 9}
+
+
+def read_moment(text: str, order: str | None) -> Moment | InstantProblem:
+    """Read a date, with or without a time of day and a zone.
+
+    Read are ISO, a date with a month by name, and one in numbers whose order is known; behind the
+    latter two a clock of 24 or of 12 hours.
+
+    Args:
+        text: the cell, trimmed.
+        order: `dmy`, `mdy` or `ymd` for dates that are not ISO, or None where it is open.
+    """
+    if _ISO.fullmatch(text):
+        if found := _iso(text):
+            return found
+        order = "ymd"
+    parts = _PART.findall(text.casefold()) if _WRITTEN.fullmatch(text) else []
+    parts = [part for part in parts if part not in _ORDINALS]
+    if len(parts) < len("dmy"):
+        return InstantProblem.SERIAL if _SERIAL.fullmatch(text) else InstantProblem.UNREADABLE
+    named = [at for at, part in enumerate(parts[:3]) if part in _MONTHS]
+    if named:
+        order = "mdy" if named == [0] else "ymd" if len(parts[0]) == len("1990") else "dmy"
+    elif order is None and all(part.isdecimal() for part in parts[:3]):
+        return InstantProblem.ORDER
+    return _written(dict(zip(order or "", parts, strict=False)), parts[3:])
+
+
+def _iso(text: str) -> Moment | InstantProblem | None:
+    try:
+        found = datetime.fromisoformat(_GAP_OF_ZONE.sub("", _UTC.sub("Z", text)))
+    except ValueError:
+        return None
+    offset = found.utcoffset()
+    if abs(offset or timedelta(0)) > _FARTHEST:
+        return InstantProblem.IMPOSSIBLE
+    has_clock = len(text) > len("1990-04-03")
+    return Moment(found.date(), found.time() if has_clock else None, offset)
+
+
+def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
+    """Return the moment of a date by its parts, and of what follows them."""
+    year, month = day.get("y", ""), day.get("m", "")
+    number = _MONTHS.get(month, int(month) if month.isdecimal() else None)
+    if number is None or not (year.isdecimal() and day["d"].isdecimal()):
+        return InstantProblem.UNREADABLE
+    if len(year) < len("1990"):
+        return InstantProblem.SHORT_YEAR
+    try:
+        found = date(int(year), number, int(day["d"]))
+        if not clock:
+            return Moment(found, None, None)
+        if ":" not in clock[0]:
+            return InstantProblem.UNREADABLE
+        form = ("%I" if len(clock) > 1 else "%H") + ":%M:%S"[: 3 * clock[0].count(":")]
+        form += " %p" * (len(clock) > 1)
+        at = datetime.strptime(" ".join(clock), form).time()  # noqa: DTZ007 - Lagos, see above
+    except ValueError:
+        return InstantProblem.IMPOSSIBLE
+    return Moment(found, at, None)
+
+
+def judge_date(text: str, *, order: str | None) -> Validated[date]:
+    """Judge a date of birth that is present; a time with a zone counts as Lagos time."""
+    moment = read_moment(text, order)
+    if isinstance(moment, InstantProblem):
+        return Validated(None, (_date_issue(moment),))
+    if moment.day.year not in _BIRTH_YEARS:
+        return Validated(None, (_date_issue(InstantProblem.IMPLAUSIBLE),))
+    if moment.offset is None:
+        return Validated(moment.day)
+    return Validated(_instant(moment, Edge.START).astimezone(LAGOS).date())
+
+
+def judge_instant(
+    text: str,
+    *,
+    order: str | None,
+    edge: Edge,
+    issue: Callable[[InstantProblem], Issue] | None = None,
+) -> Validated[datetime]:
+    """Validate a time that is present; a bare date means the start or end of its day.
+
+    A consent whose time cannot be read is not valid: the issue has `Flaw.CONSENT`. Other times
+    have their own `issue`.
+    """
+    judge_issue = issue or _instant_issue
+    moment = read_moment(text, order)
+    if isinstance(moment, InstantProblem):
+        return Validated(None, (judge_issue(moment),))
+    if moment.day.year not in _INSTANT_YEARS:
+        return Validated(None, (judge_issue(InstantProblem.IMPLAUSIBLE),))
+    return Validated(_instant(moment, edge).astimezone(UTC))
+
+
+def judge_dates(
+    text: Column, order: str | None, issues: Issues, column: str = "date_of_birth"
+) -> Column:
+    """Return a column of days as dates after judging."""
+    plain = matching(text, f"^{_YEAR}-{_DAY}$")
+    dates = where(plain, text).cast(pa.date32())
+    judge = partial(judge_date, order=order)
+    return judge_column(text, plain, judge, column, issues, typed=dates)
+
+
+def judge_instants(
+    text: Column,
+    column: str,
+    edge: Edge,
+    order: str | None,
+    issues: Issues,
+    *,
+    issue: Callable[[InstantProblem], Issue] | None = None,
+) -> Column:
+    """Return a column of times, consent times by default, as UTC instants."""
+    day = matching(text, f"^{_RECENT}-{_DAY}$")
+    naive = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}$")
+    zoned = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}{_ZONE}$")
+    micros = np.zeros(len(text), dtype=np.int64)
+    local = pa.timestamp("us")
+    micros[day] = _micros(text, day, local) - _LAGOS_US + (_DAY_US - 1) * (edge is Edge.END)
+    micros[naive] = _micros(text, naive, local) - _LAGOS_US
+    micros[zoned] = _micros(text, zoned, INSTANT)
+    plain = day | naive | zoned
+    instants = pa.array(micros, mask=~plain).cast(INSTANT)
+    judge = partial(judge_instant, order=order, edge=edge, issue=issue)
+    return judge_column(text, plain, judge, column, issues, typed=instants)
+
+
+def _micros(text: Column, mask: Mask, kind: pa.DataType) -> Places:
+    micros: Places = text.filter(pa.array(mask)).cast(kind).cast(pa.int64()).to_numpy()
+    return micros
+
+
+def _instant(moment: Moment, edge: Edge) -> datetime:
+    if moment.clock is None:
+        clock = time.max if edge is Edge.END else time.min
+        return datetime.combine(moment.day, clock, LAGOS)
+    zone = LAGOS if moment.offset is None else timezone(moment.offset)
+    return datetime.combine(moment.day, moment.clock, zone)
+
+
+def _date_issue(trouble: InstantProblem) -> Issue:
+    code, hint = trouble.value
+    return Issue(code, f"{hint} The date was taken as unknown.", Action.WARNED)
+
+
+def _instant_issue(trouble: InstantProblem) -> Issue:
+    hint = f"{trouble.value[1]} The consent does not count until its times can be read."
+    return Issue(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)
+
+
+def withdrawal_issue(trouble: InstantProblem) -> Issue:
+    """Return the issue of a withdrawal whose time cannot be read: it counts all the same."""
+    hint = f"{trouble.value[1]} The consent counts as withdrawn."
+    return Issue(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)

@@ -1,0 +1,233 @@
+"""BVNs, and texts that must not be an identifier in disguise: customer ids, consent references.
+
+Both stand in files that hold no identifiers. Digits are never invented: a BVN is never padded, and
+letters are never read as digits. Accounts are judged in `banks`, phones in `phones`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from nightscreen.schemas.columns import NAME_FIELDS, Flaw
+from nightscreen.schemas.identifier_forms import PERSONAL, Form, forms_in
+from nightscreen.schemas.rows import Action
+from nightscreen.values.columns import Column, matching
+from nightscreen.values.issues import (
+    Issue,
+    Issues,
+    Validated,
+    bare_digits,
+    is_absent,
+    is_all_digits,
+    is_one_digit_repeated,
+    is_scientific,
+    judge_column,
+    repeats_one_digit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from nightscreen.values.columns import Mask, Places
+
+BVN_DIGITS: Final = 11
+MASKED_REFERENCE: Final = "(masked: it held an identifier)"
+SUSPECT_PATTERN: Final = r"^[^A-Za-z]{10,}$"
+"""RE2 pattern of the ids that are looked at one by one: ten characters or more, no letter."""
+_NUMBERS = ("bvn", "account_number", "phone")
+_WORDS = (*NAME_FIELDS, "email")
+_ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4
+_NO_LETTERS = re.compile(r"[\W\d_]+")
+
+_INVALID = partial(Issue, action=Action.INVALID, flaw=Flaw.BVN)
+_REFUSED = partial(Issue, action=Action.REFUSED)
+
+BVN_REPAIRED = Issue(
+    "bvn_characters_removed",
+    "Blanks, dashes or spreadsheet marks were removed from the BVN.",
+    Action.REPAIRED,
+)
+BVN_PLACEHOLDER = Issue(
+    "bvn_placeholder",
+    "One digit repeated is a filled-in field, not a BVN; it was taken as absent.",
+    Action.WARNED,
+)
+BVN_SCIENTIFIC = _INVALID(
+    "bvn_scientific",
+    "A spreadsheet has destroyed this BVN (scientific notation); format the column as text in the "
+    "source and export it again.",
+)
+BVN_LENGTH = _INVALID(
+    "bvn_length", "A BVN has exactly 11 digits; digits are never added, so correct it at source."
+)
+BVN_LETTERS = _INVALID(
+    "bvn_letters", "A BVN has digits only; letters such as O and I are not turned into digits."
+)
+BVN_CHARACTERS = _INVALID("bvn_characters", "A BVN has digits only; correct it at source.")
+ID_MISSING = _REFUSED(
+    "customer_id_missing", "The row has no customer id; add one and feed it back."
+)
+ID_REPEATED = _REFUSED(
+    "customer_id_repeated",
+    "An earlier row of the file has the same customer id; keep one of them.",
+)
+ID_IS_BVN = _REFUSED(
+    "customer_id_is_bvn",
+    "The customer id is a BVN, which must not be used as a reference; use the lender's own number.",
+)
+ID_IS_ACCOUNT = _REFUSED(
+    "customer_id_is_account",
+    "The customer id is the account number, which must not be used as a reference; use the "
+    "lender's own number.",
+)
+ID_IS_PHONE = _REFUSED(
+    "customer_id_is_phone",
+    "The customer id is a phone number, which must not be used as a reference; use the lender's "
+    "own number.",
+)
+
+
+def judge_bvn(text: str) -> Validated[str]:
+    """Judge a BVN that is present: 11 digits, repaired where nothing is ambiguous."""
+    digits = bare_digits(text)
+    if is_absent(digits):
+        return Validated(None)
+    if is_scientific(text):
+        return Validated(text, (BVN_SCIENTIFIC,))
+    if not is_all_digits(digits):
+        letters = any(character.isalpha() for character in digits)
+        return Validated(text, (BVN_LETTERS if letters else BVN_CHARACTERS,))
+    if len(digits) != BVN_DIGITS:
+        return Validated(text, (BVN_LENGTH,))
+    if is_one_digit_repeated(digits):
+        return Validated(None, (BVN_PLACEHOLDER,))
+    return Validated(digits, (BVN_REPAIRED,) if digits != text else ())
+
+
+def judge_bvns(text: Column, issues: Issues) -> Column:
+    """Return the BVN column after judging."""
+    plain = matching(text, f"^[0-9]{{{BVN_DIGITS}}}$") & ~repeats_one_digit(text)
+    return judge_column(text, plain, judge_bvn, "bvn", issues)
+
+
+def judge_customer_id(
+    text: str, *, bvn: str | None, bank_code: str | None, account: str | None, phone: str | None
+) -> Issue | None:
+    """Return why a customer id is an identifier in disguise, or None where it is not.
+
+    It is a BVN where it is the row's own or has the form of one; a phone where it is the row's own
+    or has a Nigerian form; an account only where it is the row's own, alone or behind the bank's
+    code, since one number in ten of a lender's own series of ten digits would agree with the check
+    digit by chance.
+    """
+    digits = bare_digits(text)
+    forms = frozenset() if any(c.isalpha() for c in digits) else forms_in(digits)
+    if digits == bvn or Form.BVN in forms:
+        return ID_IS_BVN
+    if account and digits in {account, f"{bank_code}{account}"}:
+        return ID_IS_ACCOUNT
+    number = re.sub(r"[().]", "", digits)
+    own_phone = phone is not None and phone in {number, f"+{number}", f"+234{number}"}
+    return ID_IS_PHONE if own_phone or Form.PHONE in forms else None
+
+
+def references(rows: pa.Table) -> pa.Array:
+    """Return consent references for the journal; one that names a person is masked.
+
+    A reference is kept in clear for the auditor, so it must carry no BVN, account, phone, email or
+    name, however it is written.
+    """
+    found = []
+    for row in rows.select(["consent_reference", *_NUMBERS, *_WORDS]).to_pylist():
+        reference = row["consent_reference"]
+        found.append(MASKED_REFERENCE if _names_somebody(reference or "", row) else reference)
+    return pa.array(found, pa.string())
+
+
+def _names_somebody(reference: str, row: Mapping[str, Any]) -> bool:
+    """Return whether a reference holds an identifier, this row's or one that looks like one."""
+    if forms_in(reference) & PERSONAL:
+        return True
+    digits = "".join(letter for letter in reference if letter.isdigit())
+    numbers = ((row[name] or "").removeprefix("+234") for name in _NUMBERS)
+    if any(len(number) >= _ENOUGH_DIGITS and number in digits for number in numbers):
+        return True
+    reference_words = set(_NO_LETTERS.split(reference.casefold()))
+    words = (word for name in _WORDS for word in _NO_LETTERS.split((row[name] or "").casefold()))
+    return any(len(word) >= _ENOUGH_LETTERS and word in reference_words for word in words)
+
+
+def _digests(ids: Iterable[str]) -> Places:
+    """Return Python's own hashes of texts: keyed differently in each process and never stored."""
+    return np.fromiter(map(hash, ids), np.int64)
+
+
+def _among(digests: Places, known: Places) -> tuple[Places, Mask]:
+    """Return where each digest stands in a sorted column, and whether it is there at all."""
+    if not len(known):
+        return np.zeros(len(digests), np.int64), np.zeros(len(digests), np.bool_)
+    at = np.minimum(np.searchsorted(known, digests), len(known) - 1)
+    return at, known[at] == digests
+
+
+class SeenIds:
+    """The customer ids seen so far, as a sorted column of 64-bit digests: eight bytes an id.
+
+    Two ids of a million share a digest with a chance of one in thirty million.
+    """
+
+    def __init__(self) -> None:
+        self._seen = np.zeros(0, np.int64)
+
+    def repeats(self, ids: Iterable[str]) -> Mask:
+        """Return which of these ids were seen before, here or in an earlier call; keep them."""
+        digests = _digests(ids)
+        distinct, first = np.unique(digests, return_index=True)
+        _, repeated = _among(digests, self._seen)
+        again = np.ones(len(digests), dtype=np.bool_)
+        again[first] = False
+        self._seen = np.sort(np.concatenate([self._seen, distinct]), kind="stable")
+        return repeated | again
+
+
+class CustomerNumbers:
+    """Numbers the customers of a file whose rows are merged, by 64-bit digests as `SeenIds`.
+
+    The file is read once to note its ids, then again: only then is it known whether any row of a
+    customer has a usable identifier.
+    """
+
+    def __init__(self) -> None:
+        self._noted: list[Places] = []
+        self._usable: list[Mask] = []
+        self._digests = np.zeros(0, np.int64)
+        self._numbers = np.zeros(0, np.int64)
+        self.settled = False
+
+    def note(self, ids: Iterable[str], usable: Mask) -> None:
+        """Take note of some rows' ids, and of which rows have a usable identifier."""
+        self._noted.append(_digests(ids))
+        self._usable.append(usable)
+
+    def settle(self) -> int:
+        """Number the customers with an identifier in the order of their first rows."""
+        noted = np.concatenate([*self._noted, np.zeros(0, np.int64)])
+        usable = np.concatenate([*self._usable, np.zeros(0, bool)])
+        self._noted, self._usable, self.settled = [], [], True
+        wanted = np.isin(noted, np.unique(noted[usable]))
+        self._digests, first = np.unique(noted[wanted], return_index=True)
+        self._numbers = np.empty(len(first), np.int64)
+        self._numbers[np.argsort(first, kind="stable")] = np.arange(len(first))
+        return len(first)
+
+    def numbers(self, ids: Iterable[str]) -> Places:
+        """Return the number of each id's customer, -1 of those without a usable identifier."""
+        at, known = _among(_digests(ids), self._digests)
+        if not len(self._numbers):
+            return np.full(len(at), -1, np.int64)
+        return np.where(known, self._numbers[at], -1)
