@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import bindparam, case, func, literal, select
 
-from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.calls import NO_ANSWER, OUTAGE, open_answer
 from nightscreen.journal.engine import outlasting, reading, reading_settled
 from nightscreen.journal.schema import answers, calls
-from nightscreen.journal.statements import fetched
+from nightscreen.journal.statements import among_joined, fetched
 from nightscreen.schemas.checks import HITS, Outcome
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from nightscreen.files.sealing import Sealer
 
-_BLOCK = 1000
+_BLOCK = 4000
 OUTCOMES = tuple(Outcome)
 """Outcomes by the numbers that `Latest` gives them."""
 NONE = -1
@@ -152,11 +151,12 @@ class Answers:
         """
         asked = np.frombuffer(subjects, SIXTEEN)
         found = Latest.nothing(len(asked))
+        query = self._of_subjects(*_STANDING)
         with reading(self._engine) as connection:
             for start in range(0, len(asked), _BLOCK):
                 block = asked[start : start + _BLOCK]
-                values = {"subjects": pieces_of(block.tobytes()), "check": check, "run_id": run_id}
-                rows = fetched(connection.execute(_STANDING, values))
+                values = {"subjects": block.tobytes(), "check": check, "run_id": run_id}
+                rows = fetched(connection.execute(query, values))
                 if rows:
                     _enter(found, start, block, _StoredRows.of_rows(rows), since)
             _leave_out_outages(connection, found)
@@ -209,18 +209,30 @@ class Answers:
                     yield answer.call_id, answer
 
     def _rows(
-        self, check: str, subjects: Sequence[bytes], query: Select[Any]
+        self, check: str, subjects: Sequence[bytes], columns: Sequence[ColumnElement[Any]]
     ) -> Iterator[list[tuple[Any, ...]]]:
         """Yield answers in blocks, those of a subject together and the latest last.
 
         Subjects are looked up in their own order, which is the index's, so that neighbours share
         pages.
         """
-        ordered = sorted(subjects)
+        ordered, query = sorted(subjects), self._of_subjects(*columns)
         with reading(self._engine) as connection:
             for start in range(0, len(ordered), _BLOCK):
-                values = {"subjects": ordered[start : start + _BLOCK], "check": check}
+                values = {"subjects": b"".join(ordered[start : start + _BLOCK]), "check": check}
                 yield fetched(connection.execute(query, values))
+
+    def _of_subjects(self, *columns: ColumnElement[Any]) -> Select[Any]:
+        """Return a query for the answers to a check about some subjects, each's latest last."""
+        return (
+            select(*columns)
+            .where(
+                among_joined(self._engine.dialect.name, "subject", "subjects"),
+                answers.c.check == bindparam("check"),
+                answers.c.outcome != NO_ANSWER,
+            )
+            .order_by(answers.c.subject, answers.c.answer_id)
+        )
 
     def body(self, check: str, answer: StoredAnswer) -> bytes:
         """Return an answer's body as it was received.
@@ -232,26 +244,13 @@ class Answers:
         return open_answer(self._sealer, check, answer.subject, answer.outcome, answer.sealed)[1]
 
 
-def _of_subjects(*columns: ColumnElement[Any]) -> Select[Any]:
-    """Return a query for the answers to a check about some subjects, each's latest last."""
-    return (
-        select(*columns)
-        .where(
-            answers.c.subject.in_(bindparam("subjects", expanding=True)),
-            answers.c.check == bindparam("check"),
-            answers.c.outcome != NO_ANSWER,
-        )
-        .order_by(answers.c.subject, answers.c.answer_id)
-    )
-
-
 _COLUMNS = [
     answers.c[name]
     for name in ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
 ]
-_WHOLE = _of_subjects(*_COLUMNS, answers.c.body)
-_WITHOUT_BODY = _of_subjects(*_COLUMNS, literal(b""))
-_STANDING = _of_subjects(
+_WHOLE = (*_COLUMNS, answers.c.body)
+_WITHOUT_BODY = (*_COLUMNS, literal(b""))
+_STANDING = (
     *(answers.c[name] for name in ("subject", "outcome", "answered_at", "call_id", "answer_id")),
     func.coalesce(answers.c.cost_micro, NONE),
     case((answers.c.run_id == bindparam("run_id"), 1), else_=0),

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from sqlalchemy import bindparam, func, insert, literal, select, update
+from sqlalchemy import func, insert, literal, select, update
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.schema import (
@@ -22,7 +22,7 @@ from nightscreen.journal.schema import (
     customer_history,
     customer_states,
 )
-from nightscreen.journal.statements import Many, fetched, insert_into
+from nightscreen.journal.statements import Many, insert_into
 from nightscreen.schemas.decisions import CheckState, KnownCustomer, State
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.clock import Clock
 
 _BLOCK = 500
-SCAN_BLOCK = 20_000
+_SCAN_ROWS = 20_000
 _SIXTEEN = "S16"
 
 
@@ -77,23 +77,14 @@ class Members:
 
     customers: NDArray[np.bytes_]
     standing: NDArray[np.int8]
-    _heads: NDArray[np.uint64] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Lay the first halves of the pseudonyms aside as numbers, which are found quicker."""
-        object.__setattr__(self, "_heads", _heads(self.customers))
 
     def places(self, subjects: bytes) -> NDArray[np.int64]:
         """Return the place of each of some joined pseudonyms, -1 where it is not known."""
         asked = np.frombuffer(subjects, _SIXTEEN)
         if not len(self.customers):
             return np.full(len(asked), -1, np.int64)
-        place = np.searchsorted(self._heads, _heads(asked))
-        np.minimum(place, len(self.customers) - 1, out=place)
-        other = np.flatnonzero(self.customers[place] != asked)
-        found = np.minimum(np.searchsorted(self.customers, asked[other]), len(self.customers) - 1)
-        place[other] = np.where(self.customers[found] == asked[other], found, -1)
-        return place
+        place = np.minimum(np.searchsorted(self.customers, asked), len(self.customers) - 1)
+        return np.where(self.customers[place] == asked, place, -1)
 
     def customer(self, place: int) -> bytes:
         """Return a customer's pseudonym."""
@@ -225,26 +216,18 @@ class Customers:
             run_id: the run that looks.
         """
         kept = customer_states.c
-        query = (
-            select(kept.customer, kept.gone_run_id)
-            .where(kept.batch == bindparam("batch"), kept.customer > bindparam("last"))
-            .order_by(kept.customer)
-            .limit(SCAN_BLOCK)
-        )
+        query = select(kept.customer, kept.gone_run_id).where(kept.batch == batch)
         customers: list[bytes] = []
-        standing: list[NDArray[np.int8]] = []
-        last = b""
+        standing: list[int] = []
         with reading(self._engine) as connection:
-            while rows := fetched(connection.execute(query, {"batch": batch, "last": last})):
-                customers.append(b"".join(customer for customer, _ in rows))
-                standing.append(
-                    np.array([_membership(gone, run_id).value for _, gone in rows], np.int8)
-                )
-                last = bytes(rows[-1][0])
-        return Members(
-            np.frombuffer(b"".join(customers), _SIXTEEN),
-            np.concatenate(standing) if standing else np.zeros(0, np.int8),
-        )
+            rows = connection.execution_options(yield_per=_SCAN_ROWS).execute(
+                query.order_by(kept.customer)
+            )
+            for customer, gone in rows:
+                customers.append(customer)
+                standing.append(_membership(gone, run_id))
+        joined = np.frombuffer(b"".join(customers), _SIXTEEN)
+        return Members(joined, np.array(standing, np.int8))
 
     def present(self, customers: Sequence[bytes]) -> Iterator[list[Present]]:
         """Yield by which run and when some customers were last written, in their order."""
@@ -341,12 +324,6 @@ def _put(dialect: str) -> UpdateBase:
 
 
 _PUT = Many(_put, customer_states.c.keys())
-
-
-def _heads(subjects: NDArray[np.bytes_]) -> NDArray[np.uint64]:
-    """Return the first halves of pseudonyms as numbers in the same order."""
-    halves = np.frombuffer(np.ascontiguousarray(subjects).tobytes(), ">u8")
-    return halves[::2].astype(np.uint64)
 
 
 def _membership(gone_run_id: str | None, run_id: str) -> BatchMembership:

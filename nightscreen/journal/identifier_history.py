@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, select, text
 from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.schema import customer_commits, sightings
-from nightscreen.journal.statements import fetched
+from nightscreen.journal.statements import among_joined, fetched
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import DAY_MICROS
 
@@ -125,23 +125,21 @@ class Sightings:
         """
         kept = sightings.c
         since = _NEVER if at is None else at - REWRITTEN_AFTER
-        query = _SEEN if before is None else _SEEN.where(kept.first_at < before)
-        given = {"of_kind": kind, "some": identifiers, "of_batch": batch, "since": since}
+        query = _SEEN.where(among_joined(self._engine.dialect.name, "identifier", "some"))
+        if before is not None:
+            query = query.where(kept.first_at < before)
+        given = {"of_kind": kind, "some": b"".join(identifiers), "of_batch": batch}
         with reading(self._engine) as connection:
-            rows = fetched(connection.execute(query, given))
-        lately = b"".join(
-            identifier + customer + (bvn or NO_BVN)
-            for identifier, customer, _, bvn, is_lately in rows
-            if is_lately
-        )
-        return SightingRows(
-            np.frombuffer(lately, np.uint8).reshape(-1, 3 * SUBJECT_BYTES),
-            [
-                Other(identifier + customer, bool(elsewhere), bvn)
-                for identifier, customer, elsewhere, bvn, is_lately in rows
-                if not is_lately
-            ],
-        )
+            rows = fetched(connection.execute(query, {**given, "since": since}))
+        lately: list[bytes] = []
+        others: list[Other] = []
+        for identifier, customer, elsewhere, bvn, is_lately in rows:
+            if is_lately:
+                lately += (identifier, customer, bvn or NO_BVN)
+            else:
+                others.append(Other(identifier + customer, bool(elsewhere), bvn))
+        joined = np.frombuffer(b"".join(lately), np.uint8)
+        return SightingRows(joined.reshape(-1, 3 * SUBJECT_BYTES), others)
 
     def keep(self, kind: str, batch: str, seen: bytes, *, at: int) -> None:
         """Write sightings down, or that they were seen again; the same twice is once.
@@ -211,10 +209,7 @@ _SEEN = select(
     ~_OF_BATCH,
     sightings.c.bvn,
     _OF_BATCH & (sightings.c.last_at > bindparam("since")),
-).where(
-    sightings.c.kind == bindparam("of_kind"),
-    sightings.c.identifier.in_(bindparam("some", expanding=True)),
-)
+).where(sightings.c.kind == bindparam("of_kind"))
 
 _KEEP = text(
     """

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import any_, bindparam, column, func, select
+from sqlalchemy import (
+    LargeBinary,
+    any_,
+    bindparam,
+    column,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
+
+from nightscreen.files.sealing import SUBJECT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
         Dialect,
         Table,
         TableValuedAlias,
+        TextClause,
     )
     from sqlalchemy.sql.dml import UpdateBase
 
@@ -92,6 +103,26 @@ def among(dialect: str, column: Column[Any], name: str) -> ColumnElement[bool]:
     if dialect == _POSTGRESQL:
         return column == any_(bindparam(name, type_=postgresql.ARRAY(column.type)))
     return column.in_(bindparam(name, expanding=True))
+
+
+def among_joined(dialect: str, column: str, name: str) -> TextClause:
+    """Return the condition that a column has one of some pseudonyms, given joined as one value.
+
+    Bound one by one they cost five times as much as the reading.
+    """
+    if dialect == _POSTGRESQL:
+        pieces = (
+            f"ANY(ARRAY(SELECT substr(:{name}, place, {SUBJECT_BYTES})"  # noqa: S608 - names of ours
+            f" FROM generate_series(1, length(:{name}), {SUBJECT_BYTES}) AS place))"
+        )
+        return text(f"{column} = {pieces}").bindparams(bindparam(name, type_=LargeBinary))
+    pieces = (
+        "(WITH RECURSIVE pieces(place) AS (SELECT 1 UNION ALL"  # noqa: S608 - names of ours
+        f" SELECT place + {SUBJECT_BYTES} FROM pieces"
+        f" WHERE place + {SUBJECT_BYTES} < length(:{name}))"
+        f" SELECT substr(:{name}, place, {SUBJECT_BYTES}) FROM pieces)"
+    )
+    return text(f"{column} IN {pieces}").bindparams(bindparam(name, type_=LargeBinary))
 
 
 def insert_into(dialect: str, table: Table) -> Any:  # noqa: ANN401 - two dialects' own types

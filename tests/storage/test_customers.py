@@ -10,7 +10,6 @@ import pytest
 
 from nightscreen.files.sealing import Sealer
 from nightscreen.journal.customers import (
-    SCAN_BLOCK,
     BatchMembership,
     Customers,
     Members,
@@ -101,7 +100,7 @@ def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> N
 def test_many_customers_are_found_in_blocks(journal: Journal) -> None:
     """More customers than one query takes are all found, and all scanned in order."""
     customers = Customers.of(journal)
-    many = [number.to_bytes(16, "big") for number in range(1, SCAN_BLOCK + 1002)]
+    many = [number.to_bytes(16, "big") for number in range(1, 2_001)]
     keep(customers, "run-1", "clear", *many)
     assert len(customers.known(many)) == len(many)
     members = customers.members(BATCH, "run-2")
@@ -173,7 +172,7 @@ def test_seals_that_do_not_open_are_counted(journal: Journal) -> None:
 
 
 def test_customers_are_found_whose_pseudonyms_begin_alike() -> None:
-    """First halves are looked for; where several have the same one, the whole decides."""
+    """The whole of a pseudonym decides, however much of it is another one's too."""
     known = [b"a" * 16, b"b" * 8 + b"c" * 8, b"b" * 8 + b"d" * 8, b"b" * 15 + b"\xff"]
     known.sort()
     members = Members(np.array(known, "S16"), np.zeros(len(known), np.int8))
