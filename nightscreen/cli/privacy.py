@@ -1,4 +1,4 @@
-"""`nightscreen privacy`: the papers a controller keeps, drafted from the settings.
+"""`nightscreen privacy`: the documents a data controller keeps, drafted from the settings.
 
 Their content is made in `privacy.processing_record`.
 """
@@ -21,7 +21,7 @@ RECORD_FILE, ASSESSMENT_FILE = "processing-record.md", "impact-assessment.md"
 @command("privacy record --output papers", of=privacy_app, name="record")
 def record(
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the two papers; default: standard output.")
+        Path | None, typer.Option(help="Folder for the two documents; default: standard output.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -51,4 +51,4 @@ def record(
     elif output is None:
         sys.stdout.write("\n".join(papers.values()))
     else:
-        typer.echo(f"{len(papers)} papers are in {output}; fill in: {', '.join(found['blanks'])}")
+        typer.echo(f"{len(papers)} documents are in {output}; fill in: {', '.join(found['blanks'])}")
