@@ -6,15 +6,14 @@ what was typed.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nightscreen.cli.command import Result, command, group
-from nightscreen.cli.engine import EXIT_BY_STATE, run_flow, settings_for_calls
-from nightscreen.cli.output import counted, ended, fields, naira
+from nightscreen.cli.engine import ran, settings_for_calls
+from nightscreen.cli.output import counted, fields, naira, print_run
 from nightscreen.operations.bvn import confirming, requesting
 from nightscreen.operations.bvn.closing import quote_confirm, quote_request
 from nightscreen.operations.bvn.otps import open_otps
@@ -32,25 +31,19 @@ app = group("BVN consent: request one-time passwords, confirm.")
 
 
 def print_bvn(report: Mapping[str, Any], output: Path | str) -> None:
-    """Print how a run ended, and what to type next."""
-    ended("Run", report)
+    """Print how a run ended, what it cost, and what to type next."""
     rows, cost = report["rows"], report["cost"]
-    doubt, to_come = cost["in_doubt_exposure"], cost.get("to_come")
+    doubt = cost["in_doubt_exposure"]
+    values = {
+        "rows": f"{rows['screened']:,} taken, {rows['quarantined']:,} in quarantine",
+        "customers": counted(report["states"], "none", zeros=True),
+        "cost": f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])}",
+        "confirming": _to_come(cost.get("to_come")),
+    }
+    if doubt not in {None, "0.00"}:
+        values["in doubt"] = f"{naira(doubt)}; see nightscreen journal in-doubt"
     stage = "request" if report["flow"] == "request_bvns" else "confirm"
-    again = f"nightscreen bvn {stage} --run {report['run_id']} --output {output}"
-    fields(
-        {
-            "rows": f"{rows['screened']:,} taken, {rows['quarantined']:,} in quarantine",
-            "customers": counted(report["states"], "none", zeros=True),
-            "cost": f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])}",
-            "in doubt": ""
-            if doubt in {None, "0.00"}
-            else f"{naira(doubt)}; see nightscreen journal in-doubt",
-            "confirming": _to_come(to_come),
-            "notice": report["notices"],
-            "next": again if report["state"] == "stopped" else "",
-        }
-    )
+    print_run("Run", report, output, values, f"nightscreen bvn {stage}")
 
 
 def _to_come(to_come: Mapping[str, Any] | None) -> str:
@@ -79,7 +72,7 @@ def request(parameters: RequestBvns) -> Result:
     _open_input(parameters, open_source, "of customers")
     if parameters.quote_only:
         return Result(_quoted_request(parameters, settings), view=_print_quote)
-    return _run("request_bvns", parameters)
+    return ran("confirm_bvns:request_bvns", parameters, print_bvn)
 
 
 @command("bvn confirm otps.csv --max-spend 5000", of=app, name="confirm", view=print_bvn)
@@ -89,13 +82,7 @@ def confirm(parameters: ConfirmBvns) -> Result:
     _open_input(parameters, open_otps, "with customer_id,otp")
     if parameters.quote_only:
         return Result(_quoted_confirm(parameters, settings), view=_print_quote)
-    return _run("confirm_bvns", parameters)
-
-
-def _run(flow: str, parameters: RequestBvns | ConfirmBvns) -> Result:
-    report = run_flow(f"confirm_bvns:{flow}", parameters)
-    show = partial(print_bvn, output=parameters.output)
-    return Result(report, EXIT_BY_STATE.get(report["state"], 1), show)
+    return ran("confirm_bvns:confirm_bvns", parameters, print_bvn)
 
 
 def _open_input(parameters: RequestBvns | ConfirmBvns, open_: Any, kind: str) -> None:  # noqa: ANN401 - either of two

@@ -11,10 +11,12 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightscreen.cli import reaper
+from nightscreen.cli.command import Result
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.files.local_engine import running_engine
@@ -26,7 +28,7 @@ from nightscreen.tasks.logs import say_on_stderr, set_up_logs
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from types import FrameType
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
@@ -146,6 +148,19 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
                 return await work(*given, **options)
 
         return in_loop(watched())
+
+
+def ran(path: str, parameters: Any, view: Callable[..., None]) -> Result:  # noqa: ANN401 - of any flow
+    """Run a flow by hand, and return its report as the result of a command.
+
+    Args:
+        path: as `run_flow` takes it.
+        parameters: of the flow.
+        view: prints a report and is told where runs put their folders, `output`.
+    """
+    report = run_flow(path, parameters)
+    show = partial(view, output=parameters.output)
+    return Result(report, EXIT_BY_STATE.get(report["state"], 1), show)
 
 
 def in_loop(work: Coroutine[Any, Any, Returned]) -> Returned:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +16,9 @@ import pyarrow.parquet as pq
 import typer
 
 from nightscreen.cli.command import Result, command, group
-from nightscreen.cli.engine import EXIT_BY_STATE, run_flow, settings_for_calls
+from nightscreen.cli.engine import ran, settings_for_calls
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import counted, ended, fields, table
+from nightscreen.cli.output import counted, fields, print_run, table
 from nightscreen.files.outputs import LOANS_FILE
 from nightscreen.operations.loans.offer_links import ask_again
 from nightscreen.operations.loans.offer_source import read_source
@@ -75,14 +74,11 @@ def products() -> dict[str, Any]:
 
 def print_offers(report: Mapping[str, Any], output: Path | str) -> None:
     """Print how a run of offers ended, and where its files are."""
-    ended("Offers", report)
-    fields(
-        {
-            "product": " ".join(filter(None, report["product"].values())),
-            "customers": counted(report["offers"], "none has a chosen decision"),
-            **_rest(report, output, "offer"),
-        }
-    )
+    values = {
+        "product": " ".join(filter(None, report["product"].values())),
+        "customers": counted(report["offers"], "none has a chosen decision"),
+    }
+    print_run("Offers", report, output, values, "nightscreen loans offer")
 
 
 def _print_quote(document: Mapping[str, Any]) -> None:
@@ -127,49 +123,42 @@ def offer(
     if again:
         with opened_journal() as journal:
             ask_again(journal, parameters, again)
-    report = run_flow("offer_loans:offer_loans", parameters)
-    return _ended(report, partial(print_offers, output=parameters.output))
+    return _refusal_said(ran("offer_loans:offer_loans", parameters, print_offers))
 
 
-def _ended(report: Any, show: Any) -> Result:  # noqa: ANN401 - a flow's report, and its view
-    """Return how a run ended; that the key is no distributor's is said beside the JSON, too."""
-    if REFUSALS["distributor"] in report["notices"]:
+def _refusal_said(result: Result) -> Result:
+    """Say beside the document, too, that the key is no distributor's."""
+    if REFUSALS["distributor"] in result.document["notices"]:
         typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
-    return Result(report, EXIT_BY_STATE.get(report["state"], 1), show)
+    return result
 
 
 def print_loans(report: Mapping[str, Any], output: Path | str) -> None:
     """Print the state of loans, and what changed."""
-    ended("Loans", report)
     moves = (f"{move}: {number:,}" for move, number in report["changes"]["moves"].items())
-    shown = {
-        loan["reference"]: (loan["status"] or "-")
-        + " (the service does not know it)" * (loan["state"] == "unknown_reference")
-        for loan in report["loans"][:_MOST_SHOWN]
+    values = {
+        "statuses": counted(report["statuses"], "there is no loan to follow yet", zeros=True),
+        "changes": ", ".join(moves) or "no status changed",
     }
+    for loan in report["loans"][:_MOST_SHOWN]:
+        unknown = " (the service does not know it)" * (loan["state"] == "unknown_reference")
+        values[loan["reference"]] = (loan["status"] or "-") + unknown
     more = len(report["loans"]) - _MOST_SHOWN
-    fields(
-        {
-            "statuses": counted(report["statuses"], "there is no loan to follow yet", zeros=True),
-            "changes": ", ".join(moves) or "no status changed",
-            **shown,
-            "": f"and {more:,} more in loans.parquet" if more > 0 else "",
-            **_rest(report, output, "track"),
-        }
-    )
+    values[""] = f"and {more:,} more in loans.parquet" if more > 0 else ""
+    print_run("Loans", report, output, values, "nightscreen loans track")
 
 
 @command("loans track --json", of=app, name="track", view=print_loans)
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
-    report = run_flow("track_loans:track_loans", parameters)
-    folder = Path(parameters.output) / str(report["run_id"])
+    result = _refusal_said(ran("track_loans:track_loans", parameters, print_loans))
+    folder = Path(parameters.output) / str(result.document["run_id"])
     if parameters.run and not folder.is_dir():  # one resumed keeps its folder
         with opened_journal() as journal:
             found = journal.runs.find(parameters.run)
         folder = folder if found is None else Path(found.folder)
-    return _ended(with_loans(report, folder), partial(print_loans, output=parameters.output))
+    return result._replace(document=with_loans(result.document, folder))
 
 
 def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -186,12 +175,3 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any cell of the table
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return str(value) if isinstance(value, Decimal) else value
-
-
-def _rest(report: Mapping[str, Any], output: Path | str, name: str) -> dict[str, Any]:
-    again = f"nightscreen loans {name} --run {report['run_id']} --output {output}"
-    return {
-        "notice": report["notices"],
-        "results": str(Path(output) / report["run_id"]),
-        "next": again if report["state"] == "stopped" else "",
-    }

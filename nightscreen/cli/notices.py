@@ -89,7 +89,7 @@ def _print_imported(document: dict[str, Any]) -> None:
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="notices.csv, filled in.")],
 ) -> Result:
-    """Import that customers were told, when (told_at) and how (told_how)."""
+    """Import that notices were sent: when (told_at) and how (told_how)."""
     with opened_journal() as journal:
         added, known, mistakes = import_told(journal, file)
     document = {

@@ -13,7 +13,7 @@ import typer
 from nightscreen.cli.command import MappingOption, Result, command, group
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import ended, fields, naira, table
+from nightscreen.cli.output import naira, print_run, table
 from nightscreen.operations.loans.outcome_import import import_outcomes
 from nightscreen.results.outcomes import known_outcomes, outcomes_report, verdict_in_words
 
@@ -32,18 +32,14 @@ _PARTS = (
 def print_import(report: Mapping[str, Any], output: Path | str) -> None:
     """Print what was imported."""
     rows, loans = report["rows"], report["loans"]
-    ended("Outcomes", report)
-    fields(
-        {
-            "rows": f"{rows['read']:,} read, {rows['screened']:,} imported, "
-            f"{rows['quarantined']:,} in quarantine",
-            "loans": f"{loans['new']:,} new, {loans['changed']:,} changed",
-            "decisions": f"{loans['decided']:,} loans tied to a decision, "
-            f"{loans['never_decided']:,} were paid out before any",
-            "notice": report["notices"],
-            "results": str(Path(output) / report["run_id"]),
-        }
-    )
+    values = {
+        "rows": f"{rows['read']:,} read, {rows['screened']:,} imported, "
+        f"{rows['quarantined']:,} in quarantine",
+        "loans": f"{loans['new']:,} new, {loans['changed']:,} changed",
+        "decisions": f"{loans['decided']:,} loans tied to a decision, "
+        f"{loans['never_decided']:,} were paid out before any",
+    }
+    print_run("Outcomes", report, output, values)
 
 
 @command("outcomes import loan-book.csv", of=app, name="import", view=print_import)

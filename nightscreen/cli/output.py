@@ -88,7 +88,17 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
 
 
-def ended(what: str, report: Mapping[str, Any]) -> None:
-    """Print how a run ended."""
+def print_run(
+    what: str,
+    report: Mapping[str, Any],
+    output: object,
+    values: Mapping[str, str | Sequence[str] | None],
+    command: str = "",
+) -> None:
+    """Print how a run ended, its values, where its files are, and how it goes on if it stopped."""
+    run_id = report["run_id"]
     reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
-    typer.echo(f"{what} {report['run_id']} {report['state']}{reason}")
+    typer.echo(f"{what} {run_id} {report['state']}{reason}")
+    again = f"{command} --run {run_id} --output {output}"
+    rest = {"notice": report["notices"], "results": f"{str(output).rstrip('/')}/{run_id}"}
+    fields({**values, **rest, "next": again if report["state"] == "stopped" else ""})

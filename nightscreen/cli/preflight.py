@@ -59,7 +59,8 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
             _check_input(Path(parameters.input), parameters.mapping)
     elif not parameters.run:
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
-    _check_data_key(settings.data_key.get_secret_value())
+    if configured := settings.data_key.get_secret_value():  # whose it is the journal knows
+        decode_key(configured, "NIGHTSCREEN_DATA_KEY")
     _check_run(parameters, settings)
     _check_output(parameters.output)
 
@@ -90,27 +91,12 @@ def _check_choices(parameters: ScreenBatch) -> None:
     deadline = deadline_instant(parameters.deadline, now)
     if deadline is not None and deadline <= now:
         raise InputError(f"--deadline: {parameters.deadline} has passed; name a later instant")
-    if parameters.policy:
-        load_policy(Path(parameters.policy))
-    if parameters.shadow:
-        load_policy(Path(parameters.shadow))
+    for policy in filter(None, (parameters.policy, parameters.shadow)):
+        load_policy(Path(policy))
 
 
 def _check_input(path: Path, mapping: str) -> None:
     open_source(path, mapping=read_mapping(Path(mapping)) if mapping else None)
-
-
-def _check_data_key(configured: str) -> None:
-    """Refuse what is no key at all, before a journal is made; whose it is the journal knows."""
-    if configured:
-        decode_key(configured, "NIGHTSCREEN_DATA_KEY")
-
-
-def _check_home(settings: Settings) -> None:
-    try:
-        make_private_folder(settings.home)
-    except OutputError as error:
-        raise SettingsError(f"NIGHTSCREEN_HOME: {error}") from None
 
 
 def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
@@ -120,7 +106,10 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
             f"there is no run {parameters.run}: there is no journal under {settings.home} yet; set "
             "NIGHTSCREEN_HOME to where it is"
         )
-    _check_home(settings)
+    try:
+        make_private_folder(settings.home)
+    except OutputError as error:
+        raise SettingsError(f"NIGHTSCREEN_HOME: {error}") from None
     with journal_of(settings) as journal:
         resolved = resolve(parameters, journal, settings.approval_timeout)
         if resolved.earlier is not None:
@@ -159,33 +148,24 @@ def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
 
 def _check_output(given: str) -> None:
     """Try the output folder or URL; what was made for the trial is taken away again."""
-    if is_url(given):
-        try:
-            try_to_write(given)
-        except OutputError as error:
-            raise OutputError(f"--output: {error}") from None
-        return
     output = Path(given)
-    if output.is_dir():
-        _try_to_write(output)
-        return
     missing = [folder for folder in (output, *output.parents) if not folder.exists()]
     try:
-        make_private_folder(output)
+        if is_url(given):
+            try_to_write(given)
+            return
+        if not output.is_dir():
+            make_private_folder(output)
+        with tempfile.TemporaryFile(dir=output):
+            return
     except OutputError as error:
         raise OutputError(f"--output: {error}") from None
-    finally:
-        for folder in missing:
-            if folder.is_dir():
-                folder.rmdir()
-
-
-def _try_to_write(folder: Path) -> None:
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return
     except OSError as error:
         raise OutputError(
-            f"--output: cannot write to the folder {folder}: {error.strerror}; choose another, or "
+            f"--output: cannot write to the folder {output}: {error.strerror}; choose another, or "
             "change its permissions"
         ) from None
+    finally:
+        for folder in [] if is_url(given) else missing:
+            if folder.is_dir():
+                folder.rmdir()

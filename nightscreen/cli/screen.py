@@ -61,6 +61,5 @@ def screened(parameters: ScreenBatch) -> Result:
         from nightscreen.tasks.workers import require_server
 
         require_server("--workers")
-    report = engine.run_flow("screen_batch:screen_batch", parameters)
-    show = partial(print_summary, output=parameters.output, address=settings.base_url)
-    return Result(report, engine.EXIT_BY_STATE.get(report["state"], 1), show)
+    show = partial(print_summary, address=settings.base_url)
+    return engine.ran("screen_batch:screen_batch", parameters, show)

@@ -6,16 +6,15 @@ the engine stores in clear what it is given.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nightscreen.cli.command import Result, command, group, read_options
-from nightscreen.cli.engine import EXIT_BY_STATE, run_flow, settings_for_calls
+from nightscreen.cli.engine import ran, settings_for_calls
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import counted, ended, fields
+from nightscreen.cli.output import counted, print_run
 from nightscreen.journal.vault import Vault
 from nightscreen.operations.transactions.sync import kind_of, scope_of
 from nightscreen.schemas.errors import InputError, UsageError
@@ -29,25 +28,19 @@ app = group("Transactions of customers who consented.")
 
 def print_pull(report: Mapping[str, Any], output: Path | str) -> None:
     """Print how a pull ended, and where its files are."""
-    ended("Pull", report)
     kinds = [kind for kind in PulledKind if kind.folder in report]
     customers = {name: number for name, number in report["customers"].items() if name != "due"}
     pulled = f"{customers.pop('pulled'):,} pulled"
     files = [report[kind.folder]["file"] for kind in kinds if report[kind.folder]["file"]]
     rejected = report["rows"]["quarantined"]
+    values = {
+        "customers": ", ".join(filter(None, [pulled, counted(customers)])),
+        kinds[0].folder: counted(report["changes"], "nothing new"),
+        "quarantine": f"{rejected:,} records could not be read" if rejected else "",
+        "written to": [str(Path(output) / file) for file in files],
+    }
     what = "" if kinds[0] is PulledKind.TRANSACTION else " --accounts"
-    again = f"nightscreen transactions pull{what} --run {report['run_id']} --output {output}"
-    fields(
-        {
-            "customers": ", ".join(filter(None, [pulled, counted(customers)])),
-            kinds[0].folder: counted(report["changes"], "nothing new"),
-            "quarantine": f"{rejected:,} records could not be read" if rejected else "",
-            "notice": report["notices"],
-            "written to": [str(Path(output) / file) for file in files],
-            "results": str(Path(output) / report["run_id"]),
-            "next": again if report["state"] == "stopped" else "",
-        }
-    )
+    print_run("Pull", report, output, values, f"nightscreen transactions pull{what}")
 
 
 @command(
@@ -82,9 +75,7 @@ def pull(
     given = parameters.model_dump(exclude_unset=True)
     wanted = read_options(model, {**given, "grants": _grants(model, customer) if customer else []})
     name = "pull_accounts" if accounts else "pull_transactions"
-    report = run_flow(f"pull_transactions:{name}", wanted)
-    show = partial(print_pull, output=wanted.output)
-    return Result(report, EXIT_BY_STATE.get(report["state"], 1), show)
+    return ran(f"pull_transactions:{name}", wanted, print_pull)
 
 
 def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str]:

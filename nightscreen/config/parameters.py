@@ -111,7 +111,7 @@ class _Screening(BaseModel):
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",
         title="Spend at most (naira)",
-        description="The run never passes it: digits only, such as 250000. Empty: no cap for "
+        description="Spending limit for this run: digits only, such as 250000. Empty: none for "
         "this run; the caps of the day and month still apply.",
         examples=["250000", "99.50"],
     )

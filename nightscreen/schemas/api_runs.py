@@ -39,7 +39,7 @@ class ApiRunParameters(BaseModel):
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",
         title="Spend at most (naira)",
-        description="The run never passes it. Empty: no cap for this run.",
+        description="Spending limit for this run, in digits. Empty: none.",
         examples=["5000"],
     )
     deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
 from nightscreen.ops.status import COMMANDS
 from nightscreen.schemas.clock import LAGOS
+from tests.ops.signs import signs_in_a_test
 from tests.screening import CONSENT, World, customer
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 from tests.steps.offers_in_a_test import Lender, borrower
@@ -76,3 +78,33 @@ def test_every_kind_of_run_is_shown_as_it_ended(folder: Path, here: Here) -> Non
         ended = here("runs", "show", run["run_id"])
         assert ended.status == 0, ended.err
         assert run["run_id"] in ended.out
+
+
+def test_list_show_and_doctor_name_one_state_and_cost(folder: Path, home: Path, here: Here) -> None:
+    """Of a run that completed, of one that hangs, and of one that was killed."""
+    World(folder).screen([customer(1, **CONSENT), customer(2, **CONSENT)])
+
+    def compared() -> list[str]:
+        states = []
+        for run in here("runs", "list", "--json").document["runs"]:
+            shown = here("runs", "show", run["run_id"], "--json").document
+            known = here("doctor", run["run_id"], "--json").document["run"]
+            assert run["state"] == shown["state"] == known["state"]
+            assert run["cost"] == shown["cost"] == known["spent_naira"]
+            states.append(run["state"])
+        return states
+
+    with open_journal(home) as journal:
+        journal.runs.begin(
+            "run-2",
+            flow="screen_batch",
+            batch="b",
+            purpose="portfolio",
+            input_digest="",
+            folder=str(folder / "out" / "run-2"),
+            cap_micro=None,
+            parameters={},
+        )
+        write_vitals(home, "run-2", signs_in_a_test(run_id="run-2", flow="screen_batch", at=0))
+        assert sorted(compared()) == ["completed", "hung"]
+    assert sorted(compared()) == ["completed", "killed"]
