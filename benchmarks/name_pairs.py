@@ -1,26 +1,20 @@
-"""Is an account the customer's, by its name alone: precision and recall beside rapidfuzz.
+"""Labelled pairs of names: is an account the customer's, by its name alone?
 
-Labelled pairs are made from names of their own (`benchmarks/names`), by a seed. Half of those names
-makes the set that rules may be tuned on, the other half the set that counts: no name of one is in
-the other. `strong` is what verifies an account whose BVN is not reported.
-
-    python -m benchmarks.name_pairs [--set report|tune] [--seed N] [--pairs N] [--misses]
+Pairs are made from names of their own (`benchmarks/names`), by a seed. Half of those names makes
+the set that rules may be tuned on, the other half the set that counts: no name of one is in the
+other. `strong` is what verifies an account whose BVN is not reported. `benchmarks.quality` prints
+the tables.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from rapidfuzz import fuzz
-
-from benchmarks.measured import run_words
 from nightscreen.values.names import match_names
 
 if TYPE_CHECKING:
@@ -265,20 +259,6 @@ def verified(pair: Pair) -> bool:
     return match is not None and match.grade == "strong"
 
 
-def _ratio(score: Callable[..., float], least: float) -> Callable[[Pair], bool]:
-    return lambda pair: score(" ".join(pair.ours).upper(), pair.theirs) >= least
-
-
-def best_ratio(score: Callable[..., float], pairs: Sequence[Pair]) -> Callable[[Pair], bool]:
-    """Return a ratio with the threshold of the best F1 on the set it is tuned on."""
-
-    def f1(least: int) -> float:
-        precision, recall = rates(pairs, _ratio(score, least))
-        return 2 * precision * recall / (precision + recall or 1)
-
-    return _ratio(score, max(range(50, 101), key=f1))
-
-
 def rates(pairs: Iterable[Pair], says: Callable[[Pair], bool]) -> tuple[float, float]:
     """Return precision and recall."""
     right = wrong = missed = 0
@@ -288,50 +268,3 @@ def rates(pairs: Iterable[Pair], says: Callable[[Pair], bool]) -> tuple[float, f
         wrong += said and not pair.same
         missed += pair.same and not said
     return right / (right + wrong or 1), right / (right + missed or 1)
-
-
-def main() -> None:
-    """Print precision and recall as a whole, by tradition and by category."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--set", choices=SETS, default="report")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pairs", type=int, default=2500)
-    parser.add_argument("--misses", action="store_true", help="list the pairs judged wrongly")
-    chosen = parser.parse_args()
-    print(run_words())
-    pairs = labelled(chosen.set, chosen.seed, chosen.pairs)
-    tuned = labelled("tune", chosen.seed, chosen.pairs)
-    judges: dict[str, Callable[[Pair], bool]] = {"strong": verified}
-    for name in ("token_sort_ratio", "token_set_ratio", "WRatio"):
-        judges[name] = best_ratio(getattr(fuzz, name), tuned)
-    print(
-        f"{len(pairs):,} pairs of the set {chosen.set!r}, {sum(p.same for p in pairs):,} the same"
-    )
-    print(f"\n| {'':24} | " + " | ".join(f"{name:>16}" for name in judges) + " |")
-    _print_rates("all", pairs, judges)
-    for tradition in TRADITIONS:
-        _print_rates(tradition, [p for p in pairs if p.tradition == tradition], judges)
-    print("\nshare judged rightly, by category")
-    groups: dict[str, list[Pair]] = defaultdict(list)
-    for pair in pairs:
-        groups[pair.category].append(pair)
-    for kind, group in sorted(groups.items(), key=lambda each: not each[1][0].same):
-        right = [sum(says(p) == p.same for p in group) / len(group) for says in judges.values()]
-        label = f"{kind} ({len(group)})"
-        print(f"| {label:28} | " + " | ".join(f"{share:12.3f}" for share in right) + " |")
-    if chosen.misses:
-        for pair in sorted(pairs, key=lambda each: each.category):
-            if verified(pair) != pair.same:
-                match = match_names(pair.ours, pair.theirs)
-                print(pair.category, "|", *pair.ours, "|", pair.theirs, "|", match)
-
-
-def _print_rates(
-    label: str, pairs: Sequence[Pair], judges: dict[str, Callable[[Pair], bool]]
-) -> None:
-    cells = ["{:.3f} / {:.3f}".format(*rates(pairs, says)) for says in judges.values()]
-    print(f"| {label:24} | " + " | ".join(f"{cell:>16}" for cell in cells) + " |")
-
-
-if __name__ == "__main__":
-    main()

@@ -255,7 +255,7 @@ async def show_ledger(
             "next": following,
             "more": following < sandbox.ledger.count,
             "totals": sandbox.ledger.totals_json(),
-            "wallet": sandbox.wallet_json(),
+            "wallet": sandbox.wallet.as_json(),
             "peak_in_flight": sandbox.peak,
             "in_flight": sandbox.in_flight,
         }
@@ -319,7 +319,7 @@ async def set_wallet(sandbox: Here, body: WalletBody) -> Response:
         wallet.drain_every = (every.calls, every.amount) if every else None
     if "dry_at_call" in body.model_fields_set:
         wallet.dry_at_call = body.dry_at_call
-    return _told(sandbox.wallet_json())
+    return _told(sandbox.wallet.as_json())
 
 
 @app.post(f"{_BASE}/latency")

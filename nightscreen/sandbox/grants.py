@@ -104,10 +104,10 @@ class Refused(Exception):  # noqa: N818 - an answer of the service, not an error
 
 @dataclass(slots=True)
 class Access:
-    """One access token."""
+    """One access token, and when it expires."""
 
-    token: str  # the secret
-    ends_at: float  # when it expires
+    token: str
+    ends_at: float
 
     def is_live(self, now: float) -> bool:
         """Return whether the token still opens anything."""
@@ -119,13 +119,15 @@ class Grant:
     """What one customer allowed at one time."""
 
     customer: str  # the username
-    scopes: tuple[str, ...]  # the scopes granted
+    scopes: tuple[str, ...]
     client_id: str  # who was allowed
     # the address of the authorization request; None until an exchange binds one
     redirect_uri: str | None
-    refresh_token: str = ""  # the secret, empty before the exchange
+    code_ends_at: float  # when the code expires
+    code_used: bool = False
+    refresh_token: str = ""  # empty before the exchange
     revoked: bool = False  # whether the refresh token is good no more
-    accesses: list[Access] = field(default_factory=list)  # the access tokens issued, oldest first
+    accesses: list[Access] = field(default_factory=list)  # oldest first
 
     @property
     def state(self) -> str:
@@ -134,12 +136,11 @@ class Grant:
             return "revoked"
         return "live" if self.refresh_token else "waiting"
 
-
-@dataclass(slots=True)
-class _Code:
-    grant: Grant
-    ends_at: float
-    used: bool = False
+    def end(self, now: float, *, keep_access: bool = False) -> None:
+        """Revoke the refresh token, and the access tokens too unless they are kept."""
+        self.revoked = True
+        for access in () if keep_access else self.accesses:
+            access.ends_at = min(access.ends_at, now)
 
 
 class Grants:
@@ -148,7 +149,7 @@ class Grants:
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
         self._grants: list[Grant] = []
-        self._codes: dict[str, _Code] = {}
+        self._by_code: dict[str, Grant] = {}
         self._by_refresh: dict[str, Grant] = {}
         self._by_access: dict[str, tuple[Grant, Access]] = {}
 
@@ -171,17 +172,16 @@ class Grants:
         """Write a grant down and return its code."""
         row = by_customer(customer)
         granted = tuple(scope for scope in scopes if row is None or scope != row.withheld)
-        grant = Grant(customer, granted, client_id, redirect_uri)
+        grant = Grant(customer, granted, client_id, redirect_uri, now + CODE_LIFETIME_S)
         code = secrets.token_urlsafe(_CODE_BYTES)
-        self._codes[code] = _Code(grant, now + CODE_LIFETIME_S)
+        self._by_code[code] = grant
         self._grants.append(grant)
         self.count(customer, "codes")
         return code
 
     def customer_of(self, secret: str) -> str:
         """Return whose code or refresh token this is, or NOBODY."""
-        code = self._codes.get(secret)
-        grant = code.grant if code else self._by_refresh.get(secret)
+        grant = self._by_code.get(secret) or self._by_refresh.get(secret)
         return grant.customer if grant else NOBODY
 
     def exchange(
@@ -194,36 +194,31 @@ class Grants:
         Raises:
             Refused: unknown, used or expired code, another client or another address.
         """
-        code = self._codes.get(secret)
-        customer = code.grant.customer if code else NOBODY
-        try:
-            grant = self._redeem(code, redirect_uri, client_id, now)
-        except Refused:
-            self.count(customer, "refused_exchanges")
-            raise
-        grant.refresh_token = secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH]
-        self._by_refresh[grant.refresh_token] = grant
-        self.count(customer, "exchanges")
-        return grant, self._issue(grant, now)
-
-    def _redeem(self, code: _Code | None, redirect_uri: str, client_id: str, now: float) -> Grant:
-        if code is None:
+        grant = self._by_code.get(secret)
+        if grant is None:
+            self.count(NOBODY, "refused_exchanges")
             raise Refused("unknown_code", "Invalid authorization code")
-        grant = code.grant
         row = by_customer(grant.customer)
-        if code.used:
+        why = None
+        if grant.code_used or (row and row.code == "used"):
+            why = Refused("used_code", "Authorization code has already been used")
+        elif now >= grant.code_ends_at or (row and row.code == "expired"):
+            why = Refused("expired_code", "Authorization code has expired")
+        elif grant.client_id != client_id:
+            why = Refused("foreign_code", "Invalid authorization code")
+        elif grant.redirect_uri not in (None, redirect_uri):
+            why = _other_address()
+        if grant.code_used:
             self.count(grant.customer, "replays")
-            self._end(grant, now)
-        if code.used or (row and row.code == "used"):
-            raise Refused("used_code", "Authorization code has already been used")
-        if now >= code.ends_at or (row and row.code == "expired"):
-            raise Refused("expired_code", "Authorization code has expired")
-        if grant.client_id != client_id:
-            raise Refused("foreign_code", "Invalid authorization code")
-        _check_address(grant, redirect_uri)
-        code.used = True
-        grant.redirect_uri = redirect_uri
-        return grant
+            grant.end(now)
+        if why:
+            self.count(grant.customer, "refused_exchanges")
+            raise why
+        grant.code_used, grant.redirect_uri = True, redirect_uri
+        grant.refresh_token = _token()
+        self._by_refresh[grant.refresh_token] = grant
+        self.count(grant.customer, "exchanges")
+        return grant, self._issue(grant, now)
 
     def refresh(self, secret: str, redirect_uri: str, *, now: float) -> tuple[Grant, Access]:
         """Issue a new access token for a refresh token, which stays good.
@@ -231,31 +226,28 @@ class Grants:
         Raises:
             Refused: unknown or revoked refresh token, or another address.
         """
-        try:
-            grant = self._refreshable(secret, redirect_uri)
-        except Refused:
-            self.count(self.customer_of(secret), "refused_refreshes")
-            raise
-        customer = grant.customer
-        self.count(customer, "refreshes")
-        if grant.accesses[-1].is_live(now):
-            self.count(customer, "early_refreshes")
-        return grant, self._issue(grant, now)
-
-    def _refreshable(self, secret: str, redirect_uri: str) -> Grant:
         grant = self._by_refresh.get(secret)
         if grant is None:
+            self.count(self.customer_of(secret), "refused_refreshes")
             raise Refused("unknown_refresh", "Invalid refresh token")
         row = by_customer(grant.customer)
+        why = None
         if grant.revoked or (row and row.refresh == "revoked"):
-            raise Refused("revoked_refresh", "Refresh token has been revoked")
-        _check_address(grant, redirect_uri)
-        return grant
+            why = Refused("revoked_refresh", "Refresh token has been revoked")
+        elif grant.redirect_uri != redirect_uri:
+            why = _other_address()
+        if why:
+            self.count(grant.customer, "refused_refreshes")
+            raise why
+        self.count(grant.customer, "refreshes")
+        if grant.accesses[-1].is_live(now):
+            self.count(grant.customer, "early_refreshes")
+        return grant, self._issue(grant, now)
 
     def _issue(self, grant: Grant, now: float) -> Access:
         row = by_customer(grant.customer)
         lifetime_s = 0 if row and row.dead else ACCESS_TOKEN_LIFETIME_S
-        access = Access(secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH], now + lifetime_s)
+        access = Access(_token(), now + lifetime_s)
         grant.accesses.append(access)
         self._by_access[access.token] = grant, access
         return access
@@ -266,26 +258,18 @@ class Grants:
 
     def expire(self, customer: str | None, now: float) -> int:
         """Expire the live access tokens of a customer, or of all; returns how many there were."""
-        ended = 0
-        for grant in self._of(customer):
-            for access in grant.accesses:
-                if access.is_live(now):
-                    access.ends_at = now
-                    ended += 1
-        return ended
+        accesses = (access for grant in self._of(customer) for access in grant.accesses)
+        live = [access for access in accesses if access.is_live(now)]
+        for access in live:
+            access.ends_at = now
+        return len(live)
 
     def revoke(self, customer: str | None, now: float, *, keep_access: bool = False) -> int:
         """Revoke the grants of a customer, or of all; returns how many there were."""
         live = [grant for grant in self._of(customer) if not grant.revoked]
         for grant in live:
-            self._end(grant, now, keep_access=keep_access)
+            grant.end(now, keep_access=keep_access)
         return len(live)
-
-    def _end(self, grant: Grant, now: float, *, keep_access: bool = False) -> None:
-        grant.revoked = True
-        if not keep_access:
-            for access in grant.accesses:
-                access.ends_at = min(access.ends_at, now)
 
     def _of(self, customer: str | None) -> list[Grant]:
         return [grant for grant in self._grants if customer is None or grant.customer == customer]
@@ -315,12 +299,16 @@ class Grants:
     def secrets_json(self) -> dict[str, list[str]]:
         """Show every code and token ever issued, for tests that search for them elsewhere."""
         return {
-            "codes": list(self._codes),
+            "codes": list(self._by_code),
             "access_tokens": list(self._by_access),
             "refresh_tokens": list(self._by_refresh),
         }
 
 
-def _check_address(grant: Grant, redirect_uri: str) -> None:
-    if grant.redirect_uri is not None and grant.redirect_uri != redirect_uri:
-        raise Refused("wrong_redirect_uri", "redirect_uri does not match the authorization request")
+def _other_address() -> Refused:
+    text = "redirect_uri does not match the authorization request"
+    return Refused("wrong_redirect_uri", text)
+
+
+def _token() -> str:
+    return secrets.token_urlsafe(TOKEN_LENGTH)[:TOKEN_LENGTH]

@@ -6,7 +6,7 @@ whether a call is charged at all.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from decimal import Decimal, InvalidOperation, Overflow
 from itertools import islice
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from nightscreen.sandbox.behaviour_flags import AGGREGATOR
 
 MICROS = 1_000_000
+PAGE: Final = 50_000
 _MOST_DIGITS = 27
 
 
@@ -68,18 +69,9 @@ class Wallet:
         drain_every: another consumer takes an amount each time so many calls have come.
     """
 
-    __slots__ = (
-        *("balance", "calls", "drain_every", "drained", "dry_at_call"),
-        *("opening", "previous", "topped_up"),
-    )
-
     def __init__(self, opening: int) -> None:
-        self.opening = opening
-        self.balance = opening
-        self.previous = opening
-        self.topped_up = 0
-        self.drained = 0
-        self.calls = 0
+        self.opening = self.balance = self.previous = opening
+        self.topped_up = self.drained = self.calls = 0
         self.dry_at_call: int | None = None
         self.drain_every: tuple[int, int] | None = None
 
@@ -120,11 +112,20 @@ class Wallet:
         else:
             self.drain(self.balance - amount)
 
+    def as_json(self) -> dict[str, object]:
+        """Return the wallet, money as decimal text."""
+        return {
+            "opening": naira_text(self.opening),
+            "balance": naira_text(self.balance),
+            "topped_up": naira_text(self.topped_up),
+            "drained": naira_text(self.drained),
+            "calls": self.calls,
+            "dry_at_call": self.dry_at_call,
+        }
+
 
 class PriceList:
     """What each operation costs, and the changes that are planned at a later call."""
-
-    __slots__ = ("now", "planned")
 
     def __init__(self) -> None:
         self.now = dict(PRICES)
@@ -137,87 +138,52 @@ class PriceList:
     def price(self, operation: str, call: int) -> int:
         """Return what a call costs, given its number among the calls of its operation."""
         if self.planned:
-            due = self.planned.get(operation, [])
-            while due and min(due)[0] <= call:
-                first = min(due)
-                due.remove(first)
-                self.now[operation] = first[1]
+            due = sorted(self.planned.get(operation, []))
+            while due and due[0][0] <= call:
+                self.now[operation] = due.pop(0)[1]
+            self.planned[operation] = due
         return self.now[operation]
 
 
-PAGE: Final = 50_000
-
-
 class Entry(NamedTuple):
-    """One request. Money in micro-naira; the sequence number is the position in the ledger."""
+    """One request, as it was answered."""
 
-    at: float  # seconds since 1970, when the outcome was decided
-    operation: str  # name of the operation, or `unknown`
-    identity: str  # what was looked up, in clear
-    http_status: int  # status of the answer, 0 where none was sent
-    outcome: str  # one word, such as `listed`, `not_found`, `low_wallet`
-    fault: str  # name of the fault played, or empty
-    charged: int  # what the call cost
-    balance: int  # what the wallet held afterwards
-    delivery: str  # `sent`, `cut` (by the sandbox) or `abandoned` (by the caller)
-    attempt: int  # how often this operation was asked about this identity; 0 without a right key
-    authorized: bool  # whether the key was right
+    at: float  # seconds since 1970
+    operation: str
+    identity: str  # in clear: nobody here exists
+    http_status: int  # 0 where nothing was sent
+    outcome: str  # in one word
+    fault: str  # name of the fault that was met, empty for none
+    charged: int  # micro-naira
+    balance: int  # micro-naira, after the call
+    delivery: str  # `sent`, `cut` by the sandbox, or `abandoned` by the caller
+    attempt: int  # how often the same was asked, this request included; 0 without authorisation
+    authorized: bool
     in_flight: int  # calls of all operations in flight at arrival, this one included
 
 
-class Totals:
-    """Counters of one operation."""
-
-    __slots__ = ("charged", "charges", "requests")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.charges = 0
-        self.charged = 0
-
-    def as_json(self) -> dict[str, object]:
-        """Return the counters, money as decimal text."""
-        return {
-            "requests": self.requests,
-            "charges": self.charges,
-            "charged": naira_text(self.charged),
-        }
-
-
 class Ledger:
-    """All entries since the last reset, or the newest of them."""
-
-    __slots__ = ("by_operation", "charged_before", "count", "entries", "everything", "repeated")
+    """All entries since the last reset, or the newest of them; the totals hold all."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.entries: deque[Entry] = deque(maxlen=limit)
         self.count = 0
-        self.everything = Totals()
-        self.by_operation: dict[str, Totals] = {}
-        self.charged_before: dict[tuple[str, str], int] = {}
-        self.repeated = 0
+        self.repeated = 0  # charges for something charged before
+        self._totals: dict[str, Counter[str]] = {}
+        self._charged_before: set[tuple[str, str]] = set()
 
     def append(self, entry: Entry) -> None:
         """Write one request down."""
         self.entries.append(entry)
         self.count += 1
-        totals = self.by_operation.get(entry.operation)
-        if totals is None:
-            totals = self.by_operation[entry.operation] = Totals()
-        totals.requests += 1
-        self.everything.requests += 1
+        totals = self._totals.setdefault(entry.operation, Counter())
+        totals["requests"] += 1
         if entry.charged:
-            self._charge(totals, entry)
-
-    def _charge(self, totals: Totals, entry: Entry) -> None:
-        totals.charges += 1
-        totals.charged += entry.charged
-        self.everything.charges += 1
-        self.everything.charged += entry.charged
-        key = (entry.operation, entry.identity)
-        times = self.charged_before.get(key, 0)
-        self.charged_before[key] = times + 1
-        self.repeated += times > 0
+            totals["charges"] += 1
+            totals["charged"] += entry.charged
+            key = (entry.operation, entry.identity)
+            self.repeated += key in self._charged_before
+            self._charged_before.add(key)
 
     def read(
         self, since: int = 0, operation: str | None = None, limit: int = PAGE
@@ -225,7 +191,7 @@ class Ledger:
         """Read entries after a sequence number.
 
         Returns:
-            The entries, and the sequence number to go on from.
+            The entries, money as decimal text, and the sequence number to go on from.
         """
         forgotten = self.count - len(self.entries)
         last = max(since, forgotten)
@@ -234,23 +200,27 @@ class Ledger:
         for seq, entry in enumerate(kept, last + 1):
             last = seq
             if operation is None or entry.operation == operation:
-                found.append(entry_json(seq, entry))
+                money = {name: naira_text(getattr(entry, name)) for name in ("charged", "balance")}
+                found.append({"seq": seq, **entry._asdict(), **money})
                 if len(found) >= limit:
                     break
         return found, last
 
     def totals_json(self) -> dict[str, object]:
-        """Return what was counted; `repeated_charges` are charges for something charged before."""
+        """Return what was counted, whole and by operation; money as decimal text."""
+        whole: Counter[str] = Counter()
+        for totals in self._totals.values():
+            whole.update(totals)
         return {
-            **self.everything.as_json(),
+            **_counted(whole),
             "repeated_charges": self.repeated,
-            "by_operation": {name: totals.as_json() for name, totals in self.by_operation.items()},
+            "by_operation": {name: _counted(totals) for name, totals in self._totals.items()},
         }
 
 
-def entry_json(seq: int, entry: Entry) -> dict[str, object]:
-    """Turn an entry into its JSON shape, money as decimal text."""
-    shape = entry._asdict()
-    shape["charged"] = naira_text(entry.charged)
-    shape["balance"] = naira_text(entry.balance)
-    return {"seq": seq, **shape}
+def _counted(totals: Counter[str]) -> dict[str, object]:
+    return {
+        "requests": totals["requests"],
+        "charges": totals["charges"],
+        "charged": naira_text(totals["charged"]),
+    }

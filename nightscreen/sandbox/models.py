@@ -35,7 +35,11 @@ class Failure(BaseModel):
 
 _JSON: Final = {"model": Failure}
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    400: {**_JSON, "description": "malformed; HTML where the body is no JSON"},
+    400: {
+        **_JSON,
+        "description": "malformed; HTML where the body is no JSON",
+        "content": {"text/html": {}},
+    },
     401: {**_JSON, "description": "no key"},
     402: {**_JSON, "description": "the wallet is too low"},
     403: {**_JSON, "description": "wrong key, dead access token, or no right"},

@@ -1,8 +1,7 @@
 """One-time passwords of BVN consent: to whom they were sent, when they arrive, how long they last.
 
-The customer's side of the two calls lives here, in the sandbox's own time, which can be moved
-ahead. The calls themselves are answered by `sandbox.validation`; which number a customer receives
-is reported by `sandbox.people`.
+The customer's side of the two calls, in the sandbox's own time, which can be moved ahead. The calls
+are answered by `sandbox.validation`; which number a customer receives is `people.otp_of`.
 """
 
 from __future__ import annotations
@@ -15,19 +14,14 @@ from nightscreen.sandbox.seeded_random import SeededRandom
 
 EXPIRED_OTP: Final = "999999"
 """The one-time password that is always too late."""
-
-DELIVERIES: Final = ("prompt", "late", "never", "unreachable")
-"""What happens to a one-time password; `unreachable` is reported at once, by an error."""
-
 LIFETIME_S: Final = 600.0
 """How long a one-time password is good, in the sandbox's own seconds."""
-
 LATE_S: Final = 900.0
 """How long a late one is under way: it arrives when it has expired."""
 
 _KEPT: Final = 100_000
-_LATE, _NEVER, _UNREACHABLE = 8, 8, 4
-"""Percent of customers, where the manner `otp_delivery` is `mixed`."""
+_MIXED: Final = (*("late",) * 8, *("never",) * 8, *("unreachable",) * 4, *("prompt",) * 80)
+"""What becomes of a hundred customers' passwords where `otp_delivery` is `mixed`."""
 
 
 def registered_contact(contact: str, registered: tuple[str, ...]) -> str | None:
@@ -48,13 +42,12 @@ def masked_contact(contact: str) -> str:
 
 
 def drawn_delivery(bvn: str) -> str:
-    """Return how one-time passwords fare with this customer where the customers are mixed."""
-    chance = SeededRandom("one-time password delivery", bvn).below(100)
-    for share, word in ((_LATE, "late"), (_NEVER, "never"), (_UNREACHABLE, "unreachable")):
-        if chance < share:
-            return word
-        chance -= share
-    return "prompt"
+    """Return how one-time passwords fare with this customer where the customers are mixed.
+
+    Returns:
+        `prompt`, `late`, `never`, or `unreachable`, of which the start itself says so.
+    """
+    return _MIXED[SeededRandom("one-time password delivery", bvn).below(100)]
 
 
 @dataclass(slots=True)
@@ -62,18 +55,27 @@ class Sent:
     """One password on its way to a customer, or given by them."""
 
     otp: str  # six digits
-    contact: str  # where it went, as the lender wrote it
+    contact: str  # where it went, as it is registered
     number: int  # how many were sent to this customer so far, this one included
     sent_at: float  # the sandbox's own seconds
     delivery: str  # `prompt`, `late` or `never`
     wrong: int = 0  # wrong passwords entered since it was sent
     used: bool = False  # whether consent was given with it
 
+    def state(self, now: float) -> str:
+        """Return `used`, `expired`, `arrived` or `under_way`."""
+        if self.used or now - self.sent_at >= LIFETIME_S:
+            return "used" if self.used else "expired"
+        return "arrived" if self.has_arrived(now) else "under_way"
+
+    def has_arrived(self, now: float) -> bool:
+        """Return whether the customer can read it."""
+        late = self.delivery == "late" and now - self.sent_at >= LATE_S
+        return late or self.delivery == "prompt"
+
 
 class OtpOutbox:
     """The newest password of every customer: another one takes its place."""
-
-    __slots__ = ("_sent",)
 
     def __init__(self) -> None:
         self._sent: dict[str, Sent] = {}
@@ -95,7 +97,7 @@ class OtpOutbox:
         sent = self._sent.get(bvn)
         if sent is None or sent.used:
             return "not_started"
-        if otp == EXPIRED_OTP or _is_over(sent, now):
+        if otp == EXPIRED_OTP or sent.state(now) == "expired":
             return "otp_expired"
         if otp != sent.otp or sent.delivery == "never":
             sent.wrong += 1
@@ -106,40 +108,21 @@ class OtpOutbox:
     def otp(self, bvn: str, now: float) -> str | None:
         """Read the password as the customer does; None where none has arrived."""
         sent = self._sent.get(bvn)
-        return sent.otp if sent and _has_arrived(sent, now) else None
+        return sent.otp if sent and sent.has_arrived(now) else None
 
-    def as_json(self, now: float, bvn: str | None = None) -> list[dict[str, object]]:
+    def as_json(self, now: float, wanted: str | None = None) -> list[dict[str, object]]:
         """Show what every customer holds, or one of them, in the order of sending."""
-        shown = self._sent if bvn is None else {bvn: self._sent[bvn]} if bvn in self._sent else {}
-        return [_shown(bvn, sent, now) for bvn, sent in shown.items()]
-
-
-def _is_over(sent: Sent, now: float) -> bool:
-    return now - sent.sent_at >= LIFETIME_S
-
-
-def _has_arrived(sent: Sent, now: float) -> bool:
-    if sent.delivery == "late":
-        return now - sent.sent_at >= LATE_S
-    return sent.delivery == "prompt"
-
-
-def _state(sent: Sent, now: float) -> str:
-    if sent.used:
-        return "used"
-    if _is_over(sent, now):
-        return "expired"
-    return "arrived" if _has_arrived(sent, now) else "under_way"
-
-
-def _shown(bvn: str, sent: Sent, now: float) -> dict[str, object]:
-    return {
-        "bvn": bvn,
-        "otp": sent.otp if _has_arrived(sent, now) else None,
-        "contact": sent.contact,
-        "state": _state(sent, now),
-        "delivery": sent.delivery,
-        "number": sent.number,
-        "age_s": round(now - sent.sent_at, 3),
-        "wrong": sent.wrong,
-    }
+        return [
+            {
+                "bvn": bvn,
+                "otp": self.otp(bvn, now),
+                "contact": sent.contact,
+                "state": sent.state(now),
+                "delivery": sent.delivery,
+                "number": sent.number,
+                "age_s": round(now - sent.sent_at, 3),
+                "wrong": sent.wrong,
+            }
+            for bvn, sent in self._sent.items()
+            if wanted in (None, bvn)
+        ]

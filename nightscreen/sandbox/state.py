@@ -158,18 +158,6 @@ class Sandbox:
                 return limit.refusal
         return ""
 
-    def wallet_json(self) -> dict[str, object]:
-        """Return the wallet, money as decimal text."""
-        wallet = self.wallet
-        return {
-            "opening": naira_text(wallet.opening),
-            "balance": naira_text(wallet.balance),
-            "topped_up": naira_text(wallet.topped_up),
-            "drained": naira_text(wallet.drained),
-            "calls": wallet.calls,
-            "dry_at_call": wallet.dry_at_call,
-        }
-
     def as_json(self) -> dict[str, object]:
         """Return all that can be set, as it is now."""
         return {
@@ -178,7 +166,7 @@ class Sandbox:
             "test_mode": self.test_mode,
             "day": self.day,
             "ahead_s": self.ahead_s,
-            "wallet": self.wallet_json(),
+            "wallet": self.wallet.as_json(),
             "prices": {name: naira_text(price) for name, price in self.prices.now.items()},
             "latency": self.latency.as_json(),
             "faults": self.faults.as_json(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.cash_flow import compared, made
+from benchmarks.quality import compared, made
 from nightscreen.operations.transactions.cashflow import DEFINITIONS
 from nightscreen.operations.transactions.narrations import NARRATIONS, load_narrations
 from nightscreen.schemas.errors import SettingsError

@@ -1,9 +1,13 @@
-"""Files made to harm: peak memory, CPU and message of each under a limit of memory.
+"""How large things become: the journal, and files made to harm.
 
-`python -m benchmarks.hostile [--seed N] [--limit MB] [--only WORD]`. Each file is made with a seed
-and given to `nightscreen inspect` and `nightscreen screen --quote-only`, processes of their own
-with a home of their own, which may have no more address space than the limit. A file is held where
-its other rows go on, or one line refuses it, and neither process dies of the limit.
+    python -m benchmarks.sizes journal [--rows N]
+    python -m benchmarks.sizes hostile [--seed N] [--limit MB] [--only WORD]
+
+`journal`: bytes an answer, and the milliseconds of opening, after a night of so many rows that
+asked the simulator. `hostile`: peak memory, CPU and message of each file, made with a seed and
+given to `nightscreen inspect` and `nightscreen screen --quote-only`, processes of their own that
+may have no more address space than the limit. A file is held where its other rows go on, or one
+line refuses it, and neither process dies of the limit.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import random
 import resource
 import sys
 import tempfile
+import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +28,8 @@ from typing import TYPE_CHECKING, Final
 import openpyxl
 
 from benchmarks.measured import run_words
+from benchmarks.night import nights
+from nightscreen.journal import open_journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -281,29 +288,23 @@ def message(inspected: Ended, folder: Path) -> str:
     return f"{rows['screened']:,} of {rows['read']:,} rows go on. {said}".replace("|", "/")
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=LIMIT_MB, help="MB of address space")
-    parser.add_argument("--only", default="", help="files whose name has this word")
-    given = parser.parse_args()
-    print(run_words())
+def hostile(seed: int, limit_mb: int, only: str) -> None:
+    """Print the table of files made to harm."""
     print("| file | size | inspect: MB, CPU s | quote: MB, CPU s | status | what is said |")
     print("|---|---|---|---|---|---|")
     for each in HOSTILE:
-        if given.only not in each.name:
+        if only not in each.name:
             continue
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made)
             path = folder / each.file
-            each.make(path, random.Random(given.seed))
+            each.make(path, random.Random(seed))
             words = [str(path)]
             if each.mapping is not None:
                 words += ["--mapping", str(each.mapping(folder))]
             size = path.stat().st_size
-            looked = run(["inspect", *words, "--json"], folder, given.limit)
-            quoted = run(["screen", *words, "--quote-only", "--json"], folder, given.limit)
+            looked = run(["inspect", *words, "--json"], folder, limit_mb)
+            quoted = run(["screen", *words, "--quote-only", "--json"], folder, limit_mb)
             said = message(looked, folder)
             assert looked.status == quoted.status, (looked, quoted)
             figures = " | ".join(f"{one.peak_mb:.0f}, {one.cpu_s:.1f}" for one in (looked, quoted))
@@ -311,6 +312,38 @@ def main() -> None:
                 f"| {each.name} | {size / 1000:,.0f} kB | {figures} | {looked.status} | {said} |",
                 flush=True,
             )
+
+
+def journal(rows: int) -> None:
+    """Print what a journal came to after one night, and how long it takes to open."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        answers = nights(rows, folder)["first"]["lookups"]
+        home = folder / "home"
+        size = sum(each.stat().st_size for each in home.rglob("*") if each.is_file())
+        begun = time.perf_counter()
+        open_journal(home).close()
+        opened_ms = 1000 * (time.perf_counter() - begun)
+    print("| rows | answers | MB | bytes an answer | opened in, ms |\n|---|---|---|---|---|")
+    print(
+        f"| {rows:,} | {answers:,} | {size / 1e6:.1f} | {size / answers:,.0f} | {opened_ms:.0f} |"
+    )
+
+
+def main() -> None:
+    """Print the table that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("journal", "hostile"))
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=LIMIT_MB, help="MB of address space")
+    parser.add_argument("--only", default="", help="files whose name has this word")
+    given = parser.parse_args()
+    print(f"{run_words()}\n")
+    if given.what == "journal":
+        journal(given.rows)
+    else:
+        hostile(given.seed, given.limit, given.only)
 
 
 if __name__ == "__main__":
