@@ -120,9 +120,9 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
 
     with opened_journal() as journal:
         found = _look(journal, customer_id, bvn, batch)
-        ids = {*found.customers, *([(batch, customer_id)] if customer_id else [])}
-        if yes and found.workbooks:
-            typer.echo(_about_workbooks(found.workbooks), err=True)
+        ids = {*found.person.customers, *([(batch, customer_id)] if customer_id else [])}
+        if yes and found.files.workbooks:
+            typer.echo(_about_workbooks(found.files.workbooks), err=True)
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)
         entries = forget_at_desk(journal, {pseudonym for _, pseudonym in ids})
@@ -137,7 +137,8 @@ def _look(journal: Journal, customer_id: str, bvn: str, batch: str) -> Found:
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.desk.audit import stands_at_desk
     from nightscreen.journal.customers import Customers
-    from nightscreen.privacy.erasure import Whom, look, mend
+    from nightscreen.privacy.erasure import look, mend
+    from nightscreen.privacy.person import Whom
 
     mend(journal)
     whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
@@ -159,12 +160,12 @@ def _print_found(customer_id: str, bvn: str, batch: str, *, json_output: bool) -
 
 
 def _would_erase(found: Found) -> str:
-    held = found.held
+    held, files = found.held, found.files
     told = (
-        f"This erases {found.rows:,} rows of {len(found.in_runs):,} runs, {held.answers:,} answers "
+        f"This erases {files.rows:,} rows of {len(files.runs):,} runs, {held.answers:,} answers "
         f"and {held.states:,} states and reviews; it cannot be undone."
     )
-    return "\n".join([told, _about_workbooks(found.workbooks)] if found.workbooks else [told])
+    return "\n".join([told, *([_about_workbooks(files.workbooks)] if files.workbooks else [])])
 
 
 def _about_workbooks(places: Sequence[str]) -> str:
