@@ -165,7 +165,10 @@ def _would_erase(found: Found) -> str:
         f"This erases {files.rows:,} rows of {len(files.runs):,} runs, {held.answers:,} answers "
         f"and {held.states:,} states and reviews; it cannot be undone."
     )
-    return "\n".join([told, *([_about_workbooks(files.workbooks)] if files.workbooks else [])])
+    lines = [told, *([_about_workbooks(files.workbooks)] if files.workbooks else [])]
+    if files.unread:
+        lines.append(f"{len(files.unread):,} files that nobody can read go whole.")
+    return "\n".join(lines)
 
 
 def _about_workbooks(places: Sequence[str]) -> str:

@@ -118,9 +118,8 @@ class Found:
 
     @property
     def anything(self) -> bool:
-        """Return whether anything is held of the person."""
-        files = self.files
-        return bool(files.rows or files.workbooks or files.unread or any(self.held))
+        """Return whether anything is held of the person; what nobody can read tells of nobody."""
+        return bool(self.files.rows or self.files.workbooks or any(self.held))
 
     def document(self) -> dict[str, Any]:
         """Return what would go as JSON has it; nothing in it is personal."""
