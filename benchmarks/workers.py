@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.asking import Asking
     from nightscreen.config.settings import Settings
+    from nightscreen.runs.worker import Worker
 
 CHECKS = ("bank_account", "karma", "ecosystem")
 PROCESSES = (1, 2, 4)

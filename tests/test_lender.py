@@ -23,7 +23,8 @@ from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from nightscreen.runs.screening import Runner
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS
@@ -163,7 +164,7 @@ class Lender(RuleBasedStateMachine):
         # a run that was killed before it came to this person holds nothing of them
         with journal_of(self.world.read_settings()) as journal, suppress(InputError):
             found = look(journal, Customers.of(journal), whom)
-            pseudonyms = list(found.person(journal).all)
+            pseudonyms = list(found.person.pseudonyms().all)
             erase(journal, found)
         words = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]
         for path, content in everything(self.folder):

@@ -113,8 +113,8 @@ def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str
 
     with opened_journal() as journal:
         found = _look(journal, customer_id, bvn, batch)
-        if yes and found.workbooks:
-            typer.echo(_about_workbooks(found.workbooks), err=True)
+        if yes and found.files.workbooks:
+            typer.echo(_about_workbooks(found.files.workbooks), err=True)
         _confirm(_would_erase(found), yes=yes)
         done = erase_person(journal, found)
         went = {"rows": done["rows"], "answers": done["answers"]}
@@ -128,7 +128,8 @@ def _look(journal: Journal, customer_id: str, bvn: str, batch: str) -> Found:
         raise UsageError("--bvn takes the 11 digits of a BVN")
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.journal.customers import Customers
-    from nightscreen.privacy.erasure import Whom, look, mend
+    from nightscreen.privacy.erasure import look, mend
+    from nightscreen.privacy.person import Whom
 
     mend(journal)
     whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
@@ -149,12 +150,15 @@ def _print_found(customer_id: str, bvn: str, batch: str, *, json_output: bool) -
 
 
 def _would_erase(found: Found) -> str:
-    held = found.held
+    held, files = found.held, found.files
     told = (
-        f"This erases {found.rows:,} rows of {len(found.in_runs):,} runs, {held.answers:,} answers "
+        f"This erases {files.rows:,} rows of {len(files.runs):,} runs, {held.answers:,} answers "
         f"and {held.states:,} states and reviews; it cannot be undone."
     )
-    return "\n".join([told, _about_workbooks(found.workbooks)] if found.workbooks else [told])
+    lines = [told, *([_about_workbooks(files.workbooks)] if files.workbooks else [])]
+    if files.unread:
+        lines.append(f"{len(files.unread):,} files that nobody can read go whole.")
+    return "\n".join(lines)
 
 
 def _about_workbooks(places: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.schemas.pulls import PulledKind
@@ -69,25 +70,25 @@ class Output:
     Attributes:
         pattern: its path in the run's folder; with `beside`, in the folder of all runs, where
             `RUN_ID` stands for the run's id.
+        holds: what it holds, in a line for a page.
         whose: by which column its rows name a person.
-        erasing: what becomes of it when that person is erased.
         ground: on which ground it is kept: `RETENTION__<GROUND>_DAYS`; empty where it stays.
+        erasing: what becomes of it when that person is erased.
         right: what a user of the desk must have to download it.
         of_branches: it says something of customers, and so of every branch at once.
         section: under which name subject access shows a customer's rows of it; empty where what
             they hold is shown from the journal, or is shown in another file.
-        holds: what it holds, in a line for a page.
         beside: it lies outside the run's folder.
     """
 
     pattern: str
+    holds: str = ""
     whose: Whose = Whose.NOBODY
-    erasing: Erasing = Erasing.KEEP
     ground: str = ""
+    erasing: Erasing = Erasing.KEEP
     right: str = "export"
     of_branches: bool = True
     section: str = ""
-    holds: str = ""
     beside: bool = False
 
     def files(self, folder: Path) -> list[Path]:
@@ -96,136 +97,91 @@ class Output:
         return sorted(root.glob(self.pattern.replace("RUN_ID", folder.name)))
 
 
+_of_people = partial(Output, erasing=Erasing.DROP_ROWS)
+
 OUTPUTS: Final = (
     Output(
         DECISIONS_WORKBOOK,
+        "the list to work on, as a workbook",
         Whose.LISTED,
-        Erasing.DELETE,
-        ground="decisions",
-        holds="the list to work on, as a workbook",
+        "decisions",
+        erasing=Erasing.DELETE,
     ),
     Output(
         CALLS_FILE,
+        "every call: check, outcome, attempts, cost, times",
         Whose.BY_CALL,
-        Erasing.BLANK,
-        ground="decisions",
+        "decisions",
+        erasing=Erasing.BLANK,
         right="money",
-        holds="every call: check, outcome, attempts, cost, times",
     ),
-    Output(
+    _of_people(
         CHANGES_FILE,
+        "what changed since the night before",
         Whose.BY_PSEUDONYM,
-        Erasing.DROP_ROWS,
-        ground="decisions",
+        "decisions",
         right="runs",
         section="changes",
-        holds="what changed since the night before",
     ),
-    Output(
-        RINGS_FILE,
-        Whose.BY_PSEUDONYM,
-        Erasing.DROP_ROWS,
-        ground="decisions",
-        holds="customers tied to each other by what they share",
-    ),
-    Output(
-        DECISIONS_CSV,
-        Whose.LISTED,
-        Erasing.DROP_ROWS,
-        ground="decisions",
-        section="lists",
-        holds="the list to work on",
-    ),
-    Output(
-        NOTICES_FILE,
-        Whose.LISTED,
-        Erasing.DROP_ROWS,
-        ground="notices",
-        section="notices",
-        holds="what to tell customers",
-    ),
-    Output(
+    _of_people(RINGS_FILE, "customers tied by what they share", Whose.BY_PSEUDONYM, "decisions"),
+    _of_people(DECISIONS_CSV, "the list to work on", Whose.LISTED, "decisions", section="lists"),
+    _of_people(NOTICES_FILE, "what to tell customers", Whose.LISTED, "notices", section="notices"),
+    _of_people(
         SHADOW_FILE,
+        "whom the policy tried beside would decide otherwise",
         Whose.LISTED,
-        Erasing.DROP_ROWS,
-        ground="decisions",
+        "decisions",
         section="lists",
-        holds="whom the policy tried beside would decide otherwise",
     ),
+    _of_people(OFFERS_FILE, "loan offers, each with its link", Whose.LISTED, "enriched"),
+    _of_people(OFFERS_CSV, "loan offers, to send", Whose.LISTED, "enriched"),
+    _of_people(LOANS_FILE, "how the loans stand", Whose.LISTED, "enriched"),
     *(
-        Output(name, Whose.LISTED, Erasing.DROP_ROWS, ground="enriched", holds=holds)
-        for name, holds in {
-            OFFERS_FILE: "loan offers, each with its link",
-            OFFERS_CSV: "loan offers, to send",
-            LOANS_FILE: "how the loans stand",
-        }.items()
-    ),
-    Output(
-        QUARANTINE,
-        Whose.AS_GIVEN,
-        Erasing.DROP_ROWS,
-        ground="quarantine",
-        section="quarantine",
-        holds="rows to fix, each with its line and a hint",
-    ),
-    Output(
-        f"{INPUT}/*",
-        Whose.AS_GIVEN,
-        Erasing.DROP_ROWS,
-        ground="enriched",
-        holds="the file as it was dropped into the inbox",
-    ),
-    *(
-        Output(
+        _of_people(
             f"{kind.folder}/pulled_on=*/RUN_ID.parquet",
+            f"the {kind.folder} of a pull",
             Whose.LISTED,
-            Erasing.DROP_ROWS,
-            ground="enriched",
+            "enriched",
             beside=True,
         )
         for kind in PulledKind
     ),
-    Output(
-        CASHFLOW_FILE,
-        Whose.LISTED,
-        Erasing.DROP_ROWS,
-        ground="enriched",
-        holds="what customers can pay back, from their transactions",
+    _of_people(CASHFLOW_FILE, "what customers can pay back", Whose.LISTED, "enriched"),
+    _of_people(
+        QUARANTINE,
+        "rows to fix, each with its line and a hint",
+        Whose.AS_GIVEN,
+        "quarantine",
+        section="quarantine",
     ),
-    Output(
+    _of_people(f"{INPUT}/*", "the file as it was dropped", Whose.AS_GIVEN, "enriched"),
+    _of_people(
         "bvn/part-*.parquet",
+        "customers asked for BVN consent, and what their BVNs hold",
         Whose.IN_CLEAR,
-        Erasing.DROP_ROWS,
-        ground="enriched",
-        holds="customers asked for BVN consent, and what their BVNs hold",
+        "enriched",
     ),
-    Output(
+    _of_people(
         "enriched/part-*.parquet",
+        "customers with all their answers",
         Whose.IN_CLEAR,
-        Erasing.DROP_ROWS,
-        ground="enriched",
+        "enriched",
         section="rows",
-        holds="customers with all their answers",
     ),
-    Output(REPORT, right="money", holds="the report, for programs"),
-    Output("report-*.json", right="money", holds="the report of an earlier session"),
-    Output(REPORT_PAGE, right="money", holds="the report below"),
+    Output(REPORT, "the report, for programs", right="money"),
+    Output("report-*.json", "the report of an earlier session", right="money"),
+    Output(REPORT_PAGE, "the report below", right="money"),
     Output(
         PROBLEMS,
+        "every finding about the file, without the values",
         right="runs",
         of_branches=False,
-        holds="every finding about the file, without the values",
     ),
-    Output(
-        MANIFEST,
-        right="runs",
-        of_branches=False,
-        holds="every file with its rows and digest",
-    ),
-    *(Output(name, holds="what the inbox says of the file") for name in INBOX_TEXTS),
+    Output(MANIFEST, "every file with its rows and digest", right="runs", of_branches=False),
+    *(Output(name, "what the inbox says of the file") for name in INBOX_TEXTS),
 )
-"""In the order in which an erasure goes through them: rows in clear, by which the person is known,
-come last, so that an erasure that was cut short finds them again."""
+"""In the order in which an erasure goes through them: a workbook before the list that tells whether
+it goes; rows in clear, by which the person is known, last. So one that was cut short can go on."""
 
 
 def declaration_of(name: str) -> Output | None:

@@ -28,7 +28,6 @@ from nightscreen.files.places import (
 )
 from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
 from nightscreen.files.quarantine import unescape_formula
-from nightscreen.schemas.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -111,16 +110,18 @@ class RunFolder:
 
         At least one part is written, so that an empty batch has its columns too.
         """
-        folder = make_private_folder(self.path / name)
-        parts = PartWriter(self, name, schema)
-        try:
-            for table in tables:
-                parts.write(table)
-                del table  # before the next is made
-        except BaseException:
-            parts.abandon()
-            raise
-        written = parts.close()
+        folder, written, rest = make_private_folder(self.path / name), list[str](), iter(tables)
+        table = next(rest, None)
+        while table is not None or not written:
+            part, rows = f"{name}/part-{len(written):05d}.parquet", 0
+            with self.file(part) as partial, _parquet_writer(partial, schema) as writer:
+                while table is not None and rows < PART_ROWS:
+                    writer.write_table(table, row_group_size=GROUP_ROWS)
+                    rows += table.num_rows
+                    table = None  # before the next is made
+                    table = next(rest, None)
+            self.rows[part] = rows
+            written.append(part)
         for stale in sorted(folder.glob("part-*.parquet")):
             if f"{name}/{stale.name}" not in written:
                 stale.unlink()
@@ -148,54 +149,6 @@ class RunFolder:
                     "sha256": sha256_of(path),
                 }
         return found
-
-
-class PartWriter:
-    """Writes tables into parts of bounded size, each appearing whole."""
-
-    def __init__(self, folder: RunFolder, name: str, schema: pa.Schema) -> None:
-        self._folder = folder
-        self._name = name
-        self._schema = schema
-        self._number = 0
-        self._rows = 0
-        self._names: list[str] = []
-        self._open()
-
-    def _open(self) -> None:
-        self._rows = 0
-        self._part = f"{self._name}/part-{self._number:05d}.parquet"
-        self._appearing = atomic_write(self._folder.path / self._part)
-        self._writer = _parquet_writer(self._appearing.__enter__(), self._schema)
-
-    def _finish(self) -> None:
-        self._writer.close()
-        self._appearing.__exit__(None, None, None)
-        self._folder.rows[self._part] = self._rows
-        self._names.append(self._part)
-
-    def write(self, table: pa.Table) -> None:
-        """Write a table as row groups, beginning a new part where the present one is full."""
-        if self._rows >= PART_ROWS:
-            self._finish()
-            self._number += 1
-            self._open()
-        self._writer.write_table(table, row_group_size=GROUP_ROWS)
-        self._rows += table.num_rows
-
-    def close(self) -> list[str]:
-        """Finish the last part and return the names of all."""
-        self._finish()
-        return self._names
-
-    def abandon(self) -> None:
-        """Leave nothing of the present part behind."""
-        self._writer.close()
-        error = OutputError("abandoned")
-        try:
-            self._appearing.__exit__(OutputError, error, None)
-        except OutputError:
-            return
 
 
 @dataclass(frozen=True, slots=True)

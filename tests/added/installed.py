@@ -15,8 +15,9 @@ from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
 from tests.added.phone_world import CHECKS, POLICY, PhoneWorld, borrowers, lines, phone
 from tests.desk.office import Office
@@ -131,7 +132,7 @@ def test_who_is_erased_is_gone(tmp_path: Path) -> None:
     screened(world)
     with open_journal(tmp_path / "home") as journal:
         found = look(journal, Customers.of(journal), Whom(customer_id="C3"))
-        pseudonyms = found.person(journal).all
+        pseudonyms = found.person.pseudonyms().all
         done = erase(journal, found)
         assert (done["calls"], done["answers"]) == (2, 2)
         assert verify_journal(journal) == []

@@ -15,8 +15,9 @@ from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
 from tests.cli.command import SERVICE, surroundings
 from tests.cli.command import nightscreen as command
@@ -69,7 +70,7 @@ def test_its_subject_sees_what_is_theirs_and_can_be_erased() -> None:
         assert "phone_owner" in text
         assert SOMEBODY_ELSE not in text
         found = look(journal, Customers.of(journal), Whom(customer_id="C3"))
-        pseudonyms = found.person(journal).all
+        pseudonyms = found.person.pseudonyms().all
         done = erase(journal, found)
         assert (done["calls"], done["answers"]) == (2, 2)
     for path, held in everything(FOLDER):

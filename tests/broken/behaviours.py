@@ -1115,8 +1115,32 @@ _PEOPLE = (
         (
             Edit(
                 _FORGET,
-                "            if folder.drop(file, mine) and declared.beside",
-                "            if declared.beside",
+                "mine.count(file) if folder is None else folder.drop(file, mine)\n",
+                "mine.count(file)\n",
+            ),
+        ),
+        (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
+    ),
+    Broken(
+        "erasure leaves the files of the inbox",
+        "The person stands in clear in the file that was dropped, for a year.",
+        (
+            Edit(
+                _FORGET,
+                "    for file in [*_quarantines(resting), *found.dropped]:\n",
+                "    for file in _quarantines(resting):\n",
+            ),
+        ),
+        ("tests/steps/test_inbox.py::test_erasing_reaches_the_dropped_file_in_every_format",),
+    ),
+    Broken(
+        "a workbook that names the erased person stays",
+        "The person is erased from the list and stays in the workbook beside it.",
+        (
+            Edit(
+                _FORGET,
+                "                if going.whole and folder is not None:\n",
+                "                if going.is_unread and folder is not None:\n",
             ),
         ),
         (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),

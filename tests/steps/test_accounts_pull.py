@@ -14,7 +14,8 @@ from nightscreen.journal.cash_flows import CashFlows
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.access import consented_data
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
 from tests.steps.pulls_in_a_test import LIST, Lender, username
 

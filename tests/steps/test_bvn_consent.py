@@ -17,8 +17,9 @@ from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.bvn import requesting as bvn_requesting
 from nightscreen.operations.bvn.consent import Transitions
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox import test_identifiers

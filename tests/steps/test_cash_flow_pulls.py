@@ -18,7 +18,8 @@ from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.access import consented_data
 from nightscreen.operations.transactions.report import close_pull
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.errors import InputError

@@ -18,8 +18,9 @@ from nightscreen.journal.customers import Customers
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.schema import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import Whom, erase, look, mend
+from nightscreen.privacy.erasure import erase, look, mend
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
 from nightscreen.runs import screening_run
 from nightscreen.schemas.calls import Caps, ReserveRequest
 from nightscreen.schemas.errors import InputError, OutputError
@@ -87,7 +88,7 @@ def erased(journal: Journal, **whom: str) -> dict[str, Any]:
 def needles(journal: Journal) -> list[bytes]:
     """Return everything by which the erased person would be recognised."""
     found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
-    person = found.person(journal)
+    person = found.person.pseudonyms()
     pseudonyms = person.all
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
     hexes = [each.hex().encode() for each in pseudonyms]

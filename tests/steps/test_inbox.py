@@ -34,7 +34,8 @@ from nightscreen.inbox.file_intake import (
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
@@ -500,6 +501,21 @@ def test_a_file_that_nobody_can_read_goes_whole_and_text_by_the_line(desk: Desk)
     assert done["removed_unread"] == ["failed/a"]
     assert not (desk.dropped / "failed" / "a" / "book.xlsx").exists()
     assert (desk.dropped / "failed" / "b" / "notes.txt").read_text() == "something else\n"
+
+
+def test_nobody_known_takes_no_unreadable_file_away(desk: Desk) -> None:
+    """An id that was mistyped erases nothing, whatever lies there."""
+    desk.screen([customer(1)])
+    broken = desk.dropped / "failed" / "a" / "book.xlsx"
+    desk.inbox  # noqa: B018 - makes the folder
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"PK\x03\x04 broken")
+    with (
+        open_journal(desk.folder / "home") as journal,
+        pytest.raises(InputError, match="nothing is held"),
+    ):
+        look(journal, Customers.of(journal), Whom(customer_id="C77"), inbox=desk.dropped)
+    assert broken.exists()
 
 
 def test_a_file_being_screened_is_waited_for(desk: Desk) -> None:

@@ -11,8 +11,9 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.schemas.clock import DAY_MICROS, system_clock

@@ -19,8 +19,9 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.outcome_import import import_outcomes
 from nightscreen.policy.load import check_policy
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
 from nightscreen.report.outcomes_section import outcomes
 from nightscreen.results.backtest import backtest

@@ -12,7 +12,8 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from nightscreen.sandbox.people import account_of, karma_of
 from nightscreen.schemas.clock import (
     DAY_MICROS,

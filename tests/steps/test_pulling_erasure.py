@@ -13,7 +13,8 @@ from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.access import consented_data
 from nightscreen.operations.transactions.transaction_files import Transactions
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.steps.pulls_in_a_test import Lender

@@ -14,7 +14,8 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.planning.rings import RINGS_SCHEMA
 from nightscreen.policy.load import check_policy
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from tests.screening import World, customer
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.load import load_policy
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.person import Whom
 from nightscreen.results.decide import decide
 from nightscreen.results.replay import past_run, rows_of
 from nightscreen.schemas.contests import Review

@@ -13,9 +13,10 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import Whom, erase, look
+from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.runs import screening_run

@@ -1,0 +1,216 @@
+"""One person among files: by which rows, cells and pseudonyms they are known in each.
+
+`Person` learns identifiers as `erasure` finds their rows; `InRun` says how the files of one run
+name them. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from nightscreen.files.outputs import Whose, declared_as
+from nightscreen.files.run_folder import RowFilter, read_columns
+from nightscreen.journal.schema import PULLS as TRANSACTIONS
+from nightscreen.journal.schema import ErasedPseudonyms
+from nightscreen.privacy.given_files import Theirs
+from nightscreen.privacy.lookup_subject import subjects_of
+from nightscreen.schemas.columns import IDENTIFIERS
+from nightscreen.schemas.outcomes import OUTCOMES_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.journal.runs import RunRecord
+
+ID_COLUMN = Whose.LISTED.value
+IDENTIFYING = (ID_COLUMN, *(name for each in IDENTIFIERS.values() for name in each.columns))
+_SHARED = ("bvn", "phone", "email", "domain")
+_ACCOUNT = ("bank_code", "account_number")
+_BLANKS = re.compile(r"[\s\-().]")
+_PHONE_DIGITS = 10
+_NOT_DIGITS = re.compile(r"\D")
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """Who is to be erased: a customer (in one batch name or in all), a BVN, or both.
+
+    Attributes:
+        customer_id: as the lender gives it; empty where only a BVN is given.
+        batch: the batch name the customer is meant in; empty for every one.
+        bvn: a BVN whose every row goes; empty where only a customer is given.
+    """
+
+    customer_id: str = field(default="", repr=False)
+    batch: str = ""
+    bvn: str = field(default="", repr=False)
+
+    def named_in(self, batch: str) -> bool:
+        """Return whether the customer's id means this person in a batch name."""
+        return bool(self.customer_id) and self.batch in ("", batch)
+
+    def rows_of(self, batch: str) -> RowFilter:
+        """Return what finds this person's rows among rows in clear of a batch name."""
+        ids = {(self.customer_id,)} if self.named_in(batch) else set()
+        return RowFilter([((ID_COLUMN,), ids), (("bvn",), {(self.bvn,)} if self.bvn else set())])
+
+
+@dataclass(slots=True)
+class Person:
+    """What is known of a person.
+
+    Attributes:
+        whom: who is meant.
+        names: makes pseudonyms.
+        customers: batch name and customer id of everything that is the person's.
+        values: the person's identifiers by column; an account as `bank-number`.
+        subjects: pseudonyms of the identifiers.
+    """
+
+    whom: Whom
+    names: Pseudonyms = field(repr=False)
+    customers: set[tuple[str, str]] = field(default_factory=set, repr=False)
+    values: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    subjects: set[bytes] = field(default_factory=set, repr=False)
+
+    def pseudonyms(self) -> ErasedPseudonyms:
+        """Return all pseudonyms of the person."""
+        anywhere: dict[bytes, set[str]] = {}
+        for batch, customer in self.customers:
+            anywhere.setdefault(self.names.customers_anywhere([customer]), set()).add(batch)
+        pulled = [name for name, batches in anywhere.items() if TRANSACTIONS in batches]
+        mine = [self.names.customer(*each) for each in sorted(self.customers)]
+        return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere)
+
+    def learn(self, rows: Iterable[Mapping[str, Any]], batch: str) -> None:
+        """Learn the identifiers of some of the person's rows."""
+        for row in rows:
+            self.subjects.update(subjects_of([row], self.names))
+            if row.get(ID_COLUMN):
+                self.customers.add((batch, row[ID_COLUMN]))
+            for name in _SHARED:
+                if row.get(name):
+                    self.values.setdefault(name, set()).add(row[name])
+            if all(row.get(name) for name in _ACCOUNT):
+                account = "-".join(row[name] for name in _ACCOUNT)
+                self.values.setdefault("account", set()).add(account)
+
+    def sharing(self) -> RowFilter:
+        """Return what finds rows that have one of the person's identifiers."""
+        accounts = {tuple(each.split("-", 1)) for each in self.values.get("account", ())}
+        single = [((name,), {(each,) for each in self.values.get(name, ())}) for name in _SHARED]
+        return RowFilter([*single, (_ACCOUNT, accounts)])
+
+    def mentioned(self, cells: Sequence[str]) -> bool:
+        """Return whether cells whose meaning is not known have one of the identifiers."""
+        return _mention(cells, self.values)
+
+    def theirs(self, batch: str, ids: set[str] | None = None) -> Theirs:
+        """Return what tells of rows as they came whether they are the person's.
+
+        A row without a customer's id is theirs where it has one of their identifiers.
+
+        Args:
+            batch: the batch name that ids are of.
+            ids: those that mean the person; all of the batch name where they are left out.
+        """
+        if ids is None:
+            ids = {customer for name, customer in self.customers if name == batch}
+        known_ids = ids | ({self.whom.customer_id} if self.whom.named_in(batch) else set())
+        own_bvn = {"bvn": {self.whom.bvn} - {""}}
+
+        def by_columns(known: Sequence[str | None]) -> Callable[[Sequence[str]], bool]:
+            places = [place for place, name in enumerate(known) if name == ID_COLUMN]
+
+            def goes(cells: Sequence[str]) -> bool:
+                given = {cells[place].strip() for place in places if place < len(cells)} - {""}
+                if given & known_ids or _mention(cells, own_bvn):
+                    return True
+                return not given and self.mentioned(cells)
+
+            return goes
+
+        def mentions(cells: Sequence[str]) -> bool:
+            return any(cell.strip() in known_ids for cell in cells) or self.mentioned(cells)
+
+        return Theirs(by_columns, mentions)
+
+
+@dataclass(frozen=True, slots=True)
+class InRun:
+    """By what the files of one run name a person.
+
+    Attributes:
+        ids: customer ids that mean the person in the run's lists.
+    """
+
+    run: RunRecord
+    person: Person
+    ids: set[str] = field(repr=False)
+
+    @classmethod
+    def of(cls, run: RunRecord, person: Person) -> InRun:
+        """Find the ids: a BVN may have been corrected, so an id with another one in this run stays.
+
+        A run of loan outcomes has customers of every batch name.
+        """
+        anywhere = run.batch == OUTCOMES_BATCH
+        ids = {customer for batch, customer in person.customers if anywhere or batch == run.batch}
+        if person.whom.bvn and ids:
+            mine = person.whom.rows_of(run.batch)
+            named = RowFilter([((ID_COLUMN,), {(each,) for each in ids})])
+            for part in parts_in_clear(run):
+                rows = read_columns(part, IDENTIFYING)
+                others = pc.and_(named.of_rows(rows), pc.invert(mine.of_rows(rows)))
+                ids -= set(rows.filter(others)[ID_COLUMN].to_pylist())
+        return cls(run, person, ids)
+
+    def filter(self, whose: Whose) -> RowFilter:
+        """Return what finds the person's rows in a file of the run."""
+        person, names, column = self.person, self.person.names, (whose.value,)
+        if whose is Whose.IN_CLEAR:
+            return person.whom.rows_of(self.run.batch)
+        if whose is Whose.BY_CALL:
+            subjects = person.pseudonyms().subjects
+            return RowFilter([(column, {(each.hex(),) for each in subjects})])
+
+        def named(batch: str, customer_id: str) -> list[str]:
+            if whose is Whose.LISTED:
+                return [customer_id]
+            both = (names.customer(batch, customer_id), names.customers_anywhere([customer_id]))
+            return [each.hex() for each in both]
+
+        pairs = {(batch, each) for batch, one in person.customers for each in named(batch, one)}
+        mine = {(each,) for one in self.ids for each in named(self.run.batch, one)}
+        return RowFilter([(("batch", *column), pairs), (column, mine)])
+
+    def theirs(self) -> Theirs:
+        """Return what tells of the run's quarantine and input whose a row is."""
+        return self.person.theirs(self.run.batch, self.ids)
+
+
+def parts_in_clear(run: RunRecord) -> list[Path]:
+    """Return the tables of a run that have identifiers in clear beside the customer's id."""
+    declared = declared_as(Whose.IN_CLEAR)
+    return [part for each in declared for part in each.files(Path(run.folder))]
+
+
+def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
+    """Return whether a record as it came has one of some identifiers."""
+    bvns, emails = values.get("bvn", set()), values.get("email", set())
+    accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
+    phones = {each[-_PHONE_DIGITS:] for each in values.get("phone", set())}
+    for cell in cells:
+        text = _BLANKS.sub("", cell)
+        digits = _NOT_DIGITS.sub("", cell)
+        if any(bvn in text for bvn in bvns) or text in accounts:
+            return True
+        if digits[-_PHONE_DIGITS:] in phones or cell.strip().casefold() in emails:
+            return True
+    return False
