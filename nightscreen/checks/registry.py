@@ -67,8 +67,9 @@ def _trap(declared: Declaration) -> str:
     strange = [each.name for each in declared.columns if not each.name.startswith(own)]
     if strange:
         return f"its column {strange[0]} must begin with {own}"
-    with (DATA / CUSTOMERS.headings).open(encoding="utf-8", newline="") as file:
-        headings = [*KNOWN_COLUMNS, *(row[0] for row in csv.reader(file))]
+    with (DATA / "headings.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    headings = [*KNOWN_COLUMNS, *(row[1] for row in rows if row[0] == CUSTOMERS.headings)]
     for heading in headings:
         if re.sub(r"[^a-z0-9]+", "_", heading.casefold()).startswith(own):
             return f"lenders have a column {heading}, which begins as its columns do; rename it"

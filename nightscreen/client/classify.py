@@ -34,7 +34,6 @@ from nightscreen.schemas.calls import UNREAD_TROUBLES
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.prices import MOST_COST_MICRO
-from nightscreen.values.banks import bank_table
 from nightscreen.values.whose import bvn_named
 
 if TYPE_CHECKING:
@@ -169,6 +168,8 @@ class Classifier:
     """Reads exchanges by one table."""
 
     def __init__(self, rules: ResponseRules | None = None) -> None:
+        from nightscreen.values.banks import bank_table  # noqa: PLC0415 - it loads Arrow
+
         self._rules = (rules or load_response_rules()).rules
         bank_table()  # read now, so that a broken table is an error before anything is sent
         self._shortlists: dict[tuple[str, Break | int | None], tuple[ResponseRule, ...]] = {}

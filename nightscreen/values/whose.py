@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 
 from nightscreen.schemas.checks import IdentityKind
-from nightscreen.values.banks import bank_table
 
 _BVN_IN_TEXT = re.compile(r"(?<![0-9*])(?:22[0-9*]{9}|[0-9*]{11}(?= not found))(?![0-9*])")
 """Every BVN begins so; what is said to be not found is one whatever it begins with."""
@@ -73,6 +72,8 @@ def same_account(asked: str, bank_code: str | None, number: str | None) -> bool:
         bank_code: a code of any scheme in `data/banks.csv`; an unknown one is not compared.
         number: the account's number.
     """
+    from nightscreen.values.banks import bank_table  # noqa: PLC0415 - it loads Arrow, which naming a check must not
+
     our_code, _, our_number = asked.rpartition("-")
     if number and not _covers(number.translate(_GAPS), our_number):
         return False

@@ -267,7 +267,7 @@ def test_help_has_an_example(here: Here, command: str) -> None:
     [
         ({"REDIRECT_URI": "", "CONSENT_URL": "", "CLIENT_ID": ""}, (), "portal is not known"),
         ({"CONSENT_URL": ""}, (), "NIGHTSCREEN_CONSENT_URL is not set"),
-        ({}, ("--port", "{taken}"), "cannot be had"),
+        ({}, ("--port", "{taken}"), "cannot listen on"),
         ({}, ("--port", "99999"), "--port"),
         ({}, ("--host", "no.such.host.invalid"), "--host"),
         ({"BASE_URL": ""}, (), "NIGHTSCREEN_BASE_URL is not set"),

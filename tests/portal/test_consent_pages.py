@@ -319,7 +319,8 @@ async def test_cap_that_leaves_no_room_sends_nothing(tmp_path: Path) -> None:
     with Town(tmp_path, changes={"daily_spend_cap": "1"}) as town:
         seen = {"check": "aggregator_exchange", "latest_micro": 5_000_000}
         with writing(town.journal.engine) as connection:
-            row = {**seen, "highest_micro": 5_000_000, "seen_at": town.clock()}
+            at = {"seen_at": town.clock(), "charged_at": town.clock()}
+            row = {**seen, "highest_micro": 5_000_000, **at}
             connection.execute(insert(prices), row)
         told = await Visitor(town).walk(town.link().token)
         assert (told.status_code, heading(told)) == (502, "Something is wrong on our side")
