@@ -11,12 +11,10 @@ import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.run import listed_prices
 from nightscreen.client.prices import load_prices
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal.read_only import pid_of
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.runs.run import deadline_instant
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS, span_micros
 from nightscreen.schemas.errors import NightscreenError, SettingsError
@@ -176,6 +174,8 @@ def _checks(
 def _deadline(run: RunRecord) -> int | None:
     """Return the deadline a run was begun with."""
     try:
+        from nightscreen.runs.run import deadline_instant  # noqa: PLC0415 - lists of runs load no Arrow
+
         return deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
     except NightscreenError:
         return None
@@ -202,6 +202,8 @@ def _missing(
     if any(check["left"] is None for check in checks.values()):
         return None
     try:
+        from nightscreen.calling.run import listed_prices  # noqa: PLC0415 - lists of runs load no Arrow
+
         listed = listed_prices(settings)
     except SettingsError:  # a separate finding
         listed = load_prices()
