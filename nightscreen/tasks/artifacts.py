@@ -15,14 +15,14 @@ from prefect import get_client
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.context import FlowRunContext
 
-from nightscreen.files.outputs import enriched_parts
-from nightscreen.report.reason_counts import reason_rows
 from nightscreen.report.summary import (
     answer_rows,
+    api_run_markdown,
     charts_markdown,
     check_rows,
     decision_rows,
     quote_markdown,
+    reason_rows,
     summary_markdown,
 )
 from nightscreen.runs.quoting import quote_document
@@ -61,8 +61,6 @@ async def show_report(run: Run, report: Mapping[str, Any]) -> None:
     if isinstance(run, ScreeningRun):
         await _safely(_show_report(run, report))
         return
-    from nightscreen.report.api_run import api_run_markdown  # noqa: PLC0415 - as a run ends
-
     await _safely(
         acreate_markdown_artifact(
             api_run_markdown(report, str(run.folder.path.absolute())),
@@ -86,7 +84,7 @@ async def _show_report(run: ScreeningRun, report: Mapping[str, Any]) -> None:
         )
     tables = (
         ("decisions", decision_rows(report)),
-        ("reasons", await asyncio.to_thread(reason_rows, enriched_parts(run.folder.path))),
+        ("reasons", reason_rows(report)),
         ("checks", check_rows(report)),
         ("answers", answer_rows(report)),
     )
