@@ -34,7 +34,7 @@ from nightscreen.policy.versions import (
     versions,
 )
 from nightscreen.policy.versions import propose as write_proposal
-from nightscreen.report.outcomes_section import rate
+from nightscreen.report.page import bad_rate
 from nightscreen.results.backtest import backtest, file_schema
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.decision_list import NAMES, customer_name
@@ -161,7 +161,7 @@ def _page(
             :VERSIONS_SHOWN
         ],
         tried=tried,
-        rate=rate,
+        rate=bad_rate,
         error=error,
         of=of,
         reason=visit.text("reason", 2000) if error else "",

@@ -23,7 +23,7 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import DECISIONS_CSV, enriched_parts
 from nightscreen.files.quarantine import GUARDED_PATTERN
 from nightscreen.policy.engine import locked_connection
-from nightscreen.report.decided import GROUPS, group_columns
+from nightscreen.report.facts import GROUPS, group_columns
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.schemas.rows import NAIRA
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.files.templates import text_templates
 from nightscreen.report.format import DECISIONS, count, lasting, moment, naira, some
 from nightscreen.report.page import TEMPLATES
-from nightscreen.report.summary import lists_of, next_steps
-from nightscreen.report.summary_section import attention, verdict
+from nightscreen.report.verdict import attention, lists_of, next_steps, verdict
 from nightscreen.schemas.clock import instant_text
 
 if TYPE_CHECKING:

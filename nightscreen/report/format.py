@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.clock import LAGOS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 TITLES = {
     **{check: declared.title for check, declared in CHECKS.items()},
@@ -41,8 +40,8 @@ DECISIONS = {
     "undecided": "Undecided",
     "approve": "Approve",
 }
-_OF_BORROWERS = {"decline": "No new money", "approve": "Nothing against"}
-"""In a portfolio nobody applies: declined is who gets no new money until it is cleared."""
+_OF_BORROWERS = {"decline": "No further lending", "approve": "No adverse findings"}
+"""In a portfolio nobody applies: declined is who gets no further loan until it is cleared."""
 BASES = {
     "with_history": "With a history",
     "no_history": "No history found",
@@ -100,6 +99,22 @@ def decision_titles(report: Mapping[str, Any]) -> dict[str, str]:
     return DECISIONS | (_OF_BORROWERS if report["purpose"] == "portfolio" else {})
 
 
+def decided(report: Mapping[str, Any], word: str) -> dict[str, Any]:
+    """Return the customers so decided and their exposure, with what is new among them."""
+    new = (report["news"] or {"decisions": {}})["decisions"]
+    return {**added(report["evidence"].get(word, {}).values()), **new.get(word, {})}
+
+
+def added(weights: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return rows, exposure and rows of which it is not known of some weights together."""
+    each = list(weights)
+    return {
+        "rows": sum(weight["rows"] for weight in each),
+        "exposure": f"{sum((Decimal(weight['exposure']) for weight in each), Decimal(0)):.2f}",
+        "unknown_rows": sum(weight["unknown_rows"] for weight in each),
+    }
+
+
 def naira(text: str | None) -> str:
     """Return decimal text as exact naira; the word for nothing where there is none."""
     if text is None:
@@ -113,6 +128,32 @@ def naira_at_risk(weight: Mapping[str, Any]) -> str:
     if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
         return "not known"
     return naira(weight["exposure"])
+
+
+def weight_words(weight: Mapping[str, Any]) -> str:
+    """Return the naira at risk in some rows, or the rows where it is not known of any."""
+    if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
+        return some(weight["rows"], "customer")
+    return naira_short(weight["exposure"])
+
+
+def weight_and_customers(weight: Mapping[str, Any]) -> str:
+    """Return the naira at risk in some rows and how many they are."""
+    customers = some(weight["rows"], "customer")
+    if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
+        return f"{customers}, their exposure is not known"
+    return f"{naira_short(weight['exposure'])}, {customers}"
+
+
+def weight_notes(weight: Mapping[str, Any]) -> str:
+    """Return how many customers an amount is from, and for how many it is unknown."""
+    rows, unknown = weight["rows"], weight["unknown_rows"]
+    if not rows:
+        return "No customer"
+    if rows == unknown:
+        return "Their exposure is not known"
+    more = f"; the exposure of {count(unknown)} is not known" if unknown else ""
+    return f"{some(rows, 'customer')}{more}"
 
 
 def naira_short(text: str | None) -> str:
@@ -133,13 +174,6 @@ def naira_tight(text: str | None) -> str:
     for _, word in _SCALES:
         short = short.replace(f" {word}", _TIGHT[word])
     return short
-
-
-def untight(text: str) -> str:
-    """Return the words behind the short forms of charts, for those who listen."""
-    for word, letters in _TIGHT.items():
-        text = re.sub(rf"(?<=\d){letters}\b", f" {word}", text)
-    return text.replace(" · ", ", ")
 
 
 def three_figures(number: Decimal) -> str:
@@ -196,12 +230,6 @@ def moment(text: str | None, *, seconds: bool = False) -> str:
 def clock_time(text: str, *, seconds: bool = False) -> str:
     """Return an instant's time of day in Lagos."""
     return f"{datetime.fromisoformat(text).astimezone(LAGOS):{'%H:%M:%S' if seconds else '%H:%M'}}"
-
-
-def day_and_time(text: str) -> str:
-    """Return an instant in Lagos without its year: `20 Nov 02:14`."""
-    at = datetime.fromisoformat(text).astimezone(LAGOS)
-    return f"{at.day} {at:%b %H:%M}"
 
 
 def from_to(report: Mapping[str, Any]) -> str:

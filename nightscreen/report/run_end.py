@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from types import MappingProxyType
@@ -9,73 +10,147 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.journal.disputes import disputed_calls
+from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.quote import Quote
 from nightscreen.schemas.stops import COMPLETED, TEST_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections import Counter
+    from collections.abc import Callable, Mapping, Sequence
 
-    from nightscreen.calling.run import Run
-    from nightscreen.report.call_log import CallLog
+    from nightscreen.config.declarations import Declarations
+    from nightscreen.files.run_folder import RunFolder
+    from nightscreen.journal import Journal
+    from nightscreen.report.calls import Calls, CheckCalls
+    from nightscreen.schemas.plan import CheckCounts
+    from nightscreen.schemas.quote import Quote
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+PAGE = "report.html"
 _DISPUTED_NAMED = 20
 """So many calls whose cost was not believed stand in a report; the desk's page of money has all."""
 _PACKAGES = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
-def head_of(run: Run) -> dict[str, Any]:
-    """Return what every report begins with; instants as ISO 8601 text in UTC."""
-    state, stop_reason = run.stops.ending()
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run_id": run.run_id,
-        "batch": run.batch,
-        "purpose": run.purpose,
-        "state": state,
-        "stop_reason": stop_reason,
-        "publishable": state == COMPLETED,
-        "started_at": instant_text(run.started_at),
-        "finished_at": instant_text(run.clock()),
-    }
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """A run that has come to its end, as its report needs it.
 
-
-def cost_of(
-    run: Run, call_log: CallLog, *, by_reuse_micro: int = 0, by_sharing_micro: int = 0
-) -> dict[str, Any]:
-    """Return what was charged, against quote and cap, and what was saved.
-
-    The report is cumulative, and so is its quote: what earlier sessions had spent is part of it.
+    Attributes:
+        state: `completed`, `stopped` or `test_mode`; `stop_reason` says why it stopped, else None.
+        started_at: instants in microseconds, `finished_at` too.
+        quote: what the present session was quoted; earlier ones had spent `spent_before_micro`.
+        cap_micro: most that the run may spend; None is no limit.
+        notices: what a person should know of how it went.
+        parameters: what it was started with, as JSON has it.
     """
-    quote, before = run.quote or Quote(), run.spent_before_micro
-    return {
-        "total": naira_text(call_log.cost_micro),
-        "quoted": {
-            "low": naira_text(before + quote.low_micro),
-            "expected": naira_text(before + quote.expected_micro),
-            "high": naira_text(before + quote.high_micro),
-        },
-        "cap": naira_text(run.caps.run_micro),
-        "saved_by_reuse": naira_text(by_reuse_micro),
-        "saved_by_sharing": naira_text(by_sharing_micro),
-        "in_doubt_exposure": naira_text(call_log.in_doubt_micro),
-        "disputed": [
-            each.document()
-            for each in disputed_calls(run.journal, run.run_id, limit=_DISPUTED_NAMED)
-        ],
-    }
 
+    run_id: str
+    flow: str
+    batch: str
+    purpose: str
+    state: str
+    stop_reason: str | None
+    started_at: int
+    finished_at: int
+    quote: Quote
+    spent_before_micro: int
+    cap_micro: int | None
+    notices: Sequence[str]
+    parameters: Mapping[str, Any]
+    input_digest: str
+    folder: RunFolder
+    journal: Journal
+    declared: Declarations
 
-def notices_of(run: Run) -> list[str]:
-    """Return what a person should know of how the run went."""
-    return [*run.stops.refusals(), *run.stops.notices]
+    @property
+    def in_test(self) -> bool:
+        """Return whether the service answered with samples, so that no answer counts."""
+        return self.state == TEST_MODE
 
+    def head(self) -> dict[str, Any]:
+        """Return what every report begins with; instants as ISO 8601 text in UTC."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": self.run_id,
+            "batch": self.batch,
+            "purpose": self.purpose,
+            "state": self.state,
+            "stop_reason": self.stop_reason,
+            "publishable": self.state == COMPLETED,
+            "started_at": instant_text(self.started_at),
+            "finished_at": instant_text(self.finished_at),
+        }
 
-def rows_of_files(run: Run) -> dict[str, int]:
-    """Return the files of the run's folder that have rows, and how many."""
-    return dict(sorted(run.folder.rows.items()))
+    def cost(
+        self, calls: Calls, *, by_reuse_micro: int = 0, by_sharing_micro: int = 0
+    ) -> dict[str, Any]:
+        """Return what was charged, against quote and cap, and what was saved.
+
+        The report is cumulative, and so is its quote: it has what earlier sessions had spent.
+        """
+        before, quote = self.spent_before_micro, self.quote
+        disputed = disputed_calls(self.journal, self.run_id, limit=_DISPUTED_NAMED)
+        return {
+            "total": naira_text(calls.cost_micro),
+            "quoted": {
+                "low": naira_text(before + quote.low_micro),
+                "expected": naira_text(before + quote.expected_micro),
+                "high": naira_text(before + quote.high_micro),
+            },
+            "cap": naira_text(self.cap_micro),
+            "saved_by_reuse": naira_text(by_reuse_micro),
+            "saved_by_sharing": naira_text(by_sharing_micro),
+            "in_doubt_exposure": naira_text(calls.in_doubt_micro),
+            "disputed": [each.document() for each in disputed],
+        }
+
+    def files(self) -> dict[str, int]:
+        """Return the files of the run's folder that have rows, and how many."""
+        return dict(sorted(self.folder.rows.items()))
+
+    def finish(
+        self,
+        report: dict[str, Any],
+        page: str,
+        manifest: Mapping[str, Any],
+        *,
+        before_end: Callable[[], object] | None = None,
+    ) -> dict[str, Any]:
+        """Write report, page and manifest, and the end into the journal; return the report.
+
+        In test mode there is no manifest.
+
+        Args:
+            report: the run's report.
+            page: the report for people, as HTML.
+            manifest: what the flow's manifest says beside what every one says.
+            before_end: called once the files are there, before the run counts as finished.
+        """
+        self.folder.write_json(REPORT, report)
+        self.folder.write_text(PAGE, page)
+        if not self.in_test:
+            self.folder.write_json(
+                MANIFEST,
+                {
+                    "schema_version": 1,
+                    "run_id": self.run_id,
+                    "batch": self.batch,
+                    "state": self.state,
+                    "publishable": report["publishable"],
+                    **manifest,
+                    "files": self.folder.files(),
+                    "versions": dict(versions_used()),
+                },
+            )
+        self.folder.publish()
+        if before_end is not None:
+            before_end()
+        self.journal.runs.finish(
+            self.run_id, state=self.state, stop_reason=self.stop_reason, report=report
+        )
+        return report
 
 
 @cache
@@ -84,46 +159,68 @@ def versions_used() -> Mapping[str, str]:
     return MappingProxyType({name: version(name) for name in _PACKAGES})
 
 
-def finish(
-    run: Run,
-    report: dict[str, Any],
-    *,
-    page: str,
-    manifest: Mapping[str, Any],
-    before_end: Callable[[], object] | None = None,
-) -> dict[str, Any]:
-    """Write report, page and manifest, and the run's end into the journal; return the report.
+def lookup_counts(
+    counts: CheckCounts, ends: Counter[LookupStatus], *, test_mode: bool
+) -> dict[str, int]:
+    """Return how many distinct lookups of a check had which end; all of them, each once.
 
-    In test mode there is no manifest.
+    A lookup whose consent ended before it could be asked is none any more.
 
     Args:
-        run: the run.
-        report: its report.
-        page: the report for people, as HTML.
-        manifest: what the flow's manifest says beside what every one says.
-        before_end: called once the files are there, before the run counts as finished.
+        counts: the plan before any call.
+        ends: the end of the lookups that were needed.
+        test_mode: no answer counts: all is pending.
     """
-    state = report["state"]
-    run.folder.write_json(REPORT, report)
-    run.folder.write_text("report.html", page)
-    if state != TEST_MODE:
-        run.folder.write_json(
-            MANIFEST,
-            {
-                "schema_version": 1,
-                "run_id": run.run_id,
-                "batch": run.batch,
-                "state": state,
-                "publishable": report["publishable"],
-                **manifest,
-                "files": run.folder.files(),
-                "versions": dict(versions_used()),
-            },
-        )
-    run.folder.publish()
-    if before_end is not None:
-        before_end()
-    run.journal.runs.finish(
-        run.run_id, state=state, stop_reason=report["stop_reason"], report=report
-    )
-    return report
+    settled = {
+        "paid": counts.paid + ends[LookupStatus.PAID],
+        "free": counts.free + ends[LookupStatus.FREE],
+        "reused": counts.reused + ends[LookupStatus.REUSED],
+        "spared": ends[LookupStatus.SPARED],
+        "unreadable": counts.unreadable + ends[LookupStatus.UNREADABLE],
+        "failed": ends[LookupStatus.FAILED],
+        "in_doubt": counts.in_doubt + ends[LookupStatus.IN_DOUBT],
+    }
+    if test_mode:
+        settled = dict.fromkeys(settled, 0)
+    distinct = counts.distinct - (0 if test_mode else ends[LookupStatus.LAPSED])
+    return {"distinct": distinct, **settled, "pending": distinct - sum(settled.values())}
+
+
+def check_report(
+    counts: CheckCounts,
+    lookups: Mapping[str, int],
+    calls: CheckCalls,
+    *,
+    answers: Mapping[str, int],
+    asked: Mapping[str, int],
+    refused_since: int = 0,
+    shared_micro: int = 0,
+) -> dict[str, Any]:
+    """Return one check's part of the report.
+
+    Args:
+        counts: the plan before any call.
+        lookups: how many had which end (`lookup_counts`).
+        calls: the run's calls of the check.
+        answers: rows by status.
+        asked: rows by status that this run made calls for: tonight's answers.
+        refused_since: rows whose consent ended before they could be asked about.
+        shared_micro: what rows saved that shared an answer of this run.
+    """
+    return {
+        "rows_refused": counts.rows_refused + refused_since,
+        "rows_ineligible": counts.rows_ineligible,
+        "rows_invalid": counts.rows_invalid,
+        "lookups": counts.lookups - refused_since,
+        **lookups,
+        "attempts": calls.attempts,
+        "retries": calls.retries,
+        "cost": naira_text(calls.cost_micro),
+        "in_doubt_exposure": naira_text(calls.in_doubt_micro),
+        "saved_by_reuse": naira_text(counts.saved_by_reuse_micro),
+        "saved_by_sharing": naira_text(shared_micro),
+        "answers": dict(sorted(answers.items())),
+        "asked_answers": dict(sorted(asked.items())),
+        "troubles": dict(sorted(calls.troubles.items())),
+        "latency_ms": calls.latency_ms,
+    }

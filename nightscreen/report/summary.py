@@ -1,4 +1,4 @@
-"""A finished run in a few words and numbers, for its starter: Markdown, tables, next steps.
+"""A finished run in a few words and numbers, for its starter: Markdown and tables.
 
 Made from the report's dictionary alone, which names nobody; nothing is counted here. `tasks/` shows
 it; the page for the head of risk is `page`.
@@ -8,84 +8,31 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.report.format import (
     DECISIONS,
     PURPOSES,
-    STATUSES,
     TITLES,
     count,
     from_to,
     naira,
-    naira_at_risk,
     plain,
-    sentence,
     share,
     some,
 )
-from nightscreen.report.money import limit_picture
-from nightscreen.report.risk import decision_picture
-from nightscreen.report.summary_section import attention, verdict
+from nightscreen.report.verdict import (
+    api_run_verdict,
+    attention,
+    lists_of,
+    next_steps,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.report.charts import Bars
-    from nightscreen.report.components import Picture
-
-_FILES = {
-    "decisions.xlsx": "the list to work on: who to decline or review, and why",
-    "report.html": "the report with its charts, for a browser",
-    "quarantine.csv": "rows that were refused, to be corrected",
-    "problems.csv": "every finding in the file, line by line",
-    "shadow.csv": "whom the shadow policy would decide differently",
-}
 _IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
-_CELLS = 24
-"""Width of the longest bar in Markdown, in letters: a phone shows it beside its label."""
-
-
-def lists_of(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the files a person opens after a run, and what they are; empty ones left out."""
-    rows = {**report["files"], "report.html": 1}
-    return [(name, what) for name, what in _FILES.items() if rows.get(name)]
-
-
-def next_steps(report: Mapping[str, Any]) -> list[str]:
-    """Return what to do now, the most important first."""
-    run_id, state = report["run_id"], report["state"]
-    if state == "test_mode":
-        return ["Have the service switched to live in its console, then run again."]
-    steps = []
-    if report["stop_reason"] == "approval":
-        steps.append(
-            f"An approver types nightscreen approve {run_id}, or "
-            f"nightscreen approve {run_id} --refuse --note 'why'. Until then nothing is asked."
-        )
-    elif state != "completed":
-        steps.append(
-            f"To go on, fill in Resume run with {run_id} in the form of the deployment adhoc, or "
-            f"type nightscreen screen --run {run_id}. Nothing answered is paid for twice."
-        )
-    elif not report["publishable"]:
-        steps.append(
-            "It is held back: look at what is named above. If all is well, type "
-            f"nightscreen runs release {run_id} --reason '...'."
-        )
-    flagged = sum(report["decisions"].get(word, 0) for word in ("decline", "review"))
-    if flagged:
-        steps.append(
-            f"Open decisions.xlsx: {some(flagged, 'customer')} to decline or review. Fill in "
-            "reviewer_decision and hand the list back with nightscreen review import."
-        )
-    if report["rows"]["quarantined"]:
-        rows = some(report["rows"]["quarantined"], "row")
-        steps.append(
-            f"Correct quarantine.csv ({rows}), name it {report['batch']}.csv and drop it into the "
-            "inbox, or screen it as before: only what was refused is asked about."
-        )
-    return steps
 
 
 def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
@@ -107,14 +54,12 @@ def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
     ]
     looks = attention(report)
     if looks:
-        parts.append("## To look at\n\n" + bullets(looks))
-    parts.append("## At a glance\n\n" + markdown_table(("Figure", "This run"), _glance(report)))
-    parts.append(
-        "## Files\n\n" + markdown_table(("In the folder", f"`{folder}`"), _file_rows(report))
-    )
+        parts.append("## Needs attention\n\n" + _bullets(looks))
+    parts.append("## Key figures\n\n" + _table(("Figure", "This run"), _glance(report)))
+    parts.append("## Files\n\n" + _table(("In the folder", f"`{folder}`"), _file_rows(report)))
     steps = next_steps(report)
     if steps:
-        parts.append("## What to do next\n\n" + bullets(steps))
+        parts.append("## What to do next\n\n" + _bullets(steps))
     return "\n\n".join(parts) + "\n"
 
 
@@ -171,90 +116,13 @@ def _file_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(f"`{name}`", what) for name, what in lists_of(report)]
 
 
-def charts_markdown(report: Mapping[str, Any]) -> str | None:
-    """Return the charts of the report's first screen as tables with bars in Markdown, or None."""
-    pictures = [decision_picture(report), limit_picture(report)]
-    shown = [_picture(picture) for picture in pictures if picture is not None]
-    return "\n\n".join(shown) if shown else None
-
-
-def _picture(picture: Picture) -> str:
-    """Return bars as a table of blocks: the engine's UI takes no style and no drawings."""
-    chart = cast("Bars", picture.chart)
-    rows = [
-        f"| {_escaped(label)} | {_escaped(figure)} | {'█' * _cells(chart, index)} |"
-        for index, (label, figure) in enumerate(zip(chart.labels, chart.figures, strict=True))
-    ]
-    caption = f"\n\n{picture.caption}" if picture.caption else ""
-    return "\n".join([f"## {picture.title}", "", "| | | |", "|---|--:|---|", *rows]) + caption
-
-
-def _cells(chart: Bars, index: int) -> int:
-    """Return the length of a bar in letters; what is more than nothing is seen."""
-    width = sum(part for _, part in chart.parts(index))
-    return max(round(_CELLS * width / 100), 1 if width else 0)
-
-
-def decision_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the decisions as rows of a table; exposure in naira."""
-    exposure, news = report["exposure"], (report.get("news") or {}).get("decisions", {})
-    return [
-        {
-            "Decision": title,
-            "Customers": count(report["decisions"].get(word, 0)),
-            "Exposure": (
-                naira_at_risk(news[word])
-                if word in news
-                else naira(exposure.get(f"decision_{word}", "0.00"))
-            ),
-            "Decided otherwise before": _weight(news.get(word, {}).get("turned")),
-            "First decision": _weight(news.get(word, {}).get("first")),
-        }
-        for word, title in DECISIONS.items()
-    ]
-
-
-def _weight(weight: Mapping[str, Any] | None) -> str:
-    return count(weight["rows"]) if weight else "0"
-
-
-def check_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what was asked of each check and what it cost, as rows of a table."""
-    return [
-        {
-            "Check": TITLES.get(name, sentence(name)),
-            "Lookups": count(check["distinct"]),
-            "Answered": count(check["paid"] + check["free"]),
-            "Fresh already": count(check["reused"]),
-            "Not answered": count(
-                check["failed"] + check["pending"] + check["in_doubt"] + check.get("unreadable", 0)
-            ),
-            "Cost": naira(check["cost"]),
-        }
-        for name, check in report["checks"].items()
-    ]
-
-
-def answer_rows(report: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what was found out of how many customers, as rows of a table."""
-    return [
-        {
-            "Check": TITLES.get(name, sentence(name)),
-            "Answer": sentence(STATUSES.get(word, word)),
-            "Customers": count(number),
-        }
-        for name, check in report["checks"].items()
-        for word, number in sorted(check["answers"].items(), key=lambda answer: -answer[1])
-    ]
-
-
-def markdown_table(heads: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
+def _table(heads: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
     """Return a table of two columns."""
     lines = [f"| {heads[0]} | {heads[1]} |", "|---|---|"]
     return "\n".join([*lines, *(f"| {left} | {right} |" for left, right in rows)])
 
 
-def bullets(texts: Sequence[str]) -> str:
+def _bullets(texts: Sequence[str]) -> str:
     """Return a list."""
     return "\n".join(f"- {text}" for text in texts)
 
@@ -290,10 +158,37 @@ def quote_tables(quote: Mapping[str, Any]) -> str:
         }
         for line in quote["lines"]
     ]
-    parts = [markdown_table(("Figure", "This run"), glance)]
+    parts = [_table(("Figure", "This run"), glance)]
     if lines:
         heads = list(lines[0])
         table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         table += [f"| {' | '.join(line.values())} |" for line in lines]
         parts.append("\n".join(table))
+    return "\n\n".join(parts) + "\n"
+
+
+def api_run_markdown(report: Mapping[str, Any], folder: str) -> str:
+    """Return how a run of another flow ended as Markdown; `folder` is where its files are."""
+    said, rows, cost = api_run_verdict(report), report["rows"], report["cost"]
+    calls = sum(part["attempts"] for part in report["checks"].values())
+    quoted = f"quoted {naira(cost['quoted']['expected'])}"
+    cap = f"; cap {naira(cost['cap'])}" if cost["cap"] else ""
+    glance = [
+        ("Rows read", f"{count(rows['read'])}, {count(rows['quarantined'])} in quarantine"),
+        ("Calls made", count(calls)),
+        ("Spent by this run", f"{naira(cost['total'])}; {quoted}{cap}"),
+    ]
+    if Decimal(cost["in_doubt_exposure"]):
+        glance.append(("In doubt, at most", naira(cost["in_doubt_exposure"])))
+    balance = report["balance"]
+    if balance["closing"] is not None:
+        drift = f"; drift {naira(balance['drift'])}"
+        glance.append(("Balance", f"{naira(balance['closing'])}{drift}"))
+    parts = [
+        f"# {said.mark} {said.line}",
+        *said.more,
+        f"Run `{report['run_id']}`, {from_to(report)}. Its files are in `{folder}`.",
+        *((_bullets(report["notices"]),) if report["notices"] else ()),
+        _table(("Figure", "This run"), glance),
+    ]
     return "\n\n".join(parts) + "\n"

@@ -7,8 +7,9 @@ killed can be closed as honestly as one that went through.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.checks.declaration import Limits
@@ -16,29 +17,16 @@ from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
 from nightscreen.files.memory_tuning import trim_memory
 from nightscreen.files.outputs import NOTICES_FILE, RINGS_FILE, enriched_parts
-from nightscreen.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.policy.engine import locked_connection
 from nightscreen.policy.vocabulary import unread_values
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
-from nightscreen.report.call_log import CallLog, write_call_log
-from nightscreen.report.coverage import Coverage
+from nightscreen.report.calls import write_calls
+from nightscreen.report.facts import facts_of, nights_of, read_customers
 from nightscreen.report.format import some
-from nightscreen.report.lookup_ends import (
-    statuses,
-    without_answer,
-)
-from nightscreen.report.news import news_of, nights_of
 from nightscreen.report.page import report_page
-from nightscreen.report.report_json import (
-    RowTally,
-    check_report,
-    make_report,
-    shadow_report,
-)
-from nightscreen.report.run_end import finish, rows_of_files
 from nightscreen.results.assemble import Assembly, Chunk
 from nightscreen.results.cached_bvn_details import BvnsAtHand
 from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
@@ -51,9 +39,15 @@ from nightscreen.results.overrides import overrides_of
 from nightscreen.results.publish_results import tell, withdraw
 from nightscreen.results.replay import PURPOSE_KEY
 from nightscreen.results.shadow import exposure_of, with_shadow, write_shadow
+from nightscreen.runs.run_report import (
+    WrittenRows,
+    lookup_ends,
+    run_end,
+    screening_report,
+    without_answer,
+)
 from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
 from nightscreen.schemas.checks import NoAnswer
-from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.stops import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
 
 if TYPE_CHECKING:
@@ -70,8 +64,8 @@ def state_of(run: ScreeningRun) -> tuple[str, str | None]:
     return run.stops.ending()
 
 
-def write_rows(run: ScreeningRun) -> RowTally:
-    """Assemble, decide and write every row; return their count."""
+def write_rows(run: ScreeningRun) -> WrittenRows:
+    """Assemble, decide and write every row; return what is known of them only now."""
     state, _ = state_of(run)
     trim_memory()
     assembly = Assembly(
@@ -87,44 +81,40 @@ def write_rows(run: ScreeningRun) -> RowTally:
             run.journal, run.freshness.at, run.freshness.oldest_cash_flow()
         ),
     )
-    tally = RowTally(coverage=Coverage(at=run.freshness.at))
+    written = WrittenRows()
     schema = enriched_schema(run.columns, merged=run.merging, shadow=run.shadow is not None)
     schema = schema.with_metadata({PURPOSE_KEY: run.purpose})
-    tables = _enriched(run, assembly, tally)
+    tables = _enriched(run, assembly, written)
     if run.merging:
         tables = _expanded(run, tables, schema)
     run.folder.write_parts("enriched", schema, tables)
-    _stop_if_pending(run, tally)
-    return tally
-
-
-def _stop_if_pending(run: ScreeningRun, tally: RowTally) -> None:
-    """Never call a run completed that leaves a row pending, whatever was erased meanwhile."""
-    left = sum(tally.statuses[check][NoAnswer.PENDING.value] for check in run.wanted.checks)
-    if left and state_of(run)[0] == COMPLETED:
+    if written.pending and state_of(run)[0] == COMPLETED:  # whatever was erased meanwhile
         run.stops.stop(StopReason.FAILURES)
         run.stops.notices.append(
-            f"{left} answers that were at hand when the run began are there no longer: resume the "
-            "run to ask for them"
+            f"{written.pending} answers that were at hand when the run began are there no longer: "
+            "resume the run to ask for them"
         )
+    return written
 
 
-def _enriched(run: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterator[pa.Table]:
+def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> Iterator[pa.Table]:
     """Yield the enriched rows in order, chunk by chunk."""
     policy = None if assembly.test_mode else run.policy
     purpose = run.purpose
     with locked_connection(optimizer=False) as engine:
         for number in range(run.chunks):
-            table = _assembled(run, assembly, tally, number).combine_chunks()
+            table = _assembled(run, assembly, written, number).combine_chunks()
             table = decide(table, policy, purpose=purpose, engine=engine)
             if policy is not None:
-                tally.unread.update(unread_values(engine, table, policy.carried_kinds))
+                written.unread.update(unread_values(engine, table, policy.carried_kinds))
             if run.shadow is not None:
                 tried = None if policy is None else run.shadow
                 other = decide(table, tried, purpose=purpose, engine=engine)
-                tally.shadow.take(table, other, exposure_of(table))
+                written.shadow.take(table, other, exposure_of(table))
                 table = with_shadow(table, other)
-            tally.take(table)
+            for check in run.wanted.checks:
+                pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
+                written.pending += pc.sum(pending).as_py() or 0
             yield table
             del table  # before the next is made
 
@@ -146,61 +136,61 @@ def _expanded(
         yield expansion.expand(run.workspace.get(f"input-{number:05d}"))
 
 
-def _assembled(run: ScreeningRun, assembly: Assembly, tally: RowTally, number: int) -> pa.Table:
+def _assembled(
+    run: ScreeningRun, assembly: Assembly, written: WrittenRows, number: int
+) -> pa.Table:
     slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
     row_plan = read_row_plan(run.workspace, slots, number)
     signals = run.workspace.get(f"signals-{number:05d}")
     chunk = Chunk(assembly, read_chunk(run, number), row_plan, signals)
     table = chunk.table()
-    tally.shared_micro.update(chunk.shared_micro)
+    written.shared_micro.update(chunk.shared_micro)
     return table
 
 
-def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
+def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     """Write calls, lists, report and manifest; note the run's end in the journal.
 
     The customers' states go into the journal after the files and before the run counts as
     finished, so that a run that dies in between tells the same once it is resumed.
     """
     trim_memory()
-    call_log = write_call_log(run)
-    trim_memory()
-    state, _ = state_of(run)
-    checks = check_reports(run, call_log, rows, test_mode=state == TEST_MODE)
-    outputs = _publish(run, checks, test_mode=state == TEST_MODE)
-    report = make_report(run, checks=checks, call_log=call_log, rows=rows)
-    report["shadow"] = None if run.shadow is None else shadow_report(run.shadow.label, rows)
+    spill = run.workspace.folder / "calls"
+    calls = write_calls(run.folder, run.journal, run.run_id, run.declared, spill=spill)
+    end = run_end(run)
+    lookups = lookup_ends(run, test_mode=end.in_test)
+    outputs = _publish(run, lookups, test_mode=end.in_test)
+    compared = None if outputs is None else outputs.compared
+    parts = enriched_parts(run.folder.path)
+    facts = facts_of(read_customers(parts), at=run.freshness.at, compared=compared)
+    report = screening_report(run, end, lookups=lookups, calls=calls, facts=facts, written=written)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
         known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
     )
-    if outputs is not None:
-        report["changes"] = outputs.compared.report()
-        report["news"] = news_of(enriched_parts(run.folder.path), outputs.compared).report()
+    report["changes"] = {} if compared is None else compared.report()
     earlier = earlier_reports(run.journal, run.batch, run.run_id)
     report["nights"] = nights_of(report, earlier)
-    if state == COMPLETED:
-        left_open = too_many_open(checks, run.settings.tolerated_failure_pct)
+    if end.state == COMPLETED:
+        left_open = too_many_open(lookups, run.settings.tolerated_failure_pct)
         report = hold(report, [*left_open, *plausible(report, earlier)])
     report["customer_notices"] = _write_notices(run, outputs, report)
-    report["files"] = rows_of_files(run)
+    report["files"] = end.files()
     report["contests"] = contests_report(run.journal, run.batch)
     report["notices"] += [
         f'{some(number, "value")} of the column "{name}" could not be read as a '
         f"{run.policy.carried_kinds[name].value}, and are empty to the policy's rules: a number is "
         "written 1,250.50, a date 2026-01-31"
-        for name, number in rows.unread.items()
+        for name, number in written.unread.items()
     ]
     low = low_balance(report, run.settings.nights_left_notice)
     if low is not None:
         report["notices"].append(low)
-    page = report_page(report)
-    trim_memory()
     keep = None if outputs is None else outputs.keep
-    return finish(run, report, page=page, manifest=manifest(run), before_end=keep)
+    return end.finish(report, report_page(report), manifest(run), before_end=keep)
 
 
-def too_many_open(checks: Mapping[str, Any], tolerated_pct: float) -> list[str]:
+def too_many_open(checks: Mapping[str, Mapping[str, int]], tolerated_pct: float) -> list[str]:
     """Return why a run is held where more lookups are left without an answer than are tolerated.
 
     Lookups that are left alone for their age end no run: it has nothing to ask. But a book that
@@ -227,32 +217,9 @@ def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
     return f"{LOW_BALANCE}: at this month's spending it lasts {nights} more nights; top it up"
 
 
-def check_reports(
-    run: ScreeningRun, call_log: CallLog, rows: RowTally, *, test_mode: bool
-) -> dict[str, dict[str, Any]]:
-    """Return the report's part on each check of the run."""
-    counts = {} if run.plan is None else run.plan.checks
-    ended = statuses(run)
-    parts = {
-        check: check_report(
-            counts.get(check, CheckCounts()),
-            ended.get(check, Counter()),
-            call_log,
-            check,
-            rows.statuses[check],
-            asked=rows.asked[check],
-            shared_micro=rows.shared_micro[check],
-            test_mode=test_mode,
-        )
-        for check in run.wanted.checks
-    }
-    for check, part in parts.items():
-        again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
-        part["asked_again"] = dict(sorted(again.items()))
-    return parts
-
-
-def _publish(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -> RunOutputs | None:
+def _publish(
+    run: ScreeningRun, checks: Mapping[str, Mapping[str, int]], *, test_mode: bool
+) -> RunOutputs | None:
     """Write changes and decision lists; in test mode there are none."""
     if test_mode:
         withdraw(run.folder)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.report.report_json import RowTally
+    from nightscreen.runs.run_report import WrittenRows
     from nightscreen.runs.screening_run import ScreeningRun
 
 
@@ -116,8 +116,8 @@ async def run_screening(
             if await runner.may_spend(run):
                 async with runner.asking(run):
                     await _ask(run, runner, transport)
-            rows = await runner.step("write rows", write_rows, run)
-            report: dict[str, Any] = await runner.step("report", write_report, run, rows)
+            written = await runner.step("write rows", write_rows, run)
+            report: dict[str, Any] = await runner.step("report", write_report, run, written)
             return report
     except UsageError:
         run.withdraw()
@@ -179,15 +179,15 @@ def load_last_stations() -> None:
     from nightscreen.runs import finalize  # noqa: F401, PLC0415 - see above
 
 
-def write_rows(run: ScreeningRun) -> RowTally:
+def write_rows(run: ScreeningRun) -> WrittenRows:
     """Assemble, decide and write every row."""
     from nightscreen.runs import finalize  # noqa: PLC0415 - as load_last_stations says
 
     return finalize.write_rows(run)
 
 
-def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
+def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     """Write calls, report and manifest; return the report."""
     from nightscreen.runs import finalize  # noqa: PLC0415 - as load_last_stations says
 
-    return finalize.write_report(run, rows)
+    return finalize.write_report(run, written)

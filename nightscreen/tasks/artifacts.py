@@ -15,7 +15,7 @@ from prefect import get_client
 from prefect.artifacts import acreate_markdown_artifact
 from prefect.context import FlowRunContext
 
-from nightscreen.report.summary import quote_markdown, summary_markdown
+from nightscreen.report.summary import api_run_markdown, quote_markdown, summary_markdown
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.screening_run import ScreeningRun
 
@@ -53,8 +53,6 @@ async def show_report(run: Run, report: Mapping[str, Any]) -> None:
     if isinstance(run, ScreeningRun):
         text, key = summary_markdown(report, folder), artifact_key(run.batch, "summary")
     else:
-        from nightscreen.report.api_run import api_run_markdown  # noqa: PLC0415 - as a run ends
-
         text = api_run_markdown(report, folder)
         key = artifact_key(f"{run.batch} {run.flow}", "summary")
     about = f"How run {run.run_id} ended, and what to do next"

@@ -52,7 +52,7 @@ class Broken:
 
 _ASKING = "nightscreen/calling/asking.py"
 _CALLS = "nightscreen/journal/calls.py"
-_CALL_LOG = "nightscreen/report/call_log.py"
+_CALLS_SQL = "nightscreen/report/calls.sql"
 _CONSENT_RULE = "nightscreen/planning/consent.py"
 _DECIDE = "nightscreen/results/decide.py"
 _ENGINE = "nightscreen/journal/engine.py"
@@ -70,7 +70,7 @@ _OUTPUTS = "nightscreen/files/run_folder.py"
 _PLAN = "nightscreen/planning/plan.sql"
 _PRICES = "nightscreen/schemas/prices.py"
 _PURGING = "nightscreen/privacy/purging.py"
-_RECONCILIATION = "nightscreen/report/reconciliation.py"
+_BALANCE = "nightscreen/report/balance.py"
 _IDENTIFIERS = "nightscreen/values/identifiers.py"
 _KEYSET = "nightscreen/journal/keyset.py"
 _RUN = "nightscreen/runs/run.py"
@@ -1308,13 +1308,17 @@ _PEOPLE = (
         "A BVN stands in a report that is mailed to managers.",
         (
             Edit(
-                "nightscreen/report/run_end.py",
-                "    return [*run.stops.refusals(), *run.stops.notices]\n",
-                "    asked = [str(run.journal.home), *_asked(run)]\n"
-                "    return [*run.stops.refusals(), *run.stops.notices, *asked[1:]]\n\n\n"
+                "nightscreen/runs/run_report.py",
+                "        notices=[*run.stops.refusals(), *run.stops.notices],\n",
+                "        notices=[*run.stops.refusals(), *run.stops.notices, *_asked(run)],\n",
+            ),
+            Edit(
+                "nightscreen/runs/run_report.py",
+                "def lookup_ends(",
                 'def _asked(run: Run) -> list[str]:\n    needed = getattr(run, "needed", None)\n'
                 "    pieces = [] if needed is None else needed.pieces()\n"
-                '    return [str(row) for _, piece in pieces for row in piece["identity"]]\n',
+                '    return [str(row) for _, piece in pieces for row in piece["identity"]]\n\n\n'
+                "def lookup_ends(",
             ),
         ),
         (f"{_T_LINE}::test_every_row_has_the_status_the_sandbox_knows",),
@@ -1571,9 +1575,9 @@ _REPORTING = (
         "The report shows less than the service charged.",
         (
             Edit(
-                _CALL_LOG,
-                '        self.cost_micro += group["cost_sum"]\n',
-                '        self.cost_micro += group["cost_sum"] if group["attempt"] == 1 else 0\n',
+                _CALLS_SQL,
+                "    sum(cost)::BIGINT AS cost_micro,\n",
+                "    coalesce(sum(cost) FILTER (attempt = 1), 0)::BIGINT AS cost_micro,\n",
             ),
         ),
         (f"{_T_PROMISES}::test_lost_answers_and_what_sending_again_cost_stand_in_the_report",),
@@ -1583,14 +1587,14 @@ _REPORTING = (
         "Nobody notices that another program spends from the same wallet.",
         (
             Edit(
-                _RECONCILIATION,
-                "explained = min(max(0, lost), calls.in_doubt())",
+                _BALANCE,
+                'explained = min(max(0, lost), ends["doubt"])',
                 "explained = lost",
             ),
             Edit(
-                _RECONCILIATION,
-                "explained = min(explained, in_gaps)",
-                "explained = max(explained, in_gaps)",
+                _BALANCE,
+                'explained, since = min(explained, gaps["explained"]), gaps["since"]',
+                'explained, since = max(explained, gaps["explained"]), gaps["since"]',
             ),
         ),
         ("tests/money/test_night.py::test_another_consumer_of_the_wallet_is_drift",),
@@ -1598,7 +1602,7 @@ _REPORTING = (
     Broken(
         "calls in doubt are left out of the report",
         "The lender does not know how much may have been charged for nothing.",
-        (Edit(_CALL_LOG, '        self.in_doubt_micro += group["doubt_sum"]\n', ""),),
+        (Edit(_CALLS_SQL, "    sum(doubt)::BIGINT AS in_doubt", "    0::BIGINT AS in_doubt"),),
         (f"{_T_PROMISES}::test_lost_answers_and_what_sending_again_cost_stand_in_the_report",),
     ),
     Broken(
@@ -1606,9 +1610,9 @@ _REPORTING = (
         "The lender trusts an opening that another call had changed already.",
         (
             Edit(
-                _RECONCILIATION,
-                "            opening_exact and closing_exact and not calls.lag(),\n",
-                "            opening_exact or closing_exact,\n",
+                _BALANCE,
+                '    exact = ends["opening_exact"] and ends["closing_exact"]\n    if exact:\n',
+                '    exact = ends["opening_exact"] or ends["closing_exact"]\n    if not exact:\n',
             ),
         ),
         (f"{_T_EXACT}::test_an_opening_charged_and_then_answered_502_is_not_exact",),
@@ -1631,8 +1635,8 @@ _REPORTING = (
         (
             Edit(
                 "nightscreen/report/run_end.py",
-                '"publishable": state == COMPLETED,\n        "started_at"',
-                '"publishable": state != TEST_MODE,\n        "started_at"',
+                '"publishable": self.state == COMPLETED,\n            "started_at"',
+                '"publishable": self.state != TEST_MODE,\n            "started_at"',
             ),
         ),
         ("tests/steps/test_report_page.py::test_the_verdict_says_rows_and_whether_to_publish",),

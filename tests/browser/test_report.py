@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.report.coverage import CAUSES
+from nightscreen.report.facts import CAUSES
 from nightscreen.report.format import STATUSES
 from nightscreen.report.page import report_page
 from tests.browser.chromium import chromium
@@ -108,22 +108,25 @@ def test_every_report_is_quiet_and_fits(
         page.context.close()
 
 
-def test_no_text_of_a_chart_leaves_it(browser: Browser, reports: dict[str, Path]) -> None:
-    """Labels and numbers stay within the drawing, and do not run into each other."""
+def test_no_text_of_a_table_leaves_it(browser: Browser, reports: dict[str, Path]) -> None:
+    """Labels and numbers stay within their table, and do not run into each other."""
     for name, path in reports.items():
         page, _ = opened(browser, path, "phone")
-        assert name == "all refused" or page.locator(".chart span").count() >= 2, name
+        assert page.locator("tbody th span").count() >= 2, name
         crossing = page.evaluate(
             """
-            [...document.querySelectorAll('.chart')].flatMap(chart => {
-              const frame = chart.getBoundingClientRect();
-              const texts = [...chart.querySelectorAll('span, b')]
-                .map(t => t.getBoundingClientRect());
+            [...document.querySelectorAll('table')].flatMap(table => {
+              const frame = table.getBoundingClientRect();
+              const texts = [...table.querySelectorAll('tbody th span, td')].map(cell => {
+                const range = document.createRange();
+                range.selectNodeContents(cell);
+                return range.getBoundingClientRect();
+              });
               const out = texts.filter(t => t.left < frame.left - 2 || t.right > frame.right + 2);
               const over = texts.filter((a, i) => texts.some((b, j) => i < j
                 && a.left < b.right - 1 && b.left < a.right - 1
                 && a.top < b.bottom - 3 && b.top < a.bottom - 3));
-              return [...out, ...over].map(() => chart.getAttribute('aria-labelledby'));
+              return [...out, ...over].map(() => table.caption.innerText);
             })
             """
         )
@@ -141,17 +144,17 @@ def test_no_identifier_can_be_read(browser: Browser, reports: dict[str, Path]) -
     page.context.close()
 
 
-def test_a_screen_reader_hears_verdict_figures_and_charts(
+def test_a_screen_reader_hears_verdict_and_figures(
     browser: Browser, reports: dict[str, Path]
 ) -> None:
-    """Headings, tables and charts are there by role, charts with their numbers."""
+    """Headings and tables are there by role; a bar stands beside its numbers."""
     page, _ = opened(browser, reports["second"], "desktop")
     assert page.get_by_role("heading", level=1).count() == 1
     assert page.get_by_role("table", name="Money by check").count() == 1
-    chart = page.get_by_role("img", name="Exposure by decision, and what is new")
-    assert chart.count() == 1
-    described = page.locator(f"#{chart.get_attribute('aria-describedby')}")
-    assert "No new money: ₦" in described.inner_text()
+    decisions = page.get_by_role("table", name="Exposure by decision, and what is new")
+    row = decisions.get_by_role("row", name="No further lending")
+    assert "₦" in row.inner_text()
+    assert row.locator(".track[aria-hidden]").count() == 1
     page.context.close()
     phone, _ = opened(browser, reports["second"], "phone")
     assert phone.get_by_role("table", name="Money by check").count() == 1

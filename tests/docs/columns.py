@@ -13,7 +13,7 @@ from nightscreen.operations.loans.offer_report import OFFERS
 from nightscreen.operations.loans.tracking_report import LOANS
 from nightscreen.operations.transactions.record_fields import load_fields
 from nightscreen.planning.rings import RINGS_SCHEMA
-from nightscreen.report.call_log import CALLS
+from nightscreen.report.calls import CALLS
 from nightscreen.results.decision_list import list_schema
 from nightscreen.results.enriched import enriched_schema
 from nightscreen.results.notice_file import NOTICE_COLUMNS

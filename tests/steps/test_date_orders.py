@@ -12,7 +12,7 @@ from nightscreen.journal import open_journal
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
-from nightscreen.report.summary_section import verdict
+from nightscreen.report.verdict import verdict
 from nightscreen.results.ask_again import rows_as_part
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw

@@ -11,20 +11,20 @@ import pytest
 from pydantic import ValidationError
 
 from nightscreen.calling.caller import Caller, open_caller
+from nightscreen.calling.run import Run
 from nightscreen.client import loans, wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import open_journal
 from nightscreen.report.api_run import (
-    api_run_markdown,
-    api_run_report,
-    finish_api_run,
-    operation_report,
+    OperationEnds,
+    close_api_run,
     statuses_of,
 )
-from nightscreen.report.call_log import write_call_log
+from nightscreen.report.summary import api_run_markdown
 from nightscreen.runs.run import open_api_run
+from nightscreen.runs.run_report import run_end
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
@@ -75,11 +75,9 @@ def made(
 
 def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[str, Any]:
     """Close a run with its report."""
-    call_log = write_call_log(run)
-    part = operation_report(call_log, operation, statuses_of(tasks), answers={}, test_mode=False)
     rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
-    report = api_run_report(run, call_log, rows=rows, checks={operation.value: part}, more={})
-    return finish_api_run(run, report)
+    operations = {operation: OperationEnds(statuses_of(tasks))}
+    return close_api_run(run_end(run), rows=rows, operations=operations)
 
 
 async def _products(session: Caller) -> list[LookupTask]:

@@ -23,7 +23,7 @@ from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
-from nightscreen.report.outcomes_section import outcomes
+from nightscreen.report.page import report_page
 from nightscreen.results.backtest import backtest
 from nightscreen.results.outcomes import PaidAfterwards, known_outcomes, wilson
 from nightscreen.results.replay import past_run
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.schemas.policy import Policy
+    from tests.nights.standard import StandardNight
     from tests.screening import World
 
 BETTER = """
@@ -465,18 +466,18 @@ def test_the_next_run_reports_how_the_loans_of_its_batch_were_paid(world: World)
     }
 
 
-def test_the_page_of_a_run_has_a_section_of_how_loans_were_paid(book: Book) -> None:
+def test_the_page_of_a_run_has_a_section_of_how_loans_were_paid(
+    book: Book, standard_night: StandardNight
+) -> None:
     """Rates with their intervals, rules with catch and cost; none where nothing is known."""
     year(book, months=3, applicants=40)
-    section = outcomes({"outcomes": book.report()})
-    assert section is not None
-    captions = [table.caption for table in section.tables]
-    assert "What each rule catches, and what it costs in good customers" in captions
-    (total,) = section.tables[0].rows
-    assert total[0] == "approve"
-    assert re.fullmatch(r"[\d.]+ % \([\d.]+ to [\d.]+\)", total[5])
-    assert outcomes({"outcomes": None}) is None
-    assert outcomes({}) is None
+    night = standard_night("plain").night.report
+    page = report_page({**night, "outcomes": book.report()})
+    assert "What each rule catches, and what it costs in good customers" in page
+    (decided,) = re.findall(r"<caption>By the decision.*?</table>", page, flags=re.DOTALL)
+    assert "<span>approve</span>" in decided
+    assert re.search(r">[\d.]+ % \([\d.]+ to [\d.]+\)<", decided)
+    assert "How the loans were paid" not in report_page(night)
 
 
 def test_small_numbers_have_wide_intervals() -> None:

@@ -7,12 +7,14 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-from hypothesis import given
+import pyarrow as pa
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.report.reconciliation import Balance, BalanceReconciliation, WalletCalls
-from nightscreen.report.timeline import NO_BALANCE
+from nightscreen.files.frame import Frame
+from nightscreen.report.balance import Balance, balance_of
+from nightscreen.report.calls import WALLET_CALLS, call_queries
+from tests.how_many import examples
 
 PRICE = 10_000_000
 
@@ -28,16 +30,21 @@ class Call(NamedTuple):
     balance: int | None
 
 
-def of_wallet(calls: list[Call]) -> WalletCalls:
-    """Return calls as the reconciliation takes them."""
-    columns = zip(*calls, strict=True)
-    sent, settled, lost, reserved, cost, balance = (
-        np.array([NO_BALANCE if each is None else each for each in column], np.int64)
-        for column in columns
-    )
-    unknown = cost == NO_BALANCE
-    doubt = np.where((lost != 0) | unknown, reserved, 0)
-    return WalletCalls(sent, settled, np.where(unknown, 0, cost), doubt, balance)
+def entered(calls: list[Call]) -> pa.Table:
+    """Return calls as the queries take them."""
+    rows = [
+        {
+            "check_number": 0,
+            "attempt": 1,
+            "sent": each.sent,
+            "settled": max(each.sent + 1, each.settled),
+            "cost": each.cost or 0,
+            "doubt": each.reserved if each.lost or each.cost is None else 0,
+            "balance": each.balance,
+        }
+        for each in calls
+    ]
+    return pa.Table.from_pylist(rows, WALLET_CALLS)
 
 
 @dataclass
@@ -81,17 +88,11 @@ class Service:
             self.calls.append(Call(sent, settled, lost, PRICE, cost, balance))
         self.now += 100
 
-    def reconciled(self, block: int = 64) -> BalanceReconciliation:
-        """Return the reconciliation of it all, entered in two parts."""
-        found, half = BalanceReconciliation(block), len(self.calls) // 2
-        for part in (self.calls[:half], self.calls[half:]):
-            if part:
-                found.add(of_wallet(part))
-        return found
-
     def balance(self) -> Balance:
         """Return the balance of it all."""
-        return self.reconciled().balance()
+        with Frame(call_queries()) as frame:
+            frame.make("calls", entered(self.calls))
+            return balance_of(frame)
 
 
 def holds(balance: Balance, calls: list[Call]) -> bool:
@@ -107,10 +108,10 @@ def test_without_a_balance_there_is_nothing_to_reconcile() -> None:
     """Opening and closing are unknown, drift is nothing."""
     service = Service()
     service.call(told=False)
-    assert service.balance() == Balance(None, None, None, 0, 0, exact=False)
-    assert BalanceReconciliation().balance() == Balance(None, None, None, 0, 0, exact=False)
+    assert service.balance() == Service().balance() == Balance()
 
 
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 40))
 def test_a_run_opened_and_closed_alone_is_exact_whatever_happens_between(
     seed: int, number: int
@@ -168,6 +169,7 @@ def test_another_consumer_shows_as_drift_with_its_moment() -> None:
     assert holds(balance, service.calls)
 
 
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 12))
 def test_a_drain_among_doubts_is_told_apart_from_them(seed: int, turns: int) -> None:
     """Lost answers explain only what was lost while they were under way."""
@@ -205,6 +207,7 @@ def test_a_top_up_is_negative_drift_with_its_moment() -> None:
     assert holds(balance, service.calls)
 
 
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 30))
 def test_order_of_entry_does_not_matter(seed: int, number: int) -> None:
     """Blocks may come in any order: the journal's order is that of intents, not of sending."""
@@ -262,6 +265,7 @@ def test_an_answer_that_does_not_say_what_it_cost_is_explained_and_no_drift() ->
     assert holds(balance, service.calls)
 
 
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from([0, PRICE, PRICE, 5 * PRICE // 2]), min_size=4, max_size=30))
 def test_balances_from_before_the_last_charge_are_not_exact(prices: list[int]) -> None:
     """Free calls and charged ones report it; it shows wherever two prices meet."""
@@ -287,6 +291,7 @@ def test_a_call_that_may_be_charged_late_leaves_the_closing_open() -> None:
     assert service.balance().exact
 
 
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -338,32 +343,13 @@ def balanced(each: int) -> float:
     service.call(0)
     service.wallet -= 5 * PRICE
     service.call(0)
-    found = service.reconciled(1 << 17)
     start = time.process_time()
-    balance = found.balance()
+    balance = service.balance()
     took_s = time.process_time() - start
     assert holds(balance, service.calls)
     assert balance.explained_in_doubt_micro > 0
     assert balance.drift_micro == 5 * PRICE
     return took_s
-
-
-@given(st.integers(0, 10_000), st.integers(0, 60), st.integers(64, 90), st.booleans())
-def test_how_many_calls_are_looked_at_together_does_not_matter(
-    seed: int, number: int, block: int, topped_up: bool
-) -> None:
-    """Some more than are in flight or all at once, with a drain and with money paid in."""
-    rng = random.Random(seed)
-    service = Service()
-    service.call()
-    service.crowd(number, rng)
-    service.wallet += 100 * PRICE if topped_up else -3 * PRICE
-    service.crowd(number, rng)
-    service.now += 3600 * 1_000_000
-    service.call(0)
-    few, all_ = service.reconciled(block), service.reconciled(10_000)
-    assert few.balance() == all_.balance()
-    assert few.timeline() == all_.timeline()
 
 
 def test_calls_that_cost_or_take_very_much_are_counted_exactly() -> None:
@@ -382,25 +368,3 @@ def test_calls_that_cost_or_take_very_much_are_counted_exactly() -> None:
     assert balance.exact
     assert balance.drift_micro == 0
     assert holds(balance, service.calls)
-
-
-def test_millions_of_calls_take_bounded_memory() -> None:
-    """Twenty-eight bytes a call are kept."""
-    service = Service()
-    for _ in range(1000):
-        service.call()
-    assert service.reconciled().columns.bytes == 28_000
-
-
-def test_a_closed_reconciliation_says_the_same_and_keep_nothing_of_each_call() -> None:
-    """What lies between the calls and the report needs their memory."""
-    service = Service()
-    rng = random.Random(3)
-    service.call()
-    service.crowd(300, rng)
-    service.call()
-    found = service.reconciled()
-    said = found.balance(), found.timeline()
-    found.close()
-    assert (found.balance(), found.timeline()) == said
-    assert found.columns.bytes == 0

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.report.coverage import CAUSES, OPEN, Coverage, share_pct
-from nightscreen.report.findings import findings_of
-from nightscreen.report.news import News
-from nightscreen.report.timeline import NO_BALANCE, POINTS, timeline
+from nightscreen.files.frame import Frame
+from nightscreen.report.balance import timeline_of
+from nightscreen.report.calls import WALLET_CALLS, call_queries
+from nightscreen.report.facts import CAUSES, OPEN, Facts, facts_of, findings_of, share_pct
 from nightscreen.results.changes import ChangeSet
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
@@ -31,8 +31,11 @@ ANSWERED = ("clear", "verified", "found")
 
 
 def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
-    """Return enriched rows with statuses, ages in days by check, exposure, all else absent."""
-    columns: dict[str, Any] = {}
+    """Return enriched rows with statuses, ages in days by check, exposure, decision, reasons."""
+    columns: dict[str, Any] = {
+        "decision": pa.array([row.get("decision", "approve") for row in rows], pa.string()),
+        "reasons": pa.array([row.get("reasons", []) for row in rows], pa.list_(pa.string())),
+    }
     for check in CHECKS:
         words = [row.get(check, "off") for row in rows]
         times = [
@@ -46,12 +49,9 @@ def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
     return pa.table(columns)
 
 
-def covered(*tables: pa.Table) -> Coverage:
-    """Return the coverage of some chunks."""
-    coverage = Coverage(at=NOW)
-    for table in tables:
-        coverage.take(table)
-    return coverage
+def counted(*tables: pa.Table) -> Facts:
+    """Return the figures of some portions."""
+    return facts_of(tables, at=NOW)
 
 
 def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
@@ -63,14 +63,14 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
         {"karma": "ineligible", "ecosystem": "ineligible", "exposure": None},
         {"karma": "clear", "ecosystem": "found", "exposure": Decimal(5)},
     ]
-    coverage = covered(enriched(rows))
-    open_ = coverage.not_screened()
+    facts = counted(enriched(rows))
+    open_ = facts.exposure["not_screened"]
     assert (open_["rows"], open_["exposure"]) == (2, "120.00")
     assert open_["causes"]["pending"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
     assert open_["causes"]["refused"]["exposure"] == "20.00"
-    assert (coverage.due_rows, coverage.answered_rows) == (4, 3)
-    assert (coverage.fresh()["rows"], coverage.fresh()["exposure"]) == (1, "5.00")
-    assert coverage.nothing_to_ask() == {"rows": 2, "exposure": "3.00", "unknown_rows": 1}
+    assert (facts.due_rows, facts.answered_rows) == (4, 3)
+    assert (facts.fresh["rows"], facts.fresh["exposure"]) == (1, "5.00")
+    assert facts.exposure["nothing_to_ask"] == {"rows": 2, "exposure": "3.00", "unknown_rows": 1}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -90,16 +90,16 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
 )
 def test_every_row_and_kobo_is_in_one_place(rows: list[dict[str, Any]], cut: int) -> None:
     """Screened afresh, not screened and nothing to ask are the whole batch, however it is cut."""
-    coverage = covered(enriched(rows[:cut]), enriched(rows[cut:]))
-    parts = [coverage.fresh(), coverage.not_screened(), coverage.nothing_to_ask()]
+    facts = counted(enriched(rows[:cut]), enriched(rows[cut:]))
+    parts = [facts.fresh, facts.exposure["not_screened"], facts.exposure["nothing_to_ask"]]
     total = sum(row["exposure"] or 0 for row in rows)
     assert sum(part["rows"] for part in parts) == len(rows)
     assert sum(Decimal(part["exposure"]) for part in parts) == total
     unknown = sum(row["exposure"] is None for row in rows)
     assert sum(part["unknown_rows"] for part in parts) == unknown
-    assert sum(each["rows"] for each in coverage.ages()) == len(rows)
-    waiting = [row for row in rows if {row["karma"], row["ecosystem"]} & OPEN]
-    assert coverage.due_rows - coverage.answered_rows == len(waiting)
+    assert sum(each["rows"] for each in facts.ages) == len(rows)
+    waiting = [row for row in rows if {row["karma"], row["ecosystem"]} & set(OPEN)]
+    assert facts.due_rows - facts.answered_rows == len(waiting)
 
 
 def test_who_lacks_the_identifier_of_a_check_is_not_screened_afresh(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_age_is_that_of_the_oldest_answer() -> None:
     """Classes hold their upper end; a row without any answer is apart."""
     days = [0.5, 1, 7, 30, 31, 90, 91]
     rows = [{"karma": "clear", "days": each, "exposure": Decimal(1)} for each in days]
-    ages = covered(enriched([*rows, {"karma": "pending"}])).ages()
+    ages = counted(enriched([*rows, {"karma": "pending"}])).ages
     assert [each["rows"] for each in ages] == [2, 1, 1, 2, 1, 1]
     assert [each["evidence"] for each in ages] == [True] * 5 + [False]
 
@@ -129,10 +129,10 @@ def test_age_is_that_of_the_oldest_answer() -> None:
 def test_without_an_exposure_column_rows_are_told() -> None:
     """There is no share of an exposure that nobody knows, but there is one of the rows."""
     table = enriched([{"karma": "clear"}, {"karma": "failed"}], exposure=False)
-    coverage = covered(table)
-    assert coverage.fresh()["exposure_pct"] is None
-    assert coverage.fresh()["rows_pct"] == 50.0
-    assert coverage.not_screened()["causes"]["failed"]["unknown_rows"] == 1
+    facts = counted(table)
+    assert facts.fresh["exposure_pct"] is None
+    assert facts.fresh["rows_pct"] == 50.0
+    assert facts.exposure["not_screened"]["causes"]["failed"]["unknown_rows"] == 1
 
 
 @pytest.mark.parametrize(
@@ -145,45 +145,86 @@ def test_a_share_is_never_called_whole_too_early(part: int, whole: int, pct: flo
 
 def test_news_tell_turned_from_first_decisions() -> None:
     """A decline that was an approval, one that stays, and one that is a first are told apart."""
-    table = pa.table(
-        {
-            "decision": pa.array(["decline"] * 3 + ["approve"]).dictionary_encode(),
-            "karma_status": pa.array(["listed", "clear", "listed", "clear"]).dictionary_encode(),
-            "karma_amount_in_contention": pa.array(
-                [Decimal(7), None, Decimal(9), None], pa.decimal128(20, 2)
-            ),
-            "exposure": pa.array(
-                [Decimal(100), Decimal(10), None, Decimal(1)], pa.decimal128(20, 2)
-            ),
-        }
-    )
+    rows: list[dict[str, Any]] = [
+        {"decision": "decline", "karma": "listed", "exposure": Decimal(100)},
+        {"decision": "decline", "karma": "clear", "exposure": Decimal(10)},
+        {"decision": "decline", "karma": "listed", "exposure": None},
+        {"decision": "approve", "karma": "clear", "exposure": Decimal(1)},
+    ]
+    claimed = pa.array([Decimal(7), None, Decimal(9), None], pa.decimal128(20, 2))
+    table = enriched(rows).append_column("karma_amount_in_contention", claimed)
     compared = ChangeSet(
         previous=np.array([0, 2, -1, 0], np.int8), change=np.array([0, -1, 5, -1], np.int8)
     )
-    news = News()
-    news.take(table.slice(0, 1), compared, 0)
-    news.take(table.slice(1), compared, 1)
-    report = news.report()
-    decline = report["decisions"]["decline"]
-    assert (decline["rows"], decline["exposure"], decline["unknown_rows"]) == (3, "110.00", 1)
+    facts = facts_of([table.slice(0, 1), table.slice(1)], at=NOW, compared=compared)
+    assert facts.evidence["decline"]["not_asked"] == {
+        "rows": 3,
+        "exposure": "110.00",
+        "unknown_rows": 1,
+    }
+    news = facts.news
+    assert news is not None
+    decline = news["decisions"]["decline"]
     assert decline["turned"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
     assert decline["first"] == {"rows": 1, "exposure": "0.00", "unknown_rows": 1}
-    assert report["new_listings"]["in_contention"] == "7.00"
-    assert report["listed_at_first_sight"]["rows"] == 1
-    assert report["known_before_rows"] == 3
+    assert news["new_listings"]["in_contention"] == "7.00"
+    assert news["listed_at_first_sight"]["rows"] == 1
+    with pytest.raises(ValueError, match="1 enriched rows, but 4 were compared"):
+        facts_of([table.slice(0, 1)], at=NOW, compared=compared)
 
 
-def columns(settled: list[int], cost: list[int], balance: list[int]) -> dict[str, list[Any]]:
-    """Return the timeline of calls, none of them in doubt."""
-    doubt = [0] * len(settled)
-    return timeline(*(np.array(each, np.int64) for each in (settled, cost, doubt, balance)))
+def test_the_reason_that_decided_is_told_from_those_beside_it() -> None:
+    """A row without a code, or undecided, has no reason; its codes stand beside."""
+    rows: list[dict[str, Any]] = [
+        {"decision": "decline", "reasons": ["A", "B"], "exposure": Decimal(1)},
+        {"decision": "decline", "reasons": ["B"], "exposure": Decimal(2)},
+        {"decision": "undecided", "reasons": ["B"], "exposure": Decimal(4)},
+        {"decision": "approve", "exposure": None},
+    ]
+    found = {
+        (each["decision"], each["code"]): (each["main"]["exposure"], each["further"]["exposure"])
+        for each in counted(enriched(rows)).reasons
+    }
+    assert found == {
+        ("approve", None): ("0.00", "0.00"),
+        ("decline", "A"): ("1.00", "0.00"),
+        ("decline", "B"): ("2.00", "1.00"),
+        ("undecided", None): ("4.00", "0.00"),
+        ("undecided", "B"): ("0.00", "4.00"),
+    }
+
+
+def test_a_branch_that_may_name_a_customer_has_no_line() -> None:
+    """Fewer than five customers, a value like an identifier, or none: counted among the others."""
+    values = [" Ikeja "] * 5 + ["Kano"] * 4 + ["08031234567"] * 6 + [None, ""]
+    rows = [{"exposure": Decimal(1), "decision": "decline"} for _ in values]
+    table = enriched(rows).append_column("Branch Name", pa.array(values, pa.string()))
+    groups = counted(table.slice(0, 3), table.slice(3)).groups
+    assert list(groups) == ["branch"]
+    assert [(each["name"], each["rows"]) for each in groups["branch"]] == [
+        ("Ikeja", 5),
+        ("(others)", 12),
+    ]
+    assert groups["branch"][0]["decisions"]["decline"]["exposure"] == "5.00"
+
+
+def timeline(calls: list[tuple[int, int | None]]) -> dict[str, list[Any]]:
+    """Return the timeline of calls: when each settled, and its balance in micro-naira."""
+    rows: list[dict[str, Any]] = [
+        {"check_number": 0, "attempt": 1, "sent": at - 1, "settled": at, "cost": 0, "doubt": 0}
+        | {"balance": balance}
+        for at, balance in calls
+    ]
+    with Frame(call_queries()) as frame:
+        frame.make("calls", pa.Table.from_pylist(rows, WALLET_CALLS))
+        return timeline_of(frame)
 
 
 def test_a_pause_is_cut_out_and_said() -> None:
     """Eight hours between two sessions take no room."""
     second = 1_000_000
     settled = [NOW, NOW + second, NOW + 8 * 3600 * second, NOW + (8 * 3600 + 2) * second]
-    line = columns(settled, [10] * 4, [90, 80, 70, 60])
+    line = timeline(list(zip(settled, [90, 80, 70, 60], strict=True)))
     assert sum(line["pause_before_s"]) == 8 * 3600 - 1
     assert line["active_s"][-1] == 3.0
     assert line["at"][-1] == instant_text(settled[-1])
@@ -191,25 +232,22 @@ def test_a_pause_is_cut_out_and_said() -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 4000), st.integers(0, 50), st.none() | st.integers(0, 10**6)),
-        max_size=300,
-    )
+    st.lists(st.tuples(st.integers(0, 4000), st.none() | st.integers(0, 10**6)), max_size=300),
 )
-def test_the_timeline_is_short_and_adds_up(calls: list[tuple[int, int, int | None]]) -> None:
-    """Its points are few, in order, and end at all calls and all known cost."""
-    settled = [NOW + each[0] * 1_000_000 for each in calls]
-    balance = [NO_BALANCE if each[2] is None else each[2] * 1_000_000 for each in calls]
-    line = columns(settled, [each[1] * 1_000_000 for each in calls], balance)
+def test_the_timeline_is_short_and_has_the_lowest_balance(
+    calls: list[tuple[int, int | None]],
+) -> None:
+    """Its points are few, in order, and none of the balances is lower than what it shows."""
+    line = timeline(
+        [(NOW + at * 1_000_000, None if each is None else each * 1_000_000) for at, each in calls]
+    )
     assert {len(each) for each in line.values()} == {len(line["at"])}
-    assert len(line["at"]) <= POINTS + 13
-    assert sum(line["calls"]) == len(calls)
+    assert len(line["at"]) <= 60 + 13
     assert line["at"] == sorted(line["at"])
-    if calls:
-        assert Decimal(line["spent"][-1]) == sum(each[1] for each in calls)
-        told = [each[2] for each in calls if each[2] is not None]
-        shown = [Decimal(each) for each in line["balance"] if each is not None]
-        assert min(told, default=None) == min(shown, default=None)
+    assert bool(line["at"]) == bool(calls)
+    told = [each for _, each in calls if each is not None]
+    shown = [Decimal(each) for each in line["balance"] if each is not None]
+    assert min(told, default=None) == min(shown, default=None)
 
 
 def test_findings_count_causes_and_no_values(tmp_path: Path) -> None:
@@ -244,7 +282,7 @@ customer = "We are looking into it."
     )
     scores = ("610", "1,020.5", "six hundred", "N/A", "", "480")
     days = ("2024-02-29", "31/12/2020", "31/12/2020", "", "2026-01-01", "March")
-    rows = [
+    rows: list[dict[str, Any]] = [
         {**customer(number), "score": score, "opened": day, "branch": "Ikeja"}
         for number, (score, day) in enumerate(zip(scores, days, strict=True), 60)
     ]

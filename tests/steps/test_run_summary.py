@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.report.format import count, decision_titles, naira, sentence
-from nightscreen.report.reason_counts import NO_REASON, reason_rows
-from nightscreen.report.summary import (
-    answer_rows,
-    charts_markdown,
-    check_rows,
-    decision_rows,
-    next_steps,
-    summary_markdown,
-)
+from nightscreen.report.format import naira
+from nightscreen.report.summary import summary_markdown
+from nightscreen.report.verdict import next_steps
 from tests.screening import CONSENT, Night, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = 24
 
@@ -50,63 +38,12 @@ def test_the_summary_says_how_it_ended_what_it_cost_and_where_it_lies(night: Nig
 
 def test_nobody_is_named_in_what_the_engine_keeps(night: Night) -> None:
     """Neither a customer's id nor any value of a row."""
-    parts = sorted((night.folder / "enriched").glob("part-*.parquet"))
-    shown = [summary_markdown(night.report, "out"), str(reason_rows(parts))]
-    shown += [str(decision_rows(night.report)), str(check_rows(night.report))]
-    shown += [str(answer_rows(night.report)), charts_markdown(night.report) or ""]
+    shown = [summary_markdown(night.report, "out")]
     words = set(re.findall(r"[A-Za-z0-9]+", " ".join(shown).casefold()))
     names = ("customer_id", "bvn", "account_number", "first_name", "last_name")
     values = {str(row[name]).casefold() for row in night.rows for name in names if row[name]}
     assert len(values) > 2 * ROWS
     assert words & values == set()
-
-
-def test_reasons_add_up_to_the_customers_who_have_them(night: Night) -> None:
-    """Each decision by reason, customers and naira, as a count by hand has them."""
-    rows = reason_rows(sorted((night.folder / "enriched").glob("part-*.parquet")))
-    by_hand: dict[tuple[str, str], int] = {}
-    for row in night.rows:
-        for reason in row["reasons"] or [NO_REASON]:
-            key = (sentence(row["decision"]), sentence(reason.casefold()))
-            by_hand[key] = by_hand.get(key, 0) + 1
-    assert {(row["Decision"], row["Reason"]): row["Customers"] for row in rows} == {
-        key: count(number) for key, number in by_hand.items()
-    }
-    exposed = sum(row["exposure"] for row in night.rows if "NO_CONSENT" in row["reasons"])
-    shown = [row["Exposure"] for row in rows if row["Reason"] == "No consent"]
-    assert sum(float(text.strip("₦").replace(",", "")) for text in shown) == float(exposed)
-
-
-def test_reasons_are_counted_where_no_exposure_is_known(night: Night, tmp_path: Path) -> None:
-    """A batch without the column has the same customers behind each reason; not known is not ₦0."""
-    parts = sorted((night.folder / "enriched").glob("part-*.parquet"))
-    bare = pq.read_table(parts[0]).drop_columns(["exposure"])
-    pq.write_table(bare, tmp_path / "part-0.parquet")
-    rows = reason_rows([tmp_path / "part-0.parquet"])
-    whole = {(row["Decision"], row["Reason"]): row["Customers"] for row in reason_rows(parts[:1])}
-    assert {(row["Decision"], row["Reason"]): row["Customers"] for row in rows} == whole
-    assert {row["Exposure"] for row in rows} == {"not known"}
-
-
-def test_the_charts_are_tables_with_bars_in_proportion(night: Night) -> None:
-    """Two charts; a bar of decisions is as long as its share of the longest."""
-    said = charts_markdown(night.report)
-    assert said is not None
-    assert [line for line in said.splitlines() if line.startswith("## ")] == [
-        "## Exposure by decision, and what is new",
-        "## Spending against quote and caps",
-    ]
-    decisions = said.split("## ")[1]
-    bars = {line.split(" | ")[0].strip("| "): line.count("█") for line in decisions.splitlines()}
-    exposure = {
-        title: float(night.report["exposure"].get(f"decision_{word}", 0))
-        for word, title in decision_titles(night.report).items()
-    }
-    most = max(exposure.values())
-    for word, amount in exposure.items():
-        if amount:
-            assert bars[word] == max(1, round(24 * amount / most))
-    assert "<" not in said
 
 
 def test_what_to_do_next_fits_how_it_ended(night: Night) -> None:

@@ -15,8 +15,8 @@ from nightscreen.operations.bvn import requesting as bvn_requesting
 from nightscreen.operations.bvn.consent import bring_up_to_date
 from nightscreen.operations.bvn.links import link_for
 from nightscreen.operations.bvn.table import BvnRecord, lines_of, write_changes, write_table
-from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
-from nightscreen.report.call_log import write_call_log
+from nightscreen.report.api_run import OperationEnds, close_api_run
+from nightscreen.runs.run_report import run_end
 from nightscreen.schemas.checks import NoAnswer, Operation
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.quote import Quote
@@ -104,21 +104,13 @@ def _close(
 ) -> dict[str, Any]:
     states = write_table(run, lines, run.clock())
     changes = write_changes(run, moved)
-    call_log = write_call_log(run)
-    in_test = run.stops.ending()[0] == TEST_MODE
-    part = operation_report(
-        call_log, operation, Counter(statuses), answers=states, test_mode=in_test
-    )
-    report = api_run_report(
-        run,
-        call_log,
+    return close_api_run(
+        run_end(run),
         rows=rows,
-        checks={operation.value: part},
+        operations={operation: OperationEnds(Counter(statuses), states)},
         more={"states": states, "changes": changes},
+        cost={"to_come": to_come(run, states)} if operation == Operation.BVN_START else {},
     )
-    if operation == Operation.BVN_START:
-        report["cost"]["to_come"] = to_come(run, states)
-    return finish_api_run(run, report)
 
 
 def to_come(run: Run, states: Mapping[str, int]) -> dict[str, str | None]:

@@ -25,14 +25,9 @@ from nightscreen.journal.keyset import link_keys
 from nightscreen.operations.bvn.confirming import refusal, supply
 from nightscreen.operations.bvn.consent import bring_up_to_date
 from nightscreen.operations.bvn.otps import tidy_otp
-from nightscreen.report.api_run import (
-    api_run_report,
-    finish_api_run,
-    operation_report,
-    statuses_of,
-)
-from nightscreen.report.call_log import write_call_log
+from nightscreen.report.api_run import OperationEnds, close_api_run, statuses_of
 from nightscreen.runs.run import open_api_run
+from nightscreen.runs.run_report import run_end
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.checks import Operation
@@ -238,10 +233,6 @@ def _close(run: Run, task: LookupTask | None) -> None:
     if task is None:
         run.withdraw()
         return
-    call_log = write_call_log(run)
-    part = operation_report(
-        call_log, Operation.BVN_FINISH, statuses_of([task]), answers={}, test_mode=False
-    )
     rows = {"read": 1, "screened": 1, "quarantined": 0}
-    checks = {Operation.BVN_FINISH.value: part}
-    finish_api_run(run, api_run_report(run, call_log, rows=rows, checks=checks, more={}))
+    operations = {Operation.BVN_FINISH: OperationEnds(statuses_of([task]))}
+    close_api_run(run_end(run), rows=rows, operations=operations)

@@ -12,22 +12,21 @@ import pyarrow as pa
 
 from nightscreen.files.outputs import OFFERS_CSV, OFFERS_FILE
 from nightscreen.operations.loans.offering import find_out_rest
-from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
-from nightscreen.report.call_log import write_call_log
+from nightscreen.report.api_run import OperationEnds, close_api_run
 from nightscreen.results.decision_files import csv_bytes
+from nightscreen.runs.run_report import run_end
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import LinkState, OfferWord
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.schemas.stops import TEST_MODE, StopReason
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from nightscreen.operations.loans.offering import Offering, Row
-    from nightscreen.report.call_log import CallLog
     from nightscreen.schemas.offers import Offer
 
 OFFERS = pa.schema(
@@ -58,9 +57,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
     """Write offers, calls, report and manifest; note the run's end, and return the report."""
     run = offering.run
     find_out_rest(offering)
-    test_mode = run.stops.reason == TEST_MODE
     _write_offers(offering)
-    call_log = write_call_log(run)
     _note_doubt(offering)
     more = {
         "source": {
@@ -75,8 +72,7 @@ def close_offering(offering: Offering) -> dict[str, Any]:
         "changes": {"links_made": offering.made},
     }
     rows = {"read": offering.rows_read, "screened": offering.rows_read, "quarantined": 0}
-    checks = _checks(offering, call_log, test_mode=test_mode)
-    return finish_api_run(run, api_run_report(run, call_log, rows=rows, checks=checks, more=more))
+    return close_api_run(run_end(run), rows=rows, operations=_operations(offering), more=more)
 
 
 def _note_doubt(offering: Offering) -> None:
@@ -104,15 +100,13 @@ def _product(offering: Offering) -> dict[str, Any]:
     return {"product_id": wanted, "name": None if found is None else found.name}
 
 
-def _checks(offering: Offering, call_log: CallLog, *, test_mode: bool) -> dict[str, Any]:
+def _operations(offering: Offering) -> dict[Operation, OperationEnds]:
     answers: dict[Operation, Mapping[str, int]] = {
         Operation.LOAN_PRODUCTS: {"listed": int(offering.product is not None)},
         Operation.LOAN_START: {"offered": offering.made},
     }
     return {
-        operation.value: operation_report(
-            call_log, operation, ended, answers=answers[operation], test_mode=test_mode
-        )
+        operation: OperationEnds(ended, answers[operation])
         for operation, ended in offering.ended.items()
     }
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.files.outputs import CHANGES_FILE, LOANS_FILE
-from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
-from nightscreen.report.call_log import write_call_log
+from nightscreen.report.api_run import OperationEnds, close_api_run
+from nightscreen.runs.run_report import run_end
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import LoanWord
 from nightscreen.schemas.rows import INSTANT, NAIRA
-from nightscreen.schemas.stops import TEST_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +85,6 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
     _write_loans(tracking)
     changes = list(_changes(tracking))
     run.folder.write_parquet(CHANGES_FILE, LOAN_CHANGES, _tables(changes, LOAN_CHANGES))
-    call_log = write_call_log(run)
     counts = Counter(each.word for each in tracking.loans)
     answers = {
         "found": counts[LoanWord.FOLLOWED],
@@ -98,26 +96,17 @@ def close_tracking(tracking: Tracking) -> dict[str, Any]:
             f"{unknown:,} references are not known to the service: ask its support, and see state "
             f"unknown_reference in {LOANS_FILE}"
         )
-    part = operation_report(
-        call_log,
-        Operation.LOAN_VIEW,
-        tracking.ended,
-        answers=answers,
-        test_mode=run.stops.reason == TEST_MODE,
-    )
     number = len(tracking.loans)
-    report = api_run_report(
-        run,
-        call_log,
+    return close_api_run(
+        run_end(run),
         rows={"read": number, "screened": number, "quarantined": 0},
-        checks={Operation.LOAN_VIEW.value: part},
+        operations={Operation.LOAN_VIEW: OperationEnds(tracking.ended, answers)},
         more={
             "followed": {word.value: counts[word] for word in LoanWord},
             "statuses": _statuses(tracking.loans),
             "changes": _account(changes),
         },
     )
-    return finish_api_run(run, report)
 
 
 def _statuses(loans: Sequence[Followed]) -> dict[str, int]:

@@ -22,8 +22,8 @@ from nightscreen.operations.transactions.cashflow_run import write_cash_flow
 from nightscreen.operations.transactions.json_decode import parse_text
 from nightscreen.operations.transactions.record_fields import BEFORE, HINTS, Drift
 from nightscreen.operations.transactions.sync import BESIDE, OPERATION_OF, judge_refused
-from nightscreen.report.api_run import api_run_report, finish_api_run, operation_report
-from nightscreen.report.call_log import write_call_log
+from nightscreen.report.api_run import OperationEnds, close_api_run
+from nightscreen.runs.run_report import run_end
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import lagos_day, to_instant
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from nightscreen.operations.transactions.sync import TransactionSync
     from nightscreen.operations.transactions.transaction_files import Version
-    from nightscreen.report.call_log import CallLog
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 CHANGES_SCHEMA = pa.schema(
@@ -127,18 +126,18 @@ def close_pull(pull: TransactionSync) -> dict[str, Any]:
         write_cash_flow(pull, pulls)
     write_changes(pull, pulls)
     write_quarantine(pull, pulls, ids)
-    call_log = write_call_log(run)
     _give_notices(pull, totals, lapsed)
-    checks = _checks(pull, call_log, totals, test_mode=state == TEST_MODE)
     rows = {
         "read": totals.answered,
         "screened": totals.answered - totals.unreadable,
         "quarantined": totals.unreadable,
     }
-    report = api_run_report(
-        run, call_log, rows=rows, checks=checks, more=_more(pull, totals, written)
+    return close_api_run(
+        run_end(run),
+        rows=rows,
+        operations=_operations(pull, totals),
+        more=_more(pull, totals, written),
     )
-    return finish_api_run(run, report)
 
 
 def _more(
@@ -231,23 +230,15 @@ def _told_before(pull: TransactionSync) -> set[str]:
 # --- calls ---
 
 
-def _checks(
-    pull: TransactionSync, call_log: CallLog, totals: _Totals, *, test_mode: bool
-) -> dict[str, dict[str, Any]]:
+def _operations(pull: TransactionSync, totals: _Totals) -> dict[Operation, OperationEnds]:
     lists = OPERATION_OF[pull.kind]
     answers = {each.value: number for each, number in totals.outcomes.items() if number}
-    found = {
-        lists.value: operation_report(
-            call_log, lists, totals.standings, answers=answers, test_mode=test_mode
-        )
-    }
+    found = {lists: OperationEnds(totals.standings, answers)}
     beside = [OPERATION_OF[kind] for kind in BESIDE[pull.kind] if kind is not pull.kind]
     for operation in (*beside, Operation.AGGREGATOR_REFRESH):
         ended = _endings(pull, operation)
         if ended:
-            found[operation.value] = operation_report(
-                call_log, operation, ended, answers={}, test_mode=test_mode
-            )
+            found[operation] = OperationEnds(ended)
     return found
 
 

@@ -1,0 +1,108 @@
+"""The balance over a run: opening, closing, what calls in doubt explain, and what drifted away.
+
+The rules stand beside the queries in `calls.sql`; what makes their table is in `calls`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.schemas.clock import MICROS, instant_text
+from nightscreen.schemas.money import naira_text
+
+if TYPE_CHECKING:
+    from nightscreen.files.frame import Frame
+
+_LATE_MICROS = 300 * MICROS
+"""Four times the longest timeout by default."""
+_NEAR_CALLS = 100_000
+_POINTS = 60
+"""Points of the timeline, and one more for each pause."""
+_PAUSE_MICROS = 600 * MICROS
+"""A silence longer than this is cut out of the timeline: a run resumed, an outage waited out."""
+_MOST_PAUSES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The balance over a run, in micro-naira: opening - cost - explained - drift = closing.
+
+    Attributes:
+        opening_micro: None if no answer had a balance, as closing and lowest are.
+        drift_since: instant of the first answer whose balance neither known costs nor calls in
+            doubt explain; None if there is none.
+    """
+
+    opening_micro: int | None = None
+    closing_micro: int | None = None
+    lowest_micro: int | None = None
+    explained_in_doubt_micro: int = 0
+    drift_micro: int = 0
+    exact: bool = False
+    drift_since: int | None = None
+
+    def document(self, nightly_micro: int) -> dict[str, Any]:
+        """Return the part `balance` of the report.
+
+        Args:
+            nightly_micro: what a night costs, for how many more of them the wallet lasts.
+        """
+        closing = self.closing_micro
+        nights = closing // nightly_micro if closing is not None and nightly_micro > 0 else None
+        return {
+            "opening": naira_text(self.opening_micro),
+            "closing": naira_text(closing),
+            "lowest": naira_text(self.lowest_micro),
+            "explained_in_doubt": naira_text(self.explained_in_doubt_micro),
+            "drift": naira_text(self.drift_micro),
+            "drift_since": instant_text(self.drift_since),
+            "exact": self.exact,
+            "nights_left": nights,
+        }
+
+
+def balance_of(frame: Frame) -> Balance:
+    """Return the balance of the calls in a frame.
+
+    A call in doubt explains any amount up to its worst cost: that is reserved at the highest price
+    known, and the service may have charged less.
+    """
+    frame.run("wallet")
+    found = frame.table("ends", late=_LATE_MICROS).to_pylist()
+    if not found:
+        return Balance()
+    (ends,) = found
+    lost = ends["opening"] - ends["closing"] - ends["cost"]
+    explained = min(max(0, lost), ends["doubt"])
+    gaps = frame.row("gaps")
+    since = None
+    if not (ends["hidden"] or gaps["unreliable"]):
+        explained, since = min(explained, gaps["explained"]), gaps["since"]
+    elif lost != explained:
+        since = frame.row("first_unexplained", opening=ends["opening"])["since"]
+    exact = ends["opening_exact"] and ends["closing_exact"]
+    if exact:
+        confirmed = [each["confirmed"] for each in frame.table("confirmed").to_pylist()]
+        exact = all(confirmed) and not frame.row("lag", near=_NEAR_CALLS)["lags"]
+    return Balance(
+        ends["opening"], ends["closing"], ends["lowest"], explained, lost - explained, exact, since
+    )
+
+
+def timeline_of(frame: Frame) -> dict[str, list[Any]]:
+    """Return the balance over the run, as columns of equal length, an entry for each stretch.
+
+    Returns:
+        `at` (the stretch's end), `active_s` (seconds since the first answer, pauses left out),
+        `pause_before_s`, and `balance` (the lowest reported in the stretch, or None).
+    """
+    stretches = frame.table(
+        "timeline", pause=_PAUSE_MICROS, most_pauses=_MOST_PAUSES, points=_POINTS
+    ).to_pylist()
+    return {
+        "at": [instant_text(each["ends"]) for each in stretches],
+        "active_s": [round(each["active_us"] / MICROS, 3) for each in stretches],
+        "pause_before_s": [each["pause_us"] // MICROS for each in stretches],
+        "balance": [naira_text(each["balance"]) for each in stretches],
+    }

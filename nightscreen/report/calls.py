@@ -1,0 +1,299 @@
+"""A run's calls: a row each for the auditor (`calls.parquet`), and their figures for the report.
+
+The journal's rows are read a block at a time. What is worked out about all of them is SQL
+(`calls.sql`) over numbers alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.config.declarations import UNDECLARED, Declarations
+from nightscreen.files.frame import Frame, read_queries
+from nightscreen.files.memory_tuning import trim_memory
+from nightscreen.journal.money import RESERVING
+from nightscreen.report.balance import Balance, balance_of, timeline_of
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.enriched import COST, WORD, naira_of_micro
+from nightscreen.schemas.rows import INSTANT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from nightscreen.files.run_folder import RunFolder
+    from nightscreen.journal import Journal
+
+# `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
+# where nothing was, how the call ended (`state` says only the latter).
+CALLS = pa.schema(
+    [
+        pa.field("call_id", pa.int64()),
+        pa.field("run_id", WORD),
+        pa.field("pseudonym", pa.string()),
+        pa.field("check", WORD),
+        pa.field("identity_kind", WORD),
+        pa.field("purpose", WORD),
+        pa.field("consent_reference", pa.string()),
+        pa.field("lawful_basis", WORD),
+        pa.field("basis_reference", WORD),
+        pa.field("basis_assessed_on", pa.date32()),
+        pa.field("attempts", pa.int32()),
+        pa.field("state", WORD),
+        pa.field("outcome", WORD),
+        pa.field("trouble", WORD),
+        pa.field("http_status", pa.int32()),
+        pa.field("cost", COST),
+        pa.field("worst_cost", COST),
+        pa.field("balance", COST),
+        pa.field("intent_at", INSTANT),
+        pa.field("sent_at", INSTANT),
+        pa.field("settled_at", INSTANT),
+        pa.field("latency_ms", pa.float64()),
+    ]
+)
+WALLET_CALLS = pa.schema(
+    [
+        pa.field("check_number", pa.int32()),
+        pa.field("attempt", pa.int32()),
+        pa.field("trouble", pa.int32()),
+        pa.field("latency_us", pa.int64()),
+        pa.field("sent", pa.int64()),
+        pa.field("settled", pa.int64()),
+        pa.field("cost", pa.int64()),
+        pa.field("doubt", pa.int64()),
+        pa.field("balance", pa.int64()),
+    ]
+)
+"""The table `calls` of the queries: calls that were sent, `settled` after `sent`. `cost` is what is
+known, else 0; `doubt` the most it may have cost if that is not known, else 0; `balance` that of the
+answer, or null."""
+
+_JOURNAL_COLUMNS = {
+    "call_id": pa.int64(),
+    "run_id": pa.string(),
+    "check": pa.string(),
+    "kind": pa.string(),
+    "subject": pa.binary(),
+    "purpose": pa.string(),
+    "attempt": pa.int32(),
+    "consent_reference": pa.string(),
+    "intent_at": pa.int64(),
+    "reserved_micro": pa.int64(),
+    "state": pa.string(),
+    "sent_at": pa.int64(),
+    "settled_at": pa.int64(),
+    "trouble": pa.string(),
+    "status": pa.int32(),
+    "outcome": pa.string(),
+    "cost_micro": pa.int64(),
+    "balance_micro": pa.int64(),
+}
+_BLOCK_CALLS = 16_384
+_PERCENTILES = ("p50", "p95", "p99")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCalls:
+    """One check's calls in numbers.
+
+    Attributes:
+        attempts: calls that were sent; `retries` of them repeated an earlier one of their lookup.
+        cost_micro: what is known to have been charged.
+        in_doubt_micro: the worst cost of those whose answer or cost is not known.
+        troubles: calls without an answer, by why.
+        latency_ms: percentiles of the time that answers took; None where there are none.
+    """
+
+    attempts: int = 0
+    retries: int = 0
+    cost_micro: int = 0
+    in_doubt_micro: int = 0
+    troubles: dict[str, int] = field(default_factory=dict)
+    latency_ms: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(_PERCENTILES))
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """A run's calls in numbers, by check, and what they did to the balance."""
+
+    checks: dict[str, CheckCalls]
+    balance: Balance
+    timeline: dict[str, list[Any]]
+
+    def of(self, check: str) -> CheckCalls:
+        """Return the numbers of a check or operation, also of one without calls."""
+        return self.checks.get(check, CheckCalls())
+
+    @property
+    def cost_micro(self) -> int:
+        """Return what is known to have been charged."""
+        return sum(calls.cost_micro for calls in self.checks.values())
+
+    @property
+    def in_doubt_micro(self) -> int:
+        """Return the worst cost of every attempt whose answer was lost."""
+        return sum(calls.in_doubt_micro for calls in self.checks.values())
+
+
+@cache
+def call_queries() -> dict[str, list[str]]:
+    """Return the statements of `calls.sql`."""
+    return read_queries(Path(__file__).with_name("calls.sql"))
+
+
+def write_calls(
+    folder: RunFolder,
+    journal: Journal,
+    run_id: str,
+    declared: Declarations,
+    *,
+    spill: Path | None = None,
+) -> Calls:
+    """Write `calls.parquet`, one row per call of a run, and return the figures of them all.
+
+    Args:
+        folder: the run's folder.
+        journal: where its calls are.
+        run_id: the run.
+        declared: on what the lender declares that calls rest.
+        spill: where numbers of very many calls may be written that do not fit the memory.
+    """
+    words = _Words()
+    with Frame(call_queries(), spill) as frame:
+        frame.make("calls", WALLET_CALLS.empty_table())
+        blocks = journal.runs.call_columns(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
+        tables = _entered(blocks, frame, words, declared)
+        folder.write_parquet("calls.parquet", CALLS, tables)
+        found = figures(frame, words.checks, words.troubles)
+    trim_memory()
+    return found
+
+
+def _entered(
+    blocks: Iterable[Sequence[tuple[Any, ...]]], frame: Frame, words: _Words, declared: Declarations
+) -> Iterator[pa.Table]:
+    """Enter the numbers of calls into a frame, and yield the calls as the file has them."""
+    for rows in blocks:
+        calls = _as_columns(rows)
+        frame.add("calls", words.numbered(calls))
+        yield _table(calls, declared)
+
+
+def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> Calls:
+    """Return the figures of the table `calls` of a frame, its words by their number."""
+    lost: dict[int, dict[str, int]] = {}
+    for each in frame.table("troubles").to_pylist():
+        of_check = lost.setdefault(each["check_number"], {})
+        of_check[troubles[each["trouble"]]] = each["number"]
+    return Calls(
+        {
+            checks[each["check_number"]]: CheckCalls(
+                attempts=each["attempts"],
+                retries=each["retries"],
+                cost_micro=each["cost_micro"],
+                in_doubt_micro=each["in_doubt_micro"],
+                troubles=lost.get(each["check_number"], {}),
+                latency_ms=_latency(each["latency_us"]),
+            )
+            for each in frame.table("checks").to_pylist()
+        },
+        balance_of(frame),
+        timeline_of(frame),
+    )
+
+
+def _latency(percentiles_us: Sequence[float] | None) -> dict[str, float | None]:
+    if not percentiles_us:
+        return dict.fromkeys(_PERCENTILES)
+    return {
+        name: round(micros / 1000, 1)
+        for name, micros in zip(_PERCENTILES, percentiles_us, strict=True)
+    }
+
+
+@dataclass(slots=True)
+class _Words:
+    """The words of calls as numbers, in the order of their first appearance."""
+
+    checks: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+    def numbered(self, calls: pa.Table) -> pa.Table:
+        """Return calls that were sent as the queries take them (`WALLET_CALLS`)."""
+        calls = calls.filter(pc.not_equal(calls["state"], CallState.NOT_SENT.value))
+        sent = pc.coalesce(calls["sent_at"], calls["intent_at"])
+        settled = pc.max_element_wise(pc.add(sent, 1), pc.coalesce(calls["settled_at"], sent))
+        answered = pc.equal(calls["state"], CallState.ANSWERED.value)
+        reserving = pc.is_in(calls["state"], value_set=pa.array(sorted(RESERVING)))
+        unknown = pc.and_(reserving, pc.is_null(calls["cost_micro"]))
+        nothing = pa.scalar(None, pa.int64())
+        took = pc.subtract(calls["settled_at"], calls["sent_at"])
+        return pa.table(
+            [
+                _number(calls["check"], self.checks),
+                calls["attempt"],
+                _number(calls["trouble"], self.troubles),
+                pc.if_else(answered, took, nothing),
+                sent,
+                settled,
+                pc.fill_null(calls["cost_micro"], 0),
+                pc.if_else(unknown, calls["reserved_micro"], 0),
+                calls["balance_micro"],
+            ],
+            schema=WALLET_CALLS,
+        )
+
+
+def _number(column: pa.ChunkedArray, words: list[str]) -> pa.Array:
+    """Return the place of each word among some, to which new ones are added."""
+    words += [word for word in pc.unique(column).to_pylist() if word and word not in words]
+    return pc.index_in(column, value_set=pa.array(words, pa.string()))
+
+
+def _as_columns(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Return rows of the journal as columns."""
+    values = zip(zip(*rows, strict=True), _JOURNAL_COLUMNS.values(), strict=True)
+    return pa.table([pa.array(value, kind) for value, kind in values], list(_JOURNAL_COLUMNS))
+
+
+def _table(calls: pa.Table, declared: Declarations) -> pa.Table:
+    """Return calls of the journal as `calls.parquet` has them."""
+    pairs = list(zip(calls["check"].to_pylist(), calls["purpose"].to_pylist(), strict=True))
+    known = {pair: declared.basis_of(*pair) for pair in set(pairs)}
+    bases = [known[pair] for pair in pairs]
+    took = pc.subtract(calls["settled_at"], calls["sent_at"])
+    no_outcome = pc.equal(pc.fill_null(calls["outcome"], ""), "")
+    found = {
+        **{name: calls[name] for name in calls.column_names},
+        "pseudonym": pa.array([each.hex() for each in calls["subject"].to_pylist()], pa.string()),
+        "identity_kind": calls["kind"],
+        "lawful_basis": pa.array([each.basis if each else UNDECLARED for each in bases]),
+        "basis_reference": pa.array([each and each.reference for each in bases], pa.string()),
+        "basis_assessed_on": pa.array([each and each.assessed_on for each in bases], pa.date32()),
+        "attempts": calls["attempt"],
+        "outcome": pc.if_else(no_outcome, calls["state"], calls["outcome"]),
+        "http_status": calls["status"],
+        "cost": _naira(calls["cost_micro"]),
+        "worst_cost": _naira(calls["reserved_micro"]),
+        "balance": _naira(calls["balance_micro"]),
+        "latency_ms": pc.divide(took.cast(pa.float64()), 1000.0),
+    }
+    columns = [
+        found[each.name].dictionary_encode()
+        if each.type == WORD
+        else found[each.name].cast(each.type)
+        for each in CALLS
+    ]
+    return pa.table(columns, schema=CALLS)
+
+
+def _naira(micro: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return micro-naira as decimal naira, null where it is null."""
+    amounts = naira_of_micro(pc.fill_null(micro, 0).to_numpy())
+    return pc.if_else(pc.is_valid(micro), amounts, pa.scalar(None, COST))

@@ -1,0 +1,236 @@
+-- The figures of a run's calls: what they cost, how long they took, and whether the balance bears
+-- them out. One table, `calls`, a row for each call that was sent: instants in microseconds,
+-- money in micro-naira, words as numbers (`calls.py` has the words). The rules of the balance stand
+-- in docs/report.md.
+
+-- name: checks
+SELECT
+    check_number,
+    count(*) AS attempts,
+    count(*) FILTER (attempt > 1) AS retries,
+    sum(cost)::BIGINT AS cost_micro,
+    sum(doubt)::BIGINT AS in_doubt_micro,
+    quantile_cont(latency_us::DOUBLE, [0.5, 0.95, 0.99]) AS latency_us
+FROM calls
+GROUP BY check_number;
+
+-- name: troubles
+SELECT check_number, trouble, count(*) AS number
+FROM calls
+WHERE trouble IS NOT NULL
+GROUP BY check_number, trouble;
+
+-- name: wallet
+-- The calls in the order they were sent. `alone`: nothing else was under way meanwhile.
+CREATE OR REPLACE TABLE wallet AS
+SELECT
+    row_number() OVER by_sent AS place,
+    sent, settled, settled - sent AS took, cost, doubt, balance,
+    coalesce(max(settled) OVER (
+        ORDER BY sent, settled, balance DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) <= sent, TRUE)
+    AND coalesce(lead(sent) OVER by_sent >= settled, TRUE) AS alone
+FROM calls
+WINDOW by_sent AS (ORDER BY sent, settled, balance DESC);
+
+-- While nothing is paid in the balance only falls, so that balances show the order of charges,
+-- whatever the order of answers. `lost` is what went before a call and its own cost does not
+-- explain; a call that `crossed` settled before one above it was sent, so that the order is wrong.
+CREATE OR REPLACE TABLE chain AS
+SELECT
+    *,
+    lag(balance) OVER by_balance - balance - cost AS lost,
+    lag(sent) OVER by_balance AS sent_before,
+    coalesce(settled < max(sent) OVER (
+        ORDER BY balance DESC, cost DESC, sent ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), FALSE) AS crossed
+FROM wallet
+WHERE balance IS NOT NULL
+WINDOW by_balance AS (ORDER BY balance DESC, cost DESC, sent);
+
+-- name: confirmed
+-- The balance of an end may be from before its own call's charge. Two such balances in a row agree
+-- with each other only where both calls cost the same. So an end is confirmed by a chain without
+-- a gap in which not all calls cost the same. The nearest calls are looked at first, since what
+-- comes later may be a gap; each look takes in four times as many.
+WITH near AS (
+    SELECT 'opening' AS name, row_number() OVER (ORDER BY place) AS near, *
+    FROM wallet WHERE balance IS NOT NULL
+    UNION ALL BY NAME
+    SELECT 'closing' AS name, row_number() OVER (ORDER BY place DESC) AS near, *
+    FROM wallet WHERE balance IS NOT NULL
+),
+looks AS (
+    SELECT
+        name, size, near, cost, balance, sent,
+        coalesce(lag(balance) OVER by_balance - balance - cost != 0, FALSE)
+        OR coalesce(settled < max(sent) OVER (
+            PARTITION BY name, size ORDER BY balance DESC, cost DESC, sent
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ), FALSE) AS gap
+    FROM near
+    JOIN (SELECT 2 * 4 ** unnest(range(1, 8)) AS size) ON near <= size
+    WINDOW by_balance AS (PARTITION BY name, size ORDER BY balance DESC, cost DESC, sent)
+),
+reached AS (
+    SELECT
+        name, size, near, cost,
+        CASE WHEN name = 'opening'
+            THEN count(*) FILTER (gap) OVER downwards
+            ELSE coalesce(count(*) FILTER (gap) OVER (
+                PARTITION BY name, size ORDER BY balance, cost, sent DESC
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ), 0)
+        END AS gaps,
+        CASE WHEN name = 'opening'
+            THEN row_number() OVER downwards
+            ELSE row_number() OVER (PARTITION BY name, size ORDER BY balance, cost, sent DESC)
+        END AS step
+    FROM looks
+    WINDOW downwards AS (PARTITION BY name, size ORDER BY balance DESC, cost DESC, sent)
+)
+SELECT
+    name,
+    max(cost) = 0 OR bool_or(starts AND differs) AS confirmed
+FROM (
+    SELECT
+        name, size, max(cost) AS cost,
+        bool_or(near = 1 AND step = 1) AS starts,
+        count(DISTINCT cost) FILTER (gaps = 0) > 1 AS differs
+    FROM reached
+    GROUP BY name, size
+)
+GROUP BY name;
+
+-- name: ends
+-- `late`: a call whose answer was lost is charged as long after as it took so far, but not later.
+WITH first AS (
+    SELECT place AS first_place, alone AS first_alone, balance + cost AS before_first,
+        doubt > 0 AS first_doubt
+    FROM wallet WHERE balance IS NOT NULL ORDER BY place LIMIT 1
+),
+last AS (
+    SELECT place AS last_place, alone AS last_alone, balance AS after_last, sent AS last_sent
+    FROM wallet WHERE balance IS NOT NULL ORDER BY place DESC LIMIT 1
+),
+sums AS (
+    SELECT
+        first_alone, first_doubt, before_first, last_alone, after_last,
+        coalesce(sum(cost) FILTER (place < first_place), 0)::BIGINT AS cost_before,
+        coalesce(sum(doubt) FILTER (place < first_place), 0) AS doubt_before,
+        coalesce(sum(cost) FILTER (place > last_place), 0)::BIGINT AS cost_after,
+        coalesce(sum(doubt) FILTER (place >= last_place), 0) AS doubt_after,
+        coalesce(
+            bool_or(settled + least(took, {late}) > last_sent) FILTER (doubt > 0), FALSE
+        ) AS late,
+        sum(cost)::BIGINT AS cost,
+        sum(doubt) FILTER (NOT first_alone OR place >= first_place)::BIGINT AS doubt,
+        min(balance) AS lowest,
+        max(balance + cost) AS highest,
+        coalesce(bool_or(cost > 0 AND balance IS NULL), FALSE) AS hidden
+    FROM wallet, first, last
+    GROUP BY ALL
+)
+SELECT
+    first_alone AND NOT first_doubt AS opening_alone,
+    last_alone AND doubt_after = 0 AS closing_alone,
+    CASE WHEN opening_alone THEN before_first + cost_before ELSE highest END AS opening,
+    CASE WHEN closing_alone THEN after_last - cost_after ELSE lowest END AS closing,
+    opening_alone AND doubt_before = 0 AS opening_exact,
+    closing_alone AND NOT late AS closing_exact,
+    cost, doubt, lowest, hidden
+FROM sums;
+
+-- name: lag
+-- Where balances come from before the last charge, throughout, what is lost from one charge to the
+-- next is what the call before cost. That shows where the price differs.
+SELECT 2 * count(*) FILTER (lost = 0) < count(*) AS lags
+FROM (
+    SELECT
+        lag(balance) OVER by_balance - balance - cost AS lost,
+        cost != lag(cost) OVER by_balance AS other
+    FROM wallet
+    WHERE balance IS NOT NULL AND cost > 0 AND place <= {near}
+    WINDOW by_balance AS (ORDER BY balance DESC, cost DESC, sent)
+)
+WHERE other;
+
+-- name: gaps
+-- A gap of the chain is explained only by calls in doubt that were under way between its two
+-- answers; a service that was given up on may charge for as long again. No chain is reliable
+-- where money was paid in.
+WITH begun AS (
+    SELECT sent, sum(doubt) OVER (ORDER BY sent) AS total FROM wallet WHERE doubt > 0
+),
+over_by AS (
+    SELECT settled + took AS ends, sum(doubt) OVER (ORDER BY settled + took) AS total
+    FROM wallet WHERE doubt > 0
+),
+gap AS (
+    SELECT
+        settled, lost, least(sent_before, settled) AS since
+    FROM chain
+    WHERE lost != 0
+)
+SELECT
+    (SELECT coalesce(bool_or(lost < 0 OR crossed), FALSE) FROM chain) AS unreliable,
+    coalesce(sum(least(lost, under_way)), 0)::BIGINT AS explained,
+    min(settled) FILTER (under_way < lost) AS since
+FROM (
+    SELECT
+        gap.settled, gap.lost,
+        coalesce(begun.total, 0) - coalesce(over_by.total, 0) AS under_way
+    FROM gap
+    ASOF LEFT JOIN begun ON gap.settled >= begun.sent
+    ASOF LEFT JOIN over_by ON gap.since > over_by.ends
+);
+
+-- name: first_unexplained
+-- The first balance that costs and doubts cannot explain, in whatever order calls were charged: what
+-- is gone is at least what calls cost that settled before this one was sent, and at most what
+-- calls cost that were sent before it settled.
+WITH surely AS (
+    SELECT settled, sum(cost) OVER (ORDER BY settled) AS total FROM wallet
+),
+perhaps AS (
+    SELECT sent, sum(cost + doubt) OVER (ORDER BY sent) AS total FROM wallet
+)
+SELECT min(told.settled) AS since
+FROM (FROM wallet WHERE balance IS NOT NULL) AS told
+ASOF LEFT JOIN surely ON told.sent >= surely.settled
+ASOF LEFT JOIN perhaps ON told.settled >= perhaps.sent
+WHERE {opening} - told.balance < coalesce(surely.total, 0) + told.cost
+    OR {opening} - told.balance > perhaps.total;
+
+-- name: timeline
+-- The lowest balance in each stretch of the time that the run was at work.
+WITH ordered AS (
+    SELECT settled, balance, settled - lag(settled, 1, settled) OVER (ORDER BY settled) AS silence
+    FROM calls
+),
+paused AS (
+    SELECT
+        settled, balance,
+        CASE WHEN silence > {pause} AND silence >= coalesce(
+            (SELECT min(silence) FROM (
+                SELECT silence FROM ordered WHERE silence > {pause}
+                ORDER BY silence DESC LIMIT {most_pauses}
+            )), 0) THEN silence ELSE 0 END AS pause
+    FROM ordered
+),
+active AS (
+    SELECT
+        settled, balance, pause,
+        settled - min(settled) OVER () - sum(pause) OVER by_settled AS active,
+        count(*) FILTER (pause > 0) OVER by_settled AS session
+    FROM paused
+    WINDOW by_settled AS (ORDER BY settled)
+)
+SELECT
+    max(settled) AS ends,
+    max(active)::BIGINT AS active_us,
+    max(pause)::BIGINT AS pause_us,
+    min(balance) AS balance
+FROM (SELECT *, max(active) OVER () // {points} + 1 AS width FROM active)
+GROUP BY session, active // width
+ORDER BY ends;

@@ -1,0 +1,392 @@
+"""What the enriched rows say of a run: customers and the naira at risk behind them, each once.
+
+The rows are handed to one locked-down DuckDB connection as columns, a portion at a time
+(`facts.sql`). Nothing that is returned names a customer: a branch or officer with few customers has
+no line of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nightscreen.checks.registry import ANSWERED, CHECKS
+from nightscreen.files.frame import read_queries
+from nightscreen.policy.engine import locked_connection
+from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.decision_list import quarantined
+from nightscreen.schemas.checks import NoAnswer
+from nightscreen.schemas.decisions import ChangeKind
+from nightscreen.schemas.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import numpy as np
+    from duckdb import DuckDBPyConnection
+    from numpy.typing import NDArray
+
+    from nightscreen.results.changes import ChangeSet
+
+CAUSES = (
+    NoAnswer.TEST_MODE.value,
+    NoAnswer.PENDING.value,
+    NoAnswer.FAILED.value,
+    NoAnswer.UNREADABLE.value,
+    NoAnswer.IN_DOUBT.value,
+    NoAnswer.REFUSED.value,
+    NoAnswer.INVALID.value,
+)
+"""Why a row is not fully screened; the first that applies to any of its checks is the row's."""
+OPEN = CAUSES[:5]
+"""Causes of which the answer was due: the row needs it and may have it."""
+WITH_HISTORY = "with_history"
+OTHERS = "(others)"
+GROUPS = {
+    "branch": ("branch", "branchname", "branchcode"),
+    "officer": (
+        *("officer", "loanofficer", "accountofficer", "creditofficer"),
+        *("relationshipofficer", "relationshipmanager"),
+    ),
+}
+"""Headings of lenders' files, letters alone, by which decisions are counted."""
+NIGHTS = 14
+"""How many nights the report shows side by side."""
+_FEWEST = 5
+_MOST_NAMED = 25
+_AGE_DAYS = (1, 7, 30, 90, 0)
+_BLOCK_ROWS = 65_536
+_WIDE = pa.decimal128(38, 2)
+_NOTHING = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
+_CLAIMED = "karma_amount_in_contention"
+
+
+def _columns_of(check: str) -> tuple[str, str]:
+    return f"{check}_status", f"{check}_source"
+
+
+_PORTION = pa.schema(
+    [
+        *(pa.field(name, pa.string()) for check in CHECKS for name in _columns_of(check)),
+        pa.field("decision", pa.string()),
+        pa.field("reasons", pa.list_(pa.string())),
+        pa.field("exposure", _WIDE),
+        pa.field(_CLAIMED, _WIDE),
+        pa.field("oldest", pa.int64()),
+        pa.field("previous", pa.string()),
+        pa.field("change", pa.string()),
+        *(pa.field(group, pa.string()) for group in GROUPS),
+    ]
+)
+"""A portion of rows: `oldest` is the instant of a row's oldest answer, `previous` its decision
+before, `change` its most telling change, `branch` and `officer` the file's own columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Figures of a run's rows, as `report.json` has them.
+
+    A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, of which it is not
+    known.
+
+    Attributes:
+        answers: by check, rows by status; `asked` those that this run made calls for.
+        due_rows: rows that need at least one answer and may have it; `answered_rows` of them have
+            all.
+        fresh: weight of the rows with an answer of every check, with its share of the known
+            exposure and of the rows.
+        ages: weight by age of a row's oldest evidence, youngest first; `days` is the upper end of a
+            class, None of the oldest, and of rows without any evidence, which come last.
+        exposure: weights in all, not screened by cause, and naira by decision and by what is open.
+        decisions: rows by decision.
+        evidence: weight by decision and by what is known of the credit history.
+        reasons: weight of each reason, as the one that decided and beside another.
+        groups: weight and decisions by branch and officer.
+        news: what is new since each customer's last answered state; None where none was compared.
+    """
+
+    answers: dict[str, dict[str, int]]
+    asked: dict[str, dict[str, int]]
+    due_rows: int
+    answered_rows: int
+    fresh: dict[str, Any]
+    ages: list[dict[str, Any]]
+    exposure: dict[str, Any]
+    decisions: dict[str, int]
+    evidence: dict[str, dict[str, Any]]
+    reasons: list[dict[str, Any]]
+    groups: dict[str, list[dict[str, Any]]]
+    news: dict[str, Any] | None
+
+
+def read_customers(parts: Iterable[Path]) -> Iterator[pa.Table]:
+    """Yield a run's customers, in order, with the columns that `facts_of` takes."""
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            names = file.schema_arrow.names
+            wanted = {"decision", "reasons", "exposure", _CLAIMED, *group_columns(names).values()}
+            for check in CHECKS:
+                wanted |= {f"{check}_{what}" for what in ("status", "source", "checked_at")}
+            yield from customer_batches(file, wanted, _BLOCK_ROWS)
+
+
+def facts_of(customers: Iterable[pa.Table], *, at: int, compared: ChangeSet | None = None) -> Facts:
+    """Return what enriched rows say.
+
+    Args:
+        customers: enriched rows, one a customer.
+        at: instant that the age of evidence is counted from, microseconds.
+        compared: what differs from each customer's last answered state, in the order of the rows.
+
+    Raises:
+        ValueError: other rows were compared.
+    """
+    rows, groups, exposed = 0, {}, False
+    with locked_connection() as connection:
+        query = _Query(connection, at)
+        for table in customers:
+            groups = group_columns(table.column_names)
+            exposed = "exposure" in table.column_names
+            query.take(_portion(table, groups, compared, rows), groups)
+            rows += table.num_rows
+        if compared is not None and rows != len(compared.change):
+            raise ValueError(f"{rows} enriched rows, but {len(compared.change)} were compared")
+        return query.facts(exposed=exposed, compared=compared is not None)
+
+
+def _portion(
+    table: pa.Table, groups: Mapping[str, str], compared: ChangeSet | None, start: int
+) -> pa.Table:
+    """Return some rows as the queries take them, the first of which is row `start` of the run."""
+    nothing = pa.nulls(table.num_rows)
+    found = {name: table[name] for name in table.column_names}
+    times = [found.get(f"{check}_checked_at", nothing).cast(pa.int64()) for check in CHECKS]
+    found["oldest"] = pc.min_element_wise(*times, skip_nulls=True)
+    found |= {group: table[name] for group, name in groups.items()}
+    if compared is not None:
+        part = slice(start, start + table.num_rows)
+        found["previous"] = _named(compared.previous[part], Decision)
+        found["change"] = _named(compared.change[part], ChangeKind)
+    columns = [found.get(each.name, nothing).cast(each.type) for each in _PORTION]
+    return pa.table(columns, schema=_PORTION)
+
+
+def _named(numbers: NDArray[np.int8], words: Iterable[Decision | ChangeKind]) -> pa.Array:
+    """Return the words of numbers, null of -1."""
+    values = pa.array([word.value for word in words])
+    return values.take(pa.array(numbers, mask=numbers < 0))
+
+
+@cache
+def _queries() -> dict[str, list[str]]:
+    return read_queries(Path(__file__).with_name("facts.sql"))
+
+
+class _Query:
+    """Counts portions of rows, and selects the figures."""
+
+    def __init__(self, connection: DuckDBPyConnection, at: int) -> None:
+        self._connection = connection
+        self._values: dict[str, Any] = {
+            "at": at,
+            "checks": ", ".join(name for check in CHECKS for name in _columns_of(check)),
+            "statuses": ", ".join(f"{check}_status" for check in CHECKS),
+            "causes": list(CAUSES),
+            "open": list(OPEN),
+            "answered": sorted(ANSWERED),
+            "others": OTHERS,
+            "fewest": _FEWEST,
+            "most_named": _MOST_NAMED,
+            "decisions": ", ".join(
+                f"weight(cell, decision = '{word.value}') AS {word.value}" for word in Decision
+            ),
+        }
+        connection.register("portion", _PORTION.empty_table())
+        self._run("open", group="branch")
+
+    def take(self, portion: pa.Table, groups: Iterable[str]) -> None:
+        """Count some rows, and those of each branch or officer."""
+        self._connection.register("portion", portion)
+        self._run("take")
+        for group in groups:
+            self._run("take group", group=group)
+
+    def _run(self, section: str, **values: str) -> None:
+        for statement in _queries()[section]:
+            self._connection.execute(statement.format_map(self._values | values))
+
+    def _select(self, section: str, **values: str) -> list[dict[str, Any]]:
+        (statement,) = _queries()[section]
+        found = self._connection.sql(statement.format_map(self._values | values))
+        rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
+        return rows
+
+    def facts(self, *, exposed: bool, compared: bool) -> Facts:
+        """Return the figures of all rows.
+
+        Args:
+            exposed: the batch has a column of exposures.
+            compared: the rows were compared with those before.
+        """
+        self._run("judged")
+        (totals,) = self._select("totals")
+        decisions = {row["decision"]: row for row in self._select("decisions")}
+        statuses = {check: self._select("statuses", check=check) for check in CHECKS}
+        causes = {row["cause"]: row["weight"] for row in self._select("causes")}
+        amounts = {f"decision_{word}": row["weight"] for word, row in decisions.items()}
+        for check, rows in statuses.items():
+            amounts |= {
+                f"{check}_{r['status']}": r["weight"] for r in rows if r["status"] in CAUSES
+            }
+        total, fresh = totals["total"], totals["fresh"]
+        evidence: dict[str, dict[str, Any]] = {}
+        for row in self._select("evidence"):
+            evidence.setdefault(row["decision"], {})[row["basis"]] = row["weight"]
+        return Facts(
+            answers={
+                check: {row["status"]: row["weight"]["rows"] for row in rows}
+                for check, rows in statuses.items()
+            },
+            asked={
+                check: {row["status"]: row["asked"] for row in rows if row["asked"]}
+                for check, rows in statuses.items()
+            },
+            due_rows=totals["due_rows"],
+            answered_rows=totals["answered_rows"],
+            fresh={
+                **fresh,
+                "exposure_pct": share_pct(Decimal(fresh["exposure"]), Decimal(total["exposure"])),
+                "rows_pct": share_pct(fresh["rows"], total["rows"]),
+            },
+            ages=_ages({row["age"]: row["weight"] for row in self._select("ages")}),
+            exposure={
+                "total": total["exposure"],
+                "unknown_rows": total["unknown_rows"],
+                "not_screened": {
+                    **totals["not_screened"],
+                    "causes": {cause: causes[cause] for cause in CAUSES if cause in causes},
+                },
+                "nothing_to_ask": totals["nothing_to_ask"],
+                **(
+                    {name: amounts[name]["exposure"] for name in sorted(amounts)} if exposed else {}
+                ),
+            },
+            decisions={word: decisions[word]["weight"]["rows"] for word in sorted(decisions)},
+            evidence=evidence,
+            reasons=self._select("reasons"),
+            groups=_by_column(self._select("groups")),
+            news=_news(totals, decisions) if compared else None,
+        )
+
+
+def _ages(weights: Mapping[int | None, Any]) -> list[dict[str, Any]]:
+    return [
+        {"days": days or None, "evidence": days is not None, **weights.get(days, _NOTHING)}
+        for days in (*_AGE_DAYS, None)
+    ]
+
+
+def _by_column(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        decisions = {word.value: row[word.value] for word in Decision}
+        value = {"name": row["name"], **row["weight"], "decisions": decisions}
+        found.setdefault(row["column_name"], []).append(value)
+    return found
+
+
+def _news(totals: Mapping[str, Any], decisions: Mapping[str, Any]) -> dict[str, Any]:
+    nothing = {"turned": _NOTHING, "first": _NOTHING}
+    return {
+        "new_listings": {**totals["new_listings"], "in_contention": totals["in_contention"]},
+        "listed_at_first_sight": totals["listed_at_first_sight"],
+        "decisions": {
+            word.value: {name: decisions.get(word.value, nothing)[name] for name in nothing}
+            for word in Decision
+        },
+    }
+
+
+def group_columns(names: Sequence[str]) -> dict[str, str]:
+    """Return which columns of a file are a branch and an officer: the first heading of each."""
+    folded = {re.sub("[^a-z]", "", name.casefold()): name for name in reversed(names)}
+    found = {
+        group: next((folded[heading] for heading in headings if heading in folded), None)
+        for group, headings in GROUPS.items()
+    }
+    return {group: name for group, name in found.items() if name is not None}
+
+
+def share_pct(part: int | Decimal, whole: int | Decimal) -> float | None:
+    """Return a share in percent to two places, None of nothing.
+
+    Less than all is never shown as 100, and more than nothing never as 0.
+    """
+    if whole <= 0:
+        return None
+    hundredths = int((Decimal(10_000) * part / whole).to_integral_value(ROUND_HALF_UP))
+    if 0 < part < whole:
+        hundredths = min(max(hundredths, 1), 9_999)
+    return hundredths / 100
+
+
+def nights_of(
+    report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the last nights of a batch, tonight's included and last: decisions, listings, cost.
+
+    Args:
+        report: tonight's.
+        earlier: reports of the batch's other runs, newest first; of these only finished nights
+            count that were published or could be.
+    """
+    before = report["started_at"]
+    kept = [night for night in earlier if night["publishable"] and night["started_at"] < before]
+    return [_night(night) for night in [*reversed(kept[: NIGHTS - 1]), report]]
+
+
+def _night(report: Mapping[str, Any]) -> dict[str, Any]:
+    news = report.get("news")
+    return {
+        "run_id": report["run_id"],
+        "started_at": report["started_at"],
+        "decisions": dict(report["decisions"]),
+        "new_listings": None if news is None else news["new_listings"]["rows"],
+        "cost": report["cost"]["total"],
+    }
+
+
+def findings_of(quarantine: Path, problems: Path) -> dict[str, Any]:
+    """Return the part `findings` of the report, most frequent first; no value of any row is read.
+
+    Returns:
+        `quarantined`: rows by the code of their refusal; `values`: entries of `problems.csv` about
+        rows that were kept, as code, action (`invalid`, `repaired`, `warned`) and count.
+    """
+    refused = Counter(code for _, _, code, _ in quarantined(quarantine))
+    flaws: Counter[tuple[str, str]] = Counter()
+    if problems.exists():
+        with problems.open(encoding="utf-8", newline="") as file:
+            flaws.update((row["code"], row["action"]) for row in csv.DictReader(file))
+    return {
+        "quarantined": dict(_ordered(refused)),
+        "values": [
+            {"code": code, "action": action, "count": count}
+            for (code, action), count in _ordered(flaws)
+            if action != "refused"
+        ],
+    }
+
+
+def _ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:
+    return sorted(counter.items(), key=lambda entry: (-entry[1], entry[0]))

@@ -1,0 +1,328 @@
+"""The report of a screening run, from the run's own values and the figures of rows and calls.
+
+Files and stations are in `finalize`; what every flow's report has is in `report/run_end.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
+from nightscreen.journal.repeat_outcomes import earlier_outcomes
+from nightscreen.report.facts import findings_of
+from nightscreen.report.run_end import RunEnd, check_report, lookup_counts, versions_used
+from nightscreen.results.backtest import Moves
+from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
+from nightscreen.schemas.checks import NoAnswer
+from nightscreen.schemas.clock import DAY_MICROS, instant_text, spending_day, spending_month
+from nightscreen.schemas.money import MICRO, naira_text
+from nightscreen.schemas.plan import CheckCounts
+from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.quote import Quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from nightscreen.calling.run import Run
+    from nightscreen.report.calls import Calls
+    from nightscreen.report.facts import Facts
+    from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.policy import PolicyApproval
+
+_EARLIER = {
+    "unreadable": LookupStatus.UNREADABLE,
+    "in_doubt": LookupStatus.IN_DOUBT,
+    "failed": LookupStatus.FAILED,
+}
+_OPEN = NOT_ENDED | {LookupStatus.FAILED, LookupStatus.LAPSED}
+"""Ends that an earlier session's knows better than."""
+
+
+@dataclass(slots=True)
+class WrittenRows:
+    """What is known of enriched rows only while they are made.
+
+    Attributes:
+        shared_micro: by check, what rows saved that shared an answer of this run.
+        unread: by column of the file, values that no rule of the policy could read.
+        pending: answers that are still to come.
+        shadow: who would be decided otherwise by the second policy.
+    """
+
+    shared_micro: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    pending: int = 0
+    shadow: Moves = field(default_factory=Moves)
+
+
+def run_end(run: Run) -> RunEnd:
+    """Return how a run of any flow ended, as its report needs it."""
+    state, stop_reason = run.stops.ending()
+    return RunEnd(
+        run_id=run.run_id,
+        flow=run.flow,
+        batch=run.batch,
+        purpose=run.purpose,
+        state=state,
+        stop_reason=stop_reason,
+        started_at=run.started_at,
+        finished_at=run.clock(),
+        quote=run.quote or Quote(),
+        spent_before_micro=run.spent_before_micro,
+        cap_micro=run.caps.run_micro,
+        notices=[*run.stops.refusals(), *run.stops.notices],
+        parameters=run.parameters.model_dump(exclude={"output", "run"}),
+        input_digest=run.input_digest,
+        folder=run.folder,
+        journal=run.journal,
+        declared=run.declared,
+    )
+
+
+def lookup_ends(run: ScreeningRun, *, test_mode: bool) -> dict[str, dict[str, int]]:
+    """Return how many lookups of each check had which end (`report.run_end.lookup_counts`)."""
+    counts = {} if run.plan is None else run.plan.checks
+    ends = _ends(run)
+    return {
+        check: lookup_counts(
+            counts.get(check, CheckCounts()), ends.get(check, Counter()), test_mode=test_mode
+        )
+        for check in run.wanted.checks
+    }
+
+
+def _ends(run: ScreeningRun) -> dict[str, Counter[LookupStatus]]:
+    """Return what became of the needed lookups, by check.
+
+    A lookup that this session did not reach, or that failed, may have been lost or used up in an
+    earlier one: the journal knows.
+    """
+    found: dict[str, Counter[LookupStatus]] = {}
+    if run.lookups is None:
+        return found
+    for (check, status), number in run.journal.lookups.counts(run.lookups).items():
+        of_check = found.setdefault(check, Counter())
+        if status not in _OPEN:
+            of_check[status] = number
+    earlier = run.journal.runs.unanswered(run.run_id)
+    states = _OPEN if earlier else {LookupStatus.LAPSED}
+    for block in run.journal.lookups.in_states(run.lookups, states):
+        for each in block:
+            end = _EARLIER.get(earlier.get((each.check, bytes(each.subject)), ""))
+            if end is None and each.state == LookupStatus.LAPSED.value:
+                end = LookupStatus.LAPSED
+            if end is not None:
+                found[each.check][end] += 1
+    return found
+
+
+def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
+    """Return the lookups of a run that have no answer from it, and why where it is known.
+
+    For each check and pseudonym it is the status of the rows that need it.
+    """
+    closed = {(check, each) for check, lookups in run.closed.items() for each in lookups}
+    found = dict.fromkeys(closed, NoAnswer.IN_DOUBT.value)
+    found |= run.journal.runs.unanswered(run.run_id)
+    for key in _lapsed(run):
+        if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
+            found[key] = NoAnswer.REFUSED.value
+    return found
+
+
+def _lapsed(run: ScreeningRun) -> Iterator[tuple[str, bytes]]:
+    """Yield check and pseudonym of the lookups whose consent ended before they could be asked."""
+    if run.lookups is not None:
+        for block in run.journal.lookups.in_states(run.lookups, {LookupStatus.LAPSED}):
+            yield from ((each.check, bytes(each.subject)) for each in block)
+
+
+def rows_document(run: ScreeningRun) -> dict[str, int]:
+    """Return how many rows were read, screened and refused; of merged rows, how many customers."""
+    return {
+        "read": run.rows_read,
+        "screened": run.rows_read - run.rows_quarantined,
+        "quarantined": run.rows_quarantined,
+        **({"customers": run.customers} if run.merging else {}),
+    }
+
+
+def screening_report(
+    run: ScreeningRun,
+    end: RunEnd,
+    *,
+    lookups: Mapping[str, Mapping[str, int]],
+    calls: Calls,
+    facts: Facts,
+    written: WrittenRows,
+) -> dict[str, Any]:
+    """Return the report, as `report.json` has it; money is decimal text in naira.
+
+    What is found out from other runs and from files is added in `finalize`.
+    """
+    counts = {} if run.plan is None else run.plan.checks
+    nightly_micro = _nightly_spend(run)
+    known_micro = run.journal.runs.last_balance()
+    return {
+        **end.head(),
+        "rows": rows_document(run),
+        "coverage": {"due_rows": facts.due_rows, "answered_rows": facts.answered_rows},
+        "checks": _checks(run, lookups, calls, facts, written, test_mode=end.in_test),
+        "cost": _cost(run, end, calls, facts, written),
+        "spending": _spending(run),
+        "balance": {
+            **calls.balance.document(nightly_micro or calls.cost_micro),
+            "last_known": {
+                "balance": naira_text(known_micro),
+                "nights_left": known_micro // nightly_micro
+                if known_micro is not None and nightly_micro
+                else None,
+            },
+        },
+        "timeline": calls.timeline,
+        "freshness": {
+            **_oldest(counts, run.freshness.at),
+            "fresh": facts.fresh,
+            "ages": facts.ages,
+        },
+        "exposure": facts.exposure,
+        "decisions": facts.decisions,
+        "evidence": facts.evidence,
+        "reasons": facts.reasons,
+        "groups": facts.groups,
+        "nights": [],
+        "changes": {},
+        "news": facts.news,
+        "shadow": None if run.shadow is None else _shadow(run.shadow.label, written.shadow),
+        "overrides": [],
+        "customer_notices": None,
+        "contests": {},
+        "outcomes": None,
+        "findings": findings_of(run.folder.path / QUARANTINE, run.folder.path / PROBLEMS),
+        "notices": list(end.notices),
+        "files": {},
+        "provenance": _provenance(run),
+    }
+
+
+def _checks(
+    run: ScreeningRun,
+    lookups: Mapping[str, Mapping[str, int]],
+    calls: Calls,
+    facts: Facts,
+    written: WrittenRows,
+    *,
+    test_mode: bool,
+) -> dict[str, dict[str, Any]]:
+    """Return the report's part on each check of the run."""
+    counts = {} if run.plan is None else run.plan.checks
+    found = {}
+    for check in run.wanted.checks:
+        of_check, answers = counts.get(check, CheckCounts()), facts.answers[check]
+        refused = answers.get(NoAnswer.REFUSED.value, 0)
+        part = check_report(
+            of_check,
+            lookups[check],
+            calls.of(check),
+            answers=answers,
+            asked=facts.asked[check],
+            refused_since=0 if test_mode else refused - of_check.rows_refused,
+            shared_micro=written.shared_micro[check],
+        )
+        again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
+        found[check] = {**part, "asked_again": dict(sorted(again.items()))}
+    return found
+
+
+def _shadow(policy: str, moves: Moves) -> dict[str, Any]:
+    """Return what a second policy would have decided: who would move, in customers and naira."""
+    return {"policy": policy, "decisions": moves.decisions(), **moves.document()}
+
+
+def _cost(
+    run: ScreeningRun, end: RunEnd, calls: Calls, facts: Facts, written: WrittenRows
+) -> dict[str, Any]:
+    """Return what was charged, against quote and cap, for each customer to decline or review."""
+    counts = {} if run.plan is None else run.plan.checks
+    cap_micro, cost_micro = run.caps.run_micro, calls.cost_micro
+    rises = run.journal.money.surprises(run.run_id)
+    flagged = sum(
+        facts.decisions.get(word.value, 0) for word in (Decision.DECLINE, Decision.REVIEW)
+    )
+    each = Decimal(cost_micro) / (flagged * MICRO) if flagged else None
+    return {
+        **end.cost(
+            calls,
+            by_reuse_micro=sum(counted.saved_by_reuse_micro for counted in counts.values()),
+            by_sharing_micro=sum(written.shared_micro.values()),
+        ),
+        "over_cap": None if cap_micro is None else naira_text(max(0, cost_micro - cap_micro)),
+        "price_rises": naira_text(sum(rise.excess_micro for rise in rises)),
+        "flagged_rows": flagged,
+        "per_flagged": None if each is None else f"{each:.2f}",
+    }
+
+
+def _nightly_spend(run: ScreeningRun) -> int | None:
+    """Return what a night of this month costs on average, over all runs, in micro-naira."""
+    money = run.journal.money
+    month = spending_month(run.clock())
+    days = {day for day, _, spent in money.by_day() if day.startswith(month) and spent.spent_micro}
+    return money.this_month().spent_micro // len(days) if days else None
+
+
+def _spending(run: ScreeningRun) -> dict[str, Any]:
+    """Return what all runs spent in the present day and month, and under which caps."""
+    now, money, caps = run.clock(), run.journal.money, run.caps
+    each = (
+        ("day", spending_day(now), money.today(), caps.day_micro),
+        ("month", spending_month(now), money.this_month(), caps.month_micro),
+    )
+    return {
+        name: {
+            "name": label,
+            "spent": naira_text(spent.spent_micro),
+            "reserved": naira_text(spent.reserved_micro),
+            "cap": naira_text(cap),
+        }
+        for name, label, spent, cap in each
+    }
+
+
+def _oldest(counts: Mapping[str, CheckCounts], now: int) -> dict[str, Any]:
+    """Return the age of the oldest evidence used."""
+    oldest = [counted.oldest_reused_at for counted in counts.values() if counted.oldest_reused_at]
+    return {
+        "oldest_evidence_at": instant_text(min(oldest)) if oldest else None,
+        "oldest_evidence_days": round((now - min(oldest)) / DAY_MICROS, 1) if oldest else None,
+    }
+
+
+def _provenance(run: ScreeningRun) -> dict[str, Any]:
+    """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
+    return {
+        "input_digest": run.input_digest,
+        "policy": run.policy.label,
+        "policy_approval": _approval(run.policy_approval),
+        "karma_identities": [kind.value for kind in run.wanted.karma_kinds],
+        "evidence_judged_at": instant_text(run.freshness.at),
+        "date_orders": run.date_orders,
+        "deadline_at": instant_text(run.stops.deadline_at),
+        "earlier_reports": len(list(run.folder.path.glob("report-*.json"))),
+        "versions": dict(versions_used()),
+    }
+
+
+def _approval(approval: PolicyApproval | None) -> dict[str, Any] | None:
+    """Return who wrote and approved the policy in force, and from when; None: nobody."""
+    if approval is None:
+        return None
+    return {
+        "written_by": approval.written_by,
+        "approved_by": approval.approved_by,
+        "approved_at": instant_text(approval.approved_at),
+        "in_force_from": instant_text(approval.in_force_from),
+    }
