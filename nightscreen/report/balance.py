@@ -101,7 +101,7 @@ def timeline_of(frame: Frame) -> dict[str, list[Any]]:
         "timeline", pause=_PAUSE_MICROS, most_pauses=_MOST_PAUSES, points=_POINTS
     ).to_pylist()
     return {
-        "at": [instant_text(each["ends"]) for each in stretches],
+        "at": [instant_text(each["ended"]) for each in stretches],
         "active_s": [round(each["active_us"] / MICROS, 3) for each in stretches],
         "pause_before_s": [each["pause_us"] // MICROS for each in stretches],
         "balance": [naira_text(each["balance"]) for each in stretches],

@@ -203,34 +203,38 @@ WHERE {opening} - told.balance < coalesce(surely.total, 0) + told.cost
     OR {opening} - told.balance > perhaps.total;
 
 -- name: timeline
--- The lowest balance in each stretch of the time that the run was at work.
+-- The lowest balance in each stretch of the time that the run was at work: the longest silences are
+-- cut out, and a stretch begins after each.
 WITH ordered AS (
     SELECT settled, balance, settled - lag(settled, 1, settled) OVER (ORDER BY settled) AS silence
     FROM calls
 ),
-paused AS (
+pauses AS (
     SELECT
-        settled, balance,
-        CASE WHEN silence > {pause} AND silence >= coalesce(
-            (SELECT min(silence) FROM (
-                SELECT silence FROM ordered WHERE silence > {pause}
-                ORDER BY silence DESC LIMIT {most_pauses}
-            )), 0) THEN silence ELSE 0 END AS pause
-    FROM ordered
+        settled, silence,
+        sum(silence) OVER (ORDER BY settled) AS cut,
+        row_number() OVER (ORDER BY settled) AS session
+    FROM (FROM ordered WHERE silence > {pause} ORDER BY silence DESC, settled LIMIT {most_pauses})
+),
+ends AS (
+    SELECT
+        min(settled) AS begun,
+        (max(settled) - min(settled) - coalesce((SELECT max(cut) FROM pauses), 0)) // {points} + 1
+            AS width
+    FROM calls
 ),
 active AS (
     SELECT
-        settled, balance, pause,
-        settled - min(settled) OVER () - sum(pause) OVER by_settled AS active,
-        count(*) FILTER (pause > 0) OVER by_settled AS session
-    FROM paused
-    WINDOW by_settled AS (ORDER BY settled)
+        calls.settled, balance, coalesce(session, 0) AS session,
+        calls.settled - begun - coalesce(cut, 0) AS active,
+        CASE WHEN calls.settled = pauses.settled THEN silence ELSE 0 END AS pause
+    FROM calls ASOF LEFT JOIN pauses ON calls.settled >= pauses.settled, ends
 )
 SELECT
-    max(settled) AS ends,
+    max(settled) AS ended,
     max(active)::BIGINT AS active_us,
     max(pause)::BIGINT AS pause_us,
     min(balance) AS balance
-FROM (SELECT *, max(active) OVER () // {points} + 1 AS width FROM active)
+FROM active, ends
 GROUP BY session, active // width
-ORDER BY ends;
+ORDER BY ended;

@@ -121,7 +121,7 @@ def test_no_text_of_a_table_leaves_it(browser: Browser, reports: dict[str, Path]
                 const range = document.createRange();
                 range.selectNodeContents(cell);
                 return range.getBoundingClientRect();
-              });
+              }).filter(text => text.width);
               const out = texts.filter(t => t.left < frame.left - 2 || t.right > frame.right + 2);
               const over = texts.filter((a, i) => texts.some((b, j) => i < j
                 && a.left < b.right - 1 && b.left < a.right - 1
