@@ -101,7 +101,7 @@ def backtest(
     """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
     from nightscreen.policy.load import load_policy
     from nightscreen.results.backtest import backtest as replay
-    from nightscreen.results.replay import past_run
+    from nightscreen.results.backtest import past_run
 
     if len(policy) > MOST_POLICIES:
         raise PolicyError("give --policy once or twice: two policies can be compared at a time")

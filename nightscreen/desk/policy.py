@@ -35,12 +35,11 @@ from nightscreen.policy.versions import (
 )
 from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.report.outcomes_section import rate
-from nightscreen.results.backtest import backtest, file_schema
+from nightscreen.results.backtest import backtest, file_schema, past_run
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.decision_list import customer_name
 from nightscreen.results.list_columns import NAMES
 from nightscreen.results.outcomes import PaidAfterwards, verdict_in_words
-from nightscreen.results.replay import past_run
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import PolicyError, UsageError

@@ -49,6 +49,7 @@ from nightscreen.privacy.erasure_loans import loan_rows, rewrite_loans
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.reading.mapping import read_mapping
 from nightscreen.reading.tables import open_source
+from nightscreen.results.backtest import SHADOW_FILE
 from nightscreen.results.changes import CHANGES_FILE
 from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.run_files import (
@@ -59,7 +60,6 @@ from nightscreen.results.run_files import (
     records,
     typed_parts,
 )
-from nightscreen.results.shadow import SHADOW_FILE
 from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.columns import CUSTOMERS, IDENTIFIERS, LOAN_DAYS

@@ -24,10 +24,10 @@ from nightscreen.journal.runs import RUNNING
 from nightscreen.planning.rings import RINGS_FILE
 from nightscreen.privacy.contests import AGAIN
 from nightscreen.privacy.erasure_files import CALLS_FILE
+from nightscreen.results.backtest import SHADOW_FILE
 from nightscreen.results.changes import CHANGES_FILE
 from nightscreen.results.notice_file import NOTICES_FILE
 from nightscreen.results.run_files import RunFiles, typed_parts
-from nightscreen.results.shadow import SHADOW_FILE
 from nightscreen.schemas.cashflow import CASHFLOW_FILE
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import DAY_MICROS, instant_text

@@ -18,7 +18,6 @@ from nightscreen.report.coverage import Coverage, weigh
 from nightscreen.report.decided import Decided
 from nightscreen.report.findings import findings_of
 from nightscreen.report.run_end import cost_of, head_of, notices_of, versions_used
-from nightscreen.results.backtest import Moves
 from nightscreen.runs.screening_run import PROBLEMS
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Source
@@ -65,7 +64,6 @@ class RowTally:
     shared_micro: Counter[str] = field(default_factory=Counter)
     coverage: Coverage = field(default_factory=Coverage)
     decided: Decided = field(default_factory=Decided)
-    shadow: Moves = field(default_factory=Moves)
     unread: Counter[str] = field(default_factory=Counter)
     asked: dict[str, Counter[str]] = field(
         default_factory=lambda: {check: Counter() for check in CHECKS}
@@ -210,15 +208,6 @@ def make_report(
         "notices": notices_of(run),
         "files": {},
         "provenance": provenance(run),
-    }
-
-
-def shadow_report(policy: str, rows: RowTally) -> dict[str, Any]:
-    """Return what a second policy would have decided: who would move, in customers and naira."""
-    return {
-        "policy": policy,
-        "decisions": rows.shadow.decisions(),
-        **rows.shadow.document(),
     }
 
 

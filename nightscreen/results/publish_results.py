@@ -22,6 +22,7 @@ from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.reviews import Reviews
 from nightscreen.planning.rings import RINGS_FILE
 from nightscreen.planning.shared_identifiers import keep_sightings
+from nightscreen.results.backtest import SHADOW_FILE
 from nightscreen.results.changes import (
     CHANGES_FILE,
     ChangeSet,
@@ -36,7 +37,6 @@ from nightscreen.results.decision_list import (
     write_decisions,
 )
 from nightscreen.results.reviews import active_reviews, reviewed_evidence
-from nightscreen.results.shadow import SHADOW_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -36,10 +36,10 @@ from nightscreen.report.report_json import (
     RowTally,
     check_report,
     make_report,
-    shadow_report,
 )
 from nightscreen.report.run_end import finish, rows_of_files
 from nightscreen.results.assemble import Assembly, Chunk
+from nightscreen.results.backtest import PURPOSE_KEY, PastRun, try_beside
 from nightscreen.results.cached_bvn_details import BvnsAtHand
 from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.results.customer_rows import Expansion
@@ -50,8 +50,6 @@ from nightscreen.results.notices import NoticeRun, contests_report, proposes, wr
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.overrides import overrides_of
 from nightscreen.results.publish_results import tell, withdraw
-from nightscreen.results.replay import PURPOSE_KEY
-from nightscreen.results.shadow import exposure_of, with_shadow, write_shadow
 from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.plan import CheckCounts
@@ -89,7 +87,7 @@ def write_rows(run: ScreeningRun) -> RowTally:
         ),
     )
     tally = RowTally(coverage=Coverage(at=run.freshness.at))
-    schema = enriched_schema(run.columns, merged=run.merging, shadow=run.shadow is not None)
+    schema = enriched_schema(run.columns, merged=run.merging)
     schema = schema.with_metadata({PURPOSE_KEY: run.purpose})
     tables = _enriched(run, assembly, tally)
     if run.merging:
@@ -120,11 +118,6 @@ def _enriched(run: ScreeningRun, assembly: Assembly, tally: RowTally) -> Iterato
             table = decide(table, policy, purpose=purpose, engine=engine)
             if policy is not None:
                 tally.unread.update(unread_values(engine, table, policy.carried_kinds))
-            if run.shadow is not None:
-                tried = None if policy is None else run.shadow
-                other = decide(table, tried, purpose=purpose, engine=engine)
-                tally.shadow.take(table, other, exposure_of(table))
-                table = with_shadow(table, other)
             tally.take(table)
             yield table
             del table  # before the next is made
@@ -170,7 +163,9 @@ def write_report(run: ScreeningRun, rows: RowTally) -> dict[str, Any]:
     checks = check_reports(run, call_log, rows, test_mode=state == TEST_MODE)
     outputs = _publish(run, checks, test_mode=state == TEST_MODE)
     report = make_report(run, checks=checks, call_log=call_log, rows=rows)
-    report["shadow"] = None if run.shadow is None else shadow_report(run.shadow.label, rows)
+    if run.shadow is not None and outputs is not None:
+        tonight = PastRun(run.run_id, tuple(enriched_parts(run.folder.path)), run.purpose)
+        report["shadow"] = try_beside(run.folder, tonight, run.shadow)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
         known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
@@ -260,8 +255,6 @@ def _publish(run: ScreeningRun, checks: Mapping[str, Any], *, test_mode: bool) -
         return None
     if run.settings.rings and run.workspace.has_note(RINGS):
         run.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
-    if run.shadow is not None:
-        write_shadow(run.folder, enriched_parts(run.folder.path))
     return tell(
         run.folder,
         run_id=run.run_id,

@@ -22,8 +22,8 @@ from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.file import DEFAULT_POLICY, read_text
 from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import decide_version
+from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
-from nightscreen.results.replay import past_run, rows_of
 from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError
