@@ -13,12 +13,12 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.load import load_policy
+from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.erasure import Whom, erase, look
 from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
-from nightscreen.schemas.contests import Review
+from nightscreen.schemas.contests import PolicyState, Review
 from nightscreen.schemas.errors import PolicyError
-from nightscreen.schemas.policy import PolicyApproval
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -136,19 +136,10 @@ def test_a_mistake_in_the_second_policy_is_told_before_anything_is_spent(
     assert not world.calls()
 
 
-def _approve(world: World, label: str, *, later: int = 0) -> None:
+def _approve(world: World, text: str) -> None:
     with open_journal(world.folder / "home", clock=world.clock) as journal:
-        at = journal.clock()
-        Reviews.of(journal).approve_policy(
-            PolicyApproval(
-                policy=label,
-                version="2",
-                written_by="Ada Eze",
-                approved_by="Ngozi Bello",
-                approved_at=at,
-                in_force_from=at + later,
-            )
-        )
+        made = propose(journal, text, by="Ada Eze", note="")
+        decide_version(journal, made.key, PolicyState.APPROVED, by="Ngozi Bello")
 
 
 def test_an_unapproved_policy_is_reported_and_refused_where_a_setting_says_so(
@@ -159,9 +150,9 @@ def test_an_unapproved_policy_is_reported_and_refused_where_a_setting_says_so(
     assert night.report["provenance"]["policy_approval"] is None
     assert "Nobody has approved the policy strict@" in (night.folder / "report.html").read_text()
     world.settings = {"require_approved_policy": True}
-    with pytest.raises(PolicyError, match="policy approve FILE --by NAME"):
+    with pytest.raises(PolicyError, match="policy propose FILE --by NAME"):
         world.screen(ROWS[:2], policy=str(strict))
-    _approve(world, load_policy(strict).label)
+    _approve(world, strict.read_text())
     approved = world.screen(ROWS[:2], policy=str(strict))
     found = approved.report["provenance"]["policy_approval"]
     assert (found["written_by"], found["approved_by"]) == ("Ada Eze", "Ngozi Bello")
@@ -169,18 +160,6 @@ def test_an_unapproved_policy_is_reported_and_refused_where_a_setting_says_so(
     strict.write_text(STRICT.replace("500", "600"))
     with pytest.raises(PolicyError):
         world.screen(ROWS[:2], policy=str(strict))
-
-
-def test_a_policy_counts_from_the_day_it_is_put_in_force(world: World, strict: Path) -> None:
-    """Approved today for tomorrow is not approved tonight."""
-    world.settings = {"require_approved_policy": True}
-    day = 86_400_000_000
-    _approve(world, load_policy(strict).label, later=day)
-    with pytest.raises(PolicyError, match="not in force yet"):
-        world.screen(ROWS[:2], policy=str(strict))
-    tomorrow = world.clock() + day + 1
-    world.clock = lambda: tomorrow
-    assert world.screen(ROWS[:2], policy=str(strict)).report["state"] == "completed"
 
 
 def test_overrides_stand_in_the_report_by_reason_and_reviewer(world: World, strict: Path) -> None:
