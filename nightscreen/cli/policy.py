@@ -5,7 +5,6 @@ reported.
 """
 
 import sys
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,7 +101,7 @@ def backtest(
     """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
     from nightscreen.policy.load import load_policy
     from nightscreen.results.backtest import backtest as replay
-    from nightscreen.results.replay import past_run
+    from nightscreen.results.backtest import past_run
 
     if len(policy) > MOST_POLICIES:
         raise PolicyError("give --policy once or twice: two policies can be compared at a time")
@@ -132,63 +131,50 @@ def _paid() -> "PaidAfterwards | None":
         return PaidAfterwards.of(journal, settings.bad_loan)
 
 
-@policy_app.command(epilog="Example: nightscreen policy approve mine.toml --by 'Ngozi Bello'")
+@policy_app.command(
+    epilog="Example: nightscreen policy approve acme@0123456789ab --by 'Ngozi Bello'"
+)
 def approve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with the rules.")],
-    by: Annotated[str, typer.Option(help="Who approves it.")],
-    written_by: Annotated[
-        str, typer.Option(help="Who wrote it; nobody is named where it is left out.")
-    ] = "",
-    from_: Annotated[
-        str, typer.Option("--from", help="In force from this day or instant; default: now.")
-    ] = "",
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="The version that waits, as NAME@DIGEST.")
+    ],
+    by: Annotated[str, typer.Option(help="Who approves it; nobody approves their own proposal.")],
     note: Annotated[str, typer.Option(help="Why, or where the minutes are.")] = "",
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Sign a policy off: who approved these very rules, and from when they are in force.
+    """Put a proposed policy in force for every run that begins after and names no file.
 
-    Where the desk has users, one of them approves a proposal there.
+    Where the desk has users, one of them approves it there.
     """
     from nightscreen.cli.deciding import require_no_desk
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import made_journal
     from nightscreen.files.person import named_by_account
-    from nightscreen.journal.reviews import Reviews
-    from nightscreen.policy.load import load_policy
-    from nightscreen.schemas.clock import instant_text
-    from nightscreen.schemas.policy import PolicyApproval
+    from nightscreen.policy.versions import decide_version, read_policy, versions
+    from nightscreen.schemas.contests import PolicyState
 
     if not by.strip():
         raise InputError("--by is empty: name the person who approves the policy")
     settings = settings_of_command()
     require_no_desk(settings, "/policy")
-    name = named_by_account(by)
-    policy = load_policy(file)
     with made_journal(settings) as journal:
-        now = journal.clock()
-        reviews = Reviews.of(journal)
-        reviews.keep_policy(policy.label, policy.model_dump_json())
-        approval = PolicyApproval(
-            policy=policy.label,
-            version=policy.version,
-            written_by=" ".join(written_by.split()) or "nobody named",
-            approved_by=name,
-            approved_at=now,
-            in_force_from=in_force_from(from_, now),
-            note=note,
-        )
-        reviews.approve_policy(approval)
-        _write_into_audit(journal, "policy file signed off", policy, by=name, note=note)
-    found = approval.model_dump() | {
-        "approved_at": instant_text(approval.approved_at),
-        "in_force_from": instant_text(approval.in_force_from),
-    }
+        waiting = [each for each in versions(journal) if each.state is PolicyState.PROPOSED]
+        found = next((each for each in waiting if version in {each.policy, each.key}), None)
+        if found is None:
+            raise InputError(
+                f"no version {version} waits for approval; propose one with: nightscreen policy "
+                "propose FILE --by NAME"
+            )
+        name = named_by_account(by)
+        decided = decide_version(journal, found.key, PolicyState.APPROVED, by=name, reason=note)
+        policy = read_policy(decided.text)
+        _write_into_audit(journal, "policy approved", policy, by=name, note=note)
     if json_output:
-        print_json(found)
+        print_json(version_document(decided))
     else:
         typer.echo(
-            f"{policy.label}, version {policy.version}: approved by {name}, in force from "
-            f"{found['in_force_from']}"
+            f"{decided.policy}, version {decided.version}: approved by {name}, in force for every "
+            "run that begins from now on"
         )
 
 
@@ -201,7 +187,7 @@ def propose(
     note: Annotated[str, typer.Option(help="Why the policy should change.")] = "",
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Propose a policy to be put in force; somebody else approves it at the desk, under Policy."""
+    """Propose a policy to be put in force; somebody else approves it."""
     from nightscreen.cli.env_settings import settings_of_command
     from nightscreen.cli.journal_context import made_journal
     from nightscreen.files.person import named_by_account
@@ -220,7 +206,8 @@ def propose(
     else:
         typer.echo(
             f"{made.policy}, version {made.version}: proposed to replace {made.replaces}; "
-            "it waits for approval by somebody else, at the desk under Policy"
+            "it waits for approval by somebody else, at the desk under Policy, or without a desk "
+            f"with: nightscreen policy approve {made.policy} --by NAME"
         )
 
 
@@ -261,26 +248,6 @@ def show(
     if text is None:
         raise InputError(f"there is no version {policy}")
     sys.stdout.write(text)
-
-
-def in_force_from(text: str, now: int) -> int:
-    """Return a day in Lagos, or an instant, in microseconds; now where none is written.
-
-    Raises:
-        InputError: it is neither.
-    """
-    from nightscreen.schemas.clock import LAGOS, to_micros
-
-    if not text:
-        return now
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(
-            f"--from: {text} cannot be read: write a day such as 2026-03-01, or an instant such as "
-            "2026-03-01T06:00"
-        ) from None
-    return to_micros(instant if instant.tzinfo else instant.replace(tzinfo=LAGOS))
 
 
 def policy_files(output: Path | None) -> list[str]:

@@ -16,13 +16,11 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.schema import (
     erasures,
     policies,
-    policy_approvals,
     records,
     releases,
     runs,
 )
 from nightscreen.schemas.contests import ENDED, WAITS, Review
-from nightscreen.schemas.policy import PolicyApproval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -129,23 +127,6 @@ class Reviews:
             if connection.execute(known).first() is None:
                 row = {"policy": policy, "text": text, "kept_at": self._clock()}
                 connection.execute(insert(policies), row)
-
-    def approve_policy(self, given: PolicyApproval) -> None:
-        """Write down that a policy was approved; earlier approvals of it stay."""
-        with writing(self._engine) as connection:
-            connection.execute(insert(policy_approvals), given.model_dump())
-
-    def policy_approval(self, policy: str, at: int) -> PolicyApproval | None:
-        """Return the newest approval of a policy that is in force at an instant, or None."""
-        query = (
-            select(policy_approvals)
-            .where(policy_approvals.c.policy == policy, policy_approvals.c.in_force_from <= at)
-            .order_by(policy_approvals.c.approval_id.desc())
-            .limit(1)
-        )
-        with reading(self._engine) as connection:
-            row = connection.execute(query).mappings().first()
-        return None if row is None else PolicyApproval.model_validate(dict(row))
 
     def policy_text(self, policy: str) -> str | None:
         """Return the JSON of a policy by its `name@digest`; None where it was not kept."""

@@ -571,21 +571,6 @@ policies = Table(
     info={"kept": WITH_JOURNAL},
 )
 
-policy_approvals = Table(
-    "policy_approvals",
-    metadata,
-    Column("approval_id", _Id, primary_key=True, autoincrement=True),
-    Column("policy", Text, nullable=False),  # name@digest
-    Column("version", Text, nullable=False),
-    Column("written_by", Text, nullable=False),
-    Column("approved_by", Text, nullable=False),
-    Column("approved_at", BigInteger, nullable=False),
-    Column("in_force_from", BigInteger, nullable=False),
-    Column("note", Text, nullable=False),
-    Index("policy_approvals_by_policy", "policy", "in_force_from"),
-    info={"kept": WITH_JOURNAL},
-)
-
 erasures = Table(
     "erasures",
     metadata,

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from nightscreen.files.person import same_person
 from nightscreen.journal.records import Records
-from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.file import DEFAULT_POLICY, parse, read_text
 from nightscreen.policy.load import sound_policy
 from nightscreen.schemas.clock import LAGOS, to_instant
@@ -82,14 +81,9 @@ def _text_of(found: PolicyVersion | None) -> tuple[str, str, str]:
 
 
 def approval_of(journal: Journal, policy: str, at: int) -> PolicyApproval | None:
-    """Return who signed a policy off last, as a file or as a version; None if nobody has yet."""
-    own = [
-        version.approval
-        for version in Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED)
-        if version.policy == policy and version.decided_at <= at
-    ]
-    found = [Reviews.of(journal).policy_approval(policy, at), *own]
-    return max(filter(None, found), key=lambda approval: approval.approved_at, default=None)
+    """Return who approved a policy last; None if nobody has yet."""
+    found = last_approved([each for each in versions(journal) if each.policy == policy], at)
+    return None if found is None else found.approval
 
 
 def read_policy(text: str) -> Policy:
@@ -131,9 +125,15 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
         raise InputError(
             f"{present} was put in force meanwhile; see what it changes, and propose again"
         )
-    if policy.label == present:
+    # A default policy that nobody approved yet may be proposed as it is, to have it signed off; a
+    # form filled in over it that changes nothing is a slip.
+    approved = version_in_force(journal, journal.clock()) is not None
+    if policy.label == present and (approved or seen):
         raise InputError(f"{policy.label} is in force already: nothing in it is changed")
-    if (policy.name, policy.version) == (present.rpartition("@")[0], version):
+    if policy.label != present and (policy.name, policy.version) == (
+        present.rpartition("@")[0],
+        version,
+    ):
         raise InputError(
             f"version {policy.version} is in force with other rules; give yours another version"
         )

@@ -42,7 +42,6 @@ OUTPUT_COLUMNS = frozenset(
         *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),
         *("batch_account_bvns", "ring", "ring_size", "customer_row", "customer_exposure"),
         "consent_unreadable",
-        *("shadow_decision", "shadow_reasons"),
     }
 )
 _CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)

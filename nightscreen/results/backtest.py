@@ -1,144 +1,142 @@
 """Backtest: what a policy, or two side by side, would have decided over past runs, and why.
 
-Counts, naira of exposure and a file of the customers who would move. Nothing is asked or spent.
+Runs are decided again from their Parquet alone: counts, naira of exposure and a file of the
+customers who would move. A policy that is tried beside the one in force is a backtest of tonight's
+rows. Nothing is asked or spent.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from decimal import Decimal
+from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nightscreen.checks.registry import CHECKS
+from nightscreen.files.outputs import REPORT, SHADOW_FILE
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.run_folder import RunFolder
+from nightscreen.policy.engine import locked_connection
 from nightscreen.policy.vocabulary import fitted
-from nightscreen.results.decide import decide
-from nightscreen.results.replay import rows_of
-from nightscreen.schemas.policy import Decision
+from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.decide import columns_of, decide
+from nightscreen.schemas.checks import Purpose
+from nightscreen.schemas.clock import to_micros
+from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import NAIRA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from duckdb import DuckDBPyConnection
+
     from nightscreen.results.outcomes import PaidAfterwards
-    from nightscreen.results.replay import PastRun
     from nightscreen.schemas.policy import Policy
 
+PURPOSE_KEY = b"nightscreen.purpose"
+"""Under which key an enriched Parquet file says the purpose of its run."""
 RECORDED = "recorded"
-MISSING = "evidence missing"
 PARQUET, CSV = "backtest.parquet", "backtest.csv"
-_STRENGTH = {
-    Decision.APPROVE.value: 0,
-    Decision.UNDECIDED.value: 1,
-    Decision.REVIEW.value: 2,
-    Decision.DECLINE.value: 3,
-}
+SHADOW_COLUMNS = (
+    *("customer_id", "exposure", "decision", "shadow_decision"),
+    *("reasons", "shadow_reasons"),
+)
+_ALWAYS = ("customer_id", "exposure", "decision", "reasons", "policy")
+_BLOCK_ROWS = 65_536
+_MOVES = """
+    INSERT INTO moves
+    SELECT ?, was, now, CASE
+            WHEN list_position(strengths, now) > list_position(strengths, was)
+                AND now <> 'undecided' AND reason IS NOT NULL THEN reason
+            WHEN earlier IS DISTINCT FROM reason AND earlier IS NOT NULL
+                THEN 'no longer ' || earlier
+            ELSE coalesce(reason, 'evidence missing') END,
+        exposure
+    FROM (SELECT *, ['approve', 'undecided', 'review', 'decline'] AS strengths FROM decided)"""
+"""Why a row moves is the code that now decides, or the one that no longer does."""
+_WEIGHT = """count(*) AS rows, coalesce(sum(exposure), 0) AS exposure,
+    count(*) - count(exposure) AS exposure_unknown_rows"""
 
 
-@dataclass(slots=True)
-class MovedExposure:
-    """Rows and their exposure; a blank exposure is unknown, not zero."""
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run's enriched rows on disk.
 
-    rows: int = 0
-    exposure: Decimal = Decimal(0)
-    exposure_unknown_rows: int = 0
+    Attributes:
+        run_id: the run, as its folder is named.
+        parts: its Parquet files, in order.
+        purpose: what the run was for; None where nothing says it.
+        decided_at: when it had decided, microseconds; None where nothing says it.
+    """
 
-    def add(self, rows: int, exposure: Decimal | None, known: int) -> None:
-        """Enter some rows of which `known` have an exposure."""
-        self.rows += rows
-        self.exposure += exposure or 0
-        self.exposure_unknown_rows += rows - known
-
-    def document(self) -> dict[str, Any]:
-        """Return the weight as JSON has it; naira as decimal text."""
-        return {
-            "rows": self.rows,
-            "exposure": f"{self.exposure:.2f}",
-            "exposure_unknown_rows": self.exposure_unknown_rows,
-        }
+    run_id: str
+    parts: tuple[Path, ...]
+    purpose: str | None
+    decided_at: int | None = None
 
 
-@dataclass(slots=True)
-class Moves:
-    """How decisions differ from one way of deciding to another."""
+def past_run(folder: Path) -> PastRun:
+    """Find a run's enriched rows and purpose.
 
-    weights: dict[tuple[str, str, str], MovedExposure] = field(default_factory=dict)
+    Args:
+        folder: `OUTPUT/RUN_ID`, its `enriched` folder, or one Parquet file.
 
-    def take(self, old: pa.Table, new: pa.Table, exposure: pa.ChunkedArray) -> None:
-        """Enter a portion of rows decided both ways."""
-        table = pa.table(
-            {
-                "old": old["decision"].cast(pa.string()),
-                "new": new["decision"].cast(pa.string()),
-                "was": _firsts(old["reasons"]),
-                "now": _firsts(new["reasons"]),
-                "exposure": exposure,
-            }
+    Raises:
+        InputError: there are no enriched rows there.
+    """
+    inner = folder / "enriched"
+    found = sorted((inner if inner.is_dir() else folder).glob("part-*.parquet"))
+    parts = (folder,) if folder.is_file() else tuple(found)
+    if not parts:
+        raise InputError(
+            f"{folder} holds no enriched rows; name the folder of a run, such as out/RUN_ID"
         )
-        grouped = table.group_by(["old", "new", "was", "now"]).aggregate(
-            [("exposure", "sum"), ("exposure", "count"), ([], "count_all")]
-        )
-        for each in grouped.to_pylist():
-            why = _why(each["old"], each["new"], each["was"], each["now"])
-            weight = self.weights.setdefault((each["old"], each["new"], why), MovedExposure())
-            weight.add(each["count_all"], each["exposure_sum"], each["exposure_count"])
-
-    def _by(self, key: Callable[[str, str, str], Any], *, moved: bool) -> dict[Any, MovedExposure]:
-        found: dict[Any, MovedExposure] = {}
-        for (old, new, why), weight in self.weights.items():
-            if moved and old == new:
-                continue
-            part = found.setdefault(key(old, new, why), MovedExposure())
-            known = weight.rows - weight.exposure_unknown_rows
-            part.add(weight.rows, weight.exposure, known)
-        return found
-
-    def decisions(self, *, old: bool = False) -> dict[str, Any]:
-        """Return rows and exposure by decision, of the new way or the old one."""
-        found = self._by(lambda was, now, _: was if old else now, moved=False)
-        return {decision: found[decision].document() for decision in sorted(found)}
-
-    def document(self) -> dict[str, Any]:
-        """Return how many moved, the matrix of all, and why those who moved did."""
-        total = self._by(lambda *_: "all", moved=True).get("all", MovedExposure())
-        matrix = self._by(lambda old, new, _: (old, new), moved=False)
-        why = self._by(lambda *key: key, moved=True)
-        heaviest = sorted(why, key=lambda key: (-why[key].rows, key))
-        return {
-            "moved": total.document(),
-            "matrix": [
-                {"from": key[0], "to": key[1], **matrix[key].document()} for key in sorted(matrix)
-            ],
-            "why": [
-                {"from": key[0], "to": key[1], "reason": key[2], **why[key].document()}
-                for key in heaviest
-            ],
-        }
+    whole = parts[0].parent.name == "enriched"
+    home = parts[0].parent.parent if whole else parts[0].parent
+    try:
+        report = json.loads((home / REPORT).read_text("utf-8"))
+    except (OSError, ValueError):
+        report = {}
+    try:
+        decided_at = to_micros(datetime.fromisoformat(report["finished_at"]))
+    except (KeyError, TypeError, ValueError):
+        decided_at = None
+    said = (_open(parts[0]).schema_arrow.metadata or {}).get(PURPOSE_KEY)
+    purpose = said.decode() if said is not None else report.get("purpose")
+    known = purpose if said is not None or purpose in {each.value for each in Purpose} else None
+    return PastRun(home.name if whole else parts[0].stem, parts, known, decided_at)
 
 
-def _firsts(reasons: pa.ChunkedArray) -> pa.Array:
-    """Return the first reason of each row, the decisive one; null where there is none."""
-    lists = reasons.combine_chunks() if isinstance(reasons, pa.ChunkedArray) else reasons
-    there = pc.greater(pc.fill_null(pc.list_value_length(lists), 0), 0)
-    padded = pc.if_else(there, lists, pa.scalar([None], lists.type))
-    return pc.list_element(padded, 0)
+def _open(part: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(part)
+    except (OSError, pa.ArrowInvalid) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{part} cannot be read as Parquet: {reason}") from None
 
 
-def _why(old: str, new: str, was: str | None, now: str | None) -> str:
-    """Return why a row moves: the code that now decides, or the one that no longer does."""
-    if _STRENGTH[new] > _STRENGTH[old] and now is not None and new != Decision.UNDECIDED.value:
-        return now
-    if was is not None and was != now:
-        return f"no longer {was}"
-    return now or MISSING
+def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
+    """Yield a run's customers in order, in portions, with the columns that some policies look at.
+
+    Raises:
+        InputError: a part cannot be read, or is no part of an enriched table.
+    """
+    wanted = {*_ALWAYS, *(f"{check}_status" for check in CHECKS)}
+    wanted = wanted.union(*(columns_of(policy) for policy in policies))
+    for part in run.parts:
+        file = _open(part)
+        if not {"customer_id", "decision"} <= set(file.schema_arrow.names):
+            raise InputError(f"{part} is no part of an enriched table")
+        yield from customer_batches(file, wanted, _BLOCK_ROWS)
 
 
 @dataclass(slots=True)
@@ -147,9 +145,9 @@ class Backtest:
 
     Attributes:
         policies: the policies, one or two.
+        moves: each row's two decisions, why they differ and its exposure, by way of deciding: from
+            what was recorded to each policy, then from the first policy to the second.
         runs: rows of each run, in the order given, with its purpose.
-        moves: from what was recorded to each policy.
-        between: from the first policy to the second; None where there is one.
         labels: the policies that the runs' decisions were recorded under.
         listed: rows in the file of those who move.
         paid: how the runs' customers paid the loans they got afterwards; None where nothing is
@@ -157,9 +155,8 @@ class Backtest:
     """
 
     policies: tuple[Policy, ...]
+    moves: DuckDBPyConnection
     runs: list[dict[str, Any]] = field(default_factory=list)
-    moves: list[Moves] = field(default_factory=list)
-    between: Moves | None = None
     labels: set[str] = field(default_factory=set)
     listed: int = 0
     paid: PaidAfterwards | None = None
@@ -168,31 +165,48 @@ class Backtest:
         """Return everything as JSON has it."""
         return {
             "runs": self.runs,
-            RECORDED: {
-                "policies": sorted(self.labels),
-                "decisions": self.moves[0].decisions(old=True),
-            },
+            RECORDED: {"policies": sorted(self.labels), "decisions": self.decisions(0, "was")},
             "policies": [
                 {
                     "policy": policy.label,
                     "version": policy.version,
-                    "decisions": moves.decisions(),
-                    **self._moved(moves, way),
+                    "decisions": self.decisions(way, "now"),
+                    **self.moved(way),
                 }
-                for way, (policy, moves) in enumerate(zip(self.policies, self.moves, strict=True))
+                for way, policy in enumerate(self.policies)
             ],
-            "between": None
-            if self.between is None
-            else self._moved(self.between, len(self.policies)),
+            "between": self.moved(len(self.policies)) if len(self.policies) > 1 else None,
             "listed": self.listed,
             "bad": None if self.paid is None else self.paid.bad.model_dump(),
         }
 
-    def _moved(self, moves: Moves, way: int) -> dict[str, Any]:
-        """Return the moves of one way of deciding, and how those who move paid."""
-        found = moves.document()
-        paid = None if self.paid is None else self.paid.document(way, found["matrix"])
-        return {**found, "outcomes": paid}
+    def decisions(self, way: int, side: str) -> dict[str, Any]:
+        """Return rows and exposure by decision, as they were (`was`) or would be (`now`)."""
+        found = self._weights(way, f"{side} AS decision", "true", "decision")
+        return {each.pop("decision"): each for each in found}
+
+    def moved(self, way: int) -> dict[str, Any]:
+        """Return how many move, the matrix of all, why those who move do, and how they paid."""
+        matrix = self._weights(way, 'was AS "from", now AS "to"', "true", '"from", "to"')
+        why = self._weights(
+            way,
+            'was AS "from", now AS "to", why AS reason',
+            "was <> now",
+            'rows DESC, "from", "to", reason',
+        )
+        (total,) = self._weights(way, "", "was <> now", "rows")
+        paid = None if self.paid is None else self.paid.document(way, matrix)
+        return {"moved": total, "matrix": matrix, "why": why, "outcomes": paid}
+
+    def _weights(self, way: int, keys: str, where: str, order: str) -> list[dict[str, Any]]:
+        """Return rows and naira of exposure by some keys; a blank exposure is unknown, not zero."""
+        select = ", ".join(filter(None, (keys, _WEIGHT)))
+        grouped = "GROUP BY ALL" if keys else ""
+        query = (
+            f"SELECT {select} FROM moves WHERE way = {way} AND {where} {grouped} ORDER BY {order}"  # noqa: S608 - constants
+        )
+        found: list[dict[str, Any]] = self.moves.sql(query).to_arrow_table().to_pylist()
+        return [{**each, "exposure": f"{each['exposure']:.2f}"} for each in found]
 
 
 def backtest(
@@ -215,38 +229,60 @@ def backtest(
     Raises:
         UsageError: rows, a policy or the folder cannot be used.
     """
-    found = Backtest(tuple(policies), moves=[Moves() for _ in policies], paid=paid)
-    found.between = Moves() if len(policies) > 1 else None
+    found = Backtest(tuple(policies), locked_connection(), paid=paid)
+    found.moves.execute(
+        "CREATE TABLE moves (way INT, was TEXT, now TEXT, why TEXT, exposure DECIMAL(38, 2))"
+    )
     with _files(output, len(policies)) as write:
-        listeners = [write, *([moving] if moving is not None else [])]
         for run in runs:
-            rows = sum(_take(found, run, portion, listeners) for portion in rows_of(run, policies))
+            rows = 0
+            for portion in rows_of(run, policies):
+                moved = _take(found, run, portion)
+                rows, found.listed = rows + portion.num_rows, found.listed + moved.num_rows
+                for listener in (write, *([moving] if moving is not None else [])):
+                    listener(moved)
             found.runs.append({"run_id": run.run_id, "purpose": run.purpose, "rows": rows})
     return found
 
 
-def _take(
-    found: Backtest, run: PastRun, rows: pa.Table, listeners: Sequence[Callable[[pa.Table], None]]
-) -> int:
-    """Decide a portion by each policy, enter the moves, list those who move; return its rows."""
+def _take(found: Backtest, run: PastRun, rows: pa.Table) -> pa.Table:
+    """Decide a portion by each policy and enter the moves; return the rows that move."""
     exposure = fitted(rows, "exposure", NAIRA)
     new = [decide(rows, policy, purpose=run.purpose) for policy in found.policies]
-    for moves, decided in zip(found.moves, new, strict=True):
-        moves.take(rows, decided, exposure)
-    if found.between is not None:
-        found.between.take(new[0], new[1], exposure)
+    ways = [(rows, each) for each in new] + ([(new[0], new[1])] if len(new) > 1 else [])
+    for way, (old, now) in enumerate(ways):
+        decided = {
+            "was": old["decision"].cast(pa.string()),
+            "now": now["decision"].cast(pa.string()),
+            "earlier": _firsts(old["reasons"]),
+            "reason": _firsts(now["reasons"]),
+            "exposure": exposure,
+        }
+        found.moves.register("decided", pa.table(decided))
+        found.moves.execute(_MOVES, [way])
+        found.moves.unregister("decided")
     if found.paid is not None and run.decided_at is not None:
-        was = [rows["decision"]] * len(new)
-        pairs = list(zip(was, [each["decision"] for each in new], strict=True))
-        if found.between is not None:
-            pairs.append((new[0]["decision"], new[1]["decision"]))
+        pairs = [(old["decision"], now["decision"]) for old, now in ways]
         found.paid.take(rows["customer_id"].to_pylist(), run.decided_at, pairs)
     found.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
-    moved = _moved(run.run_id, rows, new, exposure)
-    found.listed += moved.num_rows
-    for listener in listeners:
-        listener(moved)
-    return len(rows)
+    columns: dict[str, Any] = {
+        "run_id": pa.repeat(run.run_id, rows.num_rows),
+        "customer_id": rows["customer_id"],
+        "exposure": exposure,
+    }
+    for name, table in zip((RECORDED, *_ways(len(new))), (rows, *new), strict=True):
+        columns[f"{name}_decision"] = table["decision"].cast(pa.string())
+        columns[f"{name}_reasons"] = table["reasons"]
+    recorded = columns[f"{RECORDED}_decision"]
+    differs = [pc.not_equal(recorded, columns[f"{name}_decision"]) for name in _ways(len(new))]
+    return pa.table(columns, schema=file_schema(len(new))).filter(reduce(pc.or_, differs))
+
+
+def _firsts(reasons: pa.ChunkedArray) -> pa.Array:
+    """Return the first reason of each row, the decisive one; null where there is none."""
+    lists = reasons.combine_chunks() if isinstance(reasons, pa.ChunkedArray) else reasons
+    there = pc.greater(pc.fill_null(pc.list_value_length(lists), 0), 0)
+    return pc.list_element(pc.if_else(there, lists, pa.scalar([None], lists.type)), 0)
 
 
 def file_schema(policies: int) -> pa.Schema:
@@ -264,24 +300,6 @@ def file_schema(policies: int) -> pa.Schema:
 
 def _ways(policies: int) -> tuple[str, ...]:
     return ("new",) if policies == 1 else ("first", "second")
-
-
-def _moved(run_id: str, rows: pa.Table, new: Sequence[pa.Table], exposure: Any) -> pa.Table:  # noqa: ANN401 - Arrow has no types
-    """Return the rows that are decided differently by any way of deciding."""
-    columns: dict[str, Any] = {
-        "run_id": pa.array([run_id] * rows.num_rows, pa.string()),
-        "customer_id": rows["customer_id"],
-        "exposure": exposure,
-    }
-    decided = [rows, *new]
-    for way, table in zip((RECORDED, *_ways(len(new))), decided, strict=True):
-        columns[f"{way}_decision"] = table["decision"].cast(pa.string())
-        columns[f"{way}_reasons"] = table["reasons"]
-    recorded = columns[f"{RECORDED}_decision"]
-    differs = pa.array([False] * rows.num_rows)
-    for way in _ways(len(new)):
-        differs = pc.or_(differs, pc.not_equal(recorded, columns[f"{way}_decision"]))
-    return pa.table(columns, schema=file_schema(len(new))).filter(differs)
 
 
 @contextmanager
@@ -302,13 +320,40 @@ def _files(output: Path | None, policies: int) -> Iterator[Callable[[pa.Table], 
 
         def write(table: pa.Table) -> None:
             writer.write_table(table)
-            lines.writerows([_cell(value) for value in row.values()] for row in table.to_pylist())
+            lines.writerows(_cells(row.values(), " ") for row in table.to_pylist())
 
         yield write
 
 
-def _cell(value: object) -> str:
-    """Return a value as CSV has it; text that a spreadsheet would run is guarded."""
-    if value is None:
-        return ""
-    return " ".join(value) if isinstance(value, list) else escape_formula(str(value))
+def try_beside(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, Any]:
+    """Return what a second policy decides of tonight's customers, and list who would move.
+
+    `shadow.csv` has each customer whom it decides otherwise, in input order. Whom it alone would
+    decline stands nowhere else that people read.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    with (
+        folder.file(SHADOW_FILE) as partial,
+        partial.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(SHADOW_COLUMNS)
+        decisions = ["recorded_decision", "new_decision"]
+        order = ["customer_id", "exposure", *decisions, "recorded_reasons", "new_reasons"]
+
+        def write(moved: pa.Table) -> None:
+            writer.writerows(_cells(row.values(), "; ") for row in moved.select(order).to_pylist())
+
+        found = backtest([run], [policy], moving=write)
+    folder.rows[SHADOW_FILE] = found.listed
+    moved = found.moved(0)
+    del moved["outcomes"]
+    return {"policy": policy.label, "decisions": found.decisions(0, "now"), **moved}
+
+
+def _cells(values: Any, between: str) -> list[str]:  # noqa: ANN401 - cells of any kind
+    """Return values as CSV has them; text that a spreadsheet would run is guarded."""
+    words = [between.join(each) if isinstance(each, list) else each for each in values]
+    return [escape_formula("" if each is None else str(each)) for each in words]

@@ -95,7 +95,6 @@ _READ = frozenset(
         "decision",
         "reasons",
         "policy",
-        "shadow_decision",
         "karma_amount_in_contention",
         "karma_listed_by",
         "karma_listings",
@@ -424,7 +423,6 @@ class _Builder:
                 self._declined_by,
                 BY_POLICY,
             ),
-            "shadow_decision": columns.of("shadow_decision"),
         }
         found |= {heading(name): columns.of(name).cast(pa.string()) for name in self._carried}
         return pa.table([found[name] for name in self.schema.names], schema=self.schema)

@@ -16,7 +16,6 @@ from nightscreen.schemas.enriched import (
     BVN_FIELDS,
     CONSENT_UNREADABLE,
     DECISION_FIELDS,
-    SHADOW_FIELDS,
     SIGNALS,
 )
 from nightscreen.schemas.rows import (
@@ -53,16 +52,13 @@ def extra_names(columns: Sequence[SourceColumn]) -> list[str]:
     return [column.output for column in columns if column.known is None]
 
 
-def enriched_schema(
-    columns: Sequence[SourceColumn], *, merged: bool = False, shadow: bool = False
-) -> pa.Schema:
+def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) -> pa.Schema:
     """Return the schema of `enriched/part-*.parquet` for an input of these columns.
 
     Args:
         columns: the input's.
         merged: the rows of one customer id are one customer: `customer_row` numbers them, and
             `customer_exposure` is the sum of its open loans, where the input has exposures.
-        shadow: a shadow policy was used.
     """
     rows = row_schema(extra_names(columns))
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
@@ -73,8 +69,6 @@ def enriched_schema(
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]
     fields.append(pa.field(CONSENT_UNREADABLE, pa.bool_()))
     fields += [pa.field(name, kind) for name, kind in DECISION_FIELDS]
-    if shadow:
-        fields += [pa.field(name, kind) for name, kind in SHADOW_FIELDS]
     if merged:
         fields.append(pa.field(CUSTOMER_ROW, pa.int64()))
         if any(name == "exposure" for name, _ in input_columns(columns)):

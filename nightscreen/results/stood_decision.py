@@ -6,15 +6,14 @@ of the loan is `outcomes`.
 
 from __future__ import annotations
 
+import csv
 from bisect import bisect_right
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-
-from nightscreen.files.outputs import enriched_parts
+from nightscreen.files.outputs import SHADOW_FILE
+from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
@@ -41,6 +40,7 @@ class StoodDecisions:
         self._journal = journal
         self._customers = Customers.of(journal)
         self._runs: dict[str, RunRecord | None] = {}
+        self._shadows: dict[str, dict[str, str] | None] = {}
 
     def find(self, asked: Sequence[Asked]) -> list[StoodDecision | None]:
         """Return for each customer and instant the newest decision of any batch name by then."""
@@ -50,8 +50,7 @@ class StoodDecisions:
                 before = found[place]
                 if before is None or before[0] < decided[0]:
                     found[place] = decided
-        stood = [None if each is None else each[1] for each in found]
-        return self._with_shadow(asked, stood)
+        return [None if each is None else each[1] for each in found]
 
     def _of_batch(self, batch: str, asked: Sequence[Asked]) -> dict[int, tuple[int, StoodDecision]]:
         """Return what stood in one batch name, by the place of who is asked about, and since when.
@@ -80,14 +79,19 @@ class StoodDecisions:
                 state = known.get(subject)
                 if state is not None:
                     own = reviews.get(subject, ())
-                    stood = self._stood(batch, run_id, state, own, asked[place][1])
+                    stood = self._stood(batch, run_id, state, own, asked[place])
                     found[place] = (0 if state.gone_run_id else commit.last_at, stood)
         return found
 
     def _stood(
-        self, batch: str, run_id: str, known: KnownCustomer, reviews: Sequence[Review], at: int
+        self,
+        batch: str,
+        run_id: str,
+        known: KnownCustomer,
+        reviews: Sequence[Review],
+        asked: Asked,
     ) -> StoodDecision:
-        state = known.state
+        (customer_id, at), state = asked, known.state
         listed = state.get(LISTED_PART)
         word = "undecided" if listed is None else listed.values["decision"]
         part = state.get(DECISION_PART)
@@ -106,6 +110,7 @@ class StoodDecisions:
             decided_by="review" if holding else "policy",
             reasons=tuple(each for each in reasons.split(", ") if each),
             policy=self._report(run_id).get("provenance", {}).get("policy"),
+            **self._shadow(run_id, customer_id, word),
         )
 
     def _run(self, run_id: str) -> RunRecord | None:
@@ -117,38 +122,27 @@ class StoodDecisions:
         run = self._run(run_id)
         return {} if run is None or run.report is None else run.report
 
-    def _with_shadow(
-        self, asked: Sequence[Asked], stood: Sequence[StoodDecision | None]
-    ) -> list[StoodDecision | None]:
-        """Add what a policy that was tried beside the one in force said, where files still tell."""
-        found = list(stood)
-        by_run: dict[str, list[int]] = defaultdict(list)
-        for place, each in enumerate(stood):
-            if each is not None:
-                by_run[each.run_id].append(place)
-        for run_id, places in by_run.items():
-            shadow = self._report(run_id).get("shadow")
-            run = self._run(run_id)
-            if shadow is None or run is None:
-                continue
-            said = _shadow_decisions(Path(run.folder), {asked[place][0] for place in places})
-            for place in places:
-                each = found[place]
-                if each is not None and asked[place][0] in said:
-                    more = {"shadow": said[asked[place][0]], "shadow_policy": shadow["policy"]}
-                    found[place] = each.model_copy(update=more)
-        return found
+    def _shadow(self, run_id: str, customer_id: str, decided: str) -> dict[str, str]:
+        """Return what a policy said that was tried beside the one in force, if its file is there.
+
+        The file lists whom it would have decided otherwise.
+        """
+        run, tried = self._run(run_id), self._report(run_id).get("shadow")
+        if run is None or tried is None:
+            return {}
+        if run_id not in self._shadows:
+            self._shadows[run_id] = _listed(Path(run.folder) / SHADOW_FILE)
+        moved = self._shadows[run_id]
+        if moved is None:
+            return {}
+        word = moved.get(escape_formula(customer_id), decided)
+        return {"shadow": word, "shadow_policy": tried["policy"]}
 
 
-def _shadow_decisions(folder: Path, customer_ids: set[str]) -> dict[str, str]:
-    parts = [str(part) for part in enriched_parts(folder)]
-    if not parts:
-        return {}
-    dataset = ds.dataset(parts, format="parquet")
-    if "shadow_decision" not in dataset.schema.names:
-        return {}
-    wanted = ds.field("customer_id").isin(pa.array(sorted(customer_ids)))
-    rows = dataset.to_table(columns=["customer_id", "shadow_decision"], filter=wanted)
-    words = rows["shadow_decision"].cast(pa.string()).to_pylist()
-    pairs = zip(rows["customer_id"].to_pylist(), words, strict=True)
-    return {customer: word for customer, word in pairs if word}
+def _listed(path: Path) -> dict[str, str] | None:
+    """Return what each customer of the list would have been decided; None without a list."""
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            return {row["customer_id"]: row["shadow_decision"] for row in csv.DictReader(lines)}
+    except OSError:
+        return None

@@ -28,6 +28,7 @@ from nightscreen.report.facts import facts_of, nights_of, read_customers
 from nightscreen.report.format import some
 from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
+from nightscreen.results.backtest import PURPOSE_KEY, PastRun, try_beside
 from nightscreen.results.cached_bvn_details import BvnsAtHand
 from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.results.customer_rows import Expansion
@@ -37,8 +38,6 @@ from nightscreen.results.notices import NoticeRun, contests_report, proposes, wr
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.overrides import overrides_of
 from nightscreen.results.publish_results import tell, withdraw
-from nightscreen.results.replay import PURPOSE_KEY
-from nightscreen.results.shadow import exposure_of, with_shadow, write_shadow
 from nightscreen.runs.run_report import (
     WrittenRows,
     lookup_ends,
@@ -82,7 +81,7 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
         ),
     )
     written = WrittenRows()
-    schema = enriched_schema(run.columns, merged=run.merging, shadow=run.shadow is not None)
+    schema = enriched_schema(run.columns, merged=run.merging)
     schema = schema.with_metadata({PURPOSE_KEY: run.purpose})
     tables = _enriched(run, assembly, written)
     if run.merging:
@@ -107,11 +106,6 @@ def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> It
             table = decide(table, policy, purpose=purpose, engine=engine)
             if policy is not None:
                 written.unread.update(unread_values(engine, table, policy.carried_kinds))
-            if run.shadow is not None:
-                tried = None if policy is None else run.shadow
-                other = decide(table, tried, purpose=purpose, engine=engine)
-                written.shadow.take(table, other, exposure_of(table))
-                table = with_shadow(table, other)
             for check in run.wanted.checks:
                 pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
                 written.pending += pc.sum(pending).as_py() or 0
@@ -164,6 +158,9 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     parts = enriched_parts(run.folder.path)
     facts = facts_of(read_customers(parts), at=run.freshness.at, compared=compared)
     report = screening_report(run, end, lookups=lookups, calls=calls, facts=facts, written=written)
+    if run.shadow is not None and outputs is not None:
+        tonight = PastRun(run.run_id, tuple(parts), run.purpose)
+        report["shadow"] = try_beside(run.folder, tonight, run.shadow)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
         known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
@@ -226,8 +223,6 @@ def _publish(
         return None
     if run.settings.rings and run.workspace.has_note(RINGS):
         run.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
-    if run.shadow is not None:
-        write_shadow(run.folder, enriched_parts(run.folder.path))
     return tell(
         run.folder,
         run_id=run.run_id,

@@ -14,7 +14,6 @@ from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.report.facts import findings_of
 from nightscreen.report.run_end import RunEnd, check_report, lookup_counts, versions_used
-from nightscreen.results.backtest import Moves
 from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, spending_day, spending_month
@@ -49,13 +48,11 @@ class WrittenRows:
         shared_micro: by check, what rows saved that shared an answer of this run.
         unread: by column of the file, values that no rule of the policy could read.
         pending: answers that are still to come.
-        shadow: who would be decided otherwise by the second policy.
     """
 
     shared_micro: Counter[str] = field(default_factory=Counter)
     unread: Counter[str] = field(default_factory=Counter)
     pending: int = 0
-    shadow: Moves = field(default_factory=Moves)
 
 
 def run_end(run: Run) -> RunEnd:
@@ -196,7 +193,7 @@ def screening_report(
         "nights": [],
         "changes": {},
         "news": facts.news,
-        "shadow": None if run.shadow is None else _shadow(run.shadow.label, written.shadow),
+        "shadow": None,
         "overrides": [],
         "customer_notices": None,
         "contests": {},
@@ -235,11 +232,6 @@ def _checks(
         again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
         found[check] = {**part, "asked_again": dict(sorted(again.items()))}
     return found
-
-
-def _shadow(policy: str, moves: Moves) -> dict[str, Any]:
-    """Return what a second policy would have decided: who would move, in customers and naira."""
-    return {"policy": policy, "decisions": moves.decisions(), **moves.document()}
 
 
 def _cost(

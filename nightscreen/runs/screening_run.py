@@ -273,8 +273,9 @@ def _policy_in_force(
     approval = approval_of(journal, policy.label, journal.clock())
     if approval is None and settings.require_approved_policy and not parameters.quote_only:
         raise PolicyError(
-            f"nobody has approved the policy {policy.label}, or it is not in force yet: let it be "
-            "approved with: nightscreen policy approve FILE --by NAME, or on the desk's page Policy"
+            f"nobody has approved the policy {policy.label}: propose it with: nightscreen policy "
+            "propose FILE --by NAME, and let somebody else approve it on the desk's page Policy, "
+            "or without a desk with: nightscreen policy approve NAME@DIGEST --by NAME"
         )
     return policy, approval
 

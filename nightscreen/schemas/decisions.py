@@ -90,7 +90,6 @@ DECISION_COLUMNS = (
     "run_id",
     "policy",
     "decided_by",
-    "shadow_decision",
 )
 REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")
 """Left empty for the reviewer."""

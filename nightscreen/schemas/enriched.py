@@ -52,12 +52,6 @@ DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
     ("policy", WORD),
 ]
 
-SHADOW_FIELDS: list[tuple[str, pa.DataType]] = [
-    ("shadow_decision", WORD),
-    ("shadow_reasons", pa.list_(pa.string())),
-]
-"""The decision of a shadow policy, if there is one."""
-
 
 def naira_of_micro(micro: NDArray[np.int64]) -> pa.Array:
     """Return micro-naira as a column of decimal naira (`COST`), exactly."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import stat
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,14 +16,11 @@ from nightscreen.cli.policy import policy_app
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.file import DEFAULT_POLICY, read_text
 from nightscreen.policy.load import load_policy
-from nightscreen.policy.versions import decide_version
+from nightscreen.policy.versions import approval_of
+from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
-from nightscreen.results.replay import past_run, rows_of
-from nightscreen.schemas.clock import to_micros
-from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError
 from tests.steps.policy_rows import NO_HISTORY, enriched, listing
 
@@ -154,37 +150,27 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert "holds no enriched rows" in str(result.exception)
 
 
-def test_a_policy_is_signed_off_for_these_very_rules(
+def test_a_version_is_approved_by_somebody_else(
     lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who, what and from when stand in the journal; other rules are another policy."""
+    """Who proposed and who approved these very rules stands in the journal; nobody does both."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
-    words = ("--by", "Ngozi Bello", "--written-by", "Ada Eze", "--from", "2026-03-01", "--json")
-    result = run("approve", lenient, *words)
+    label = load_policy(lenient).label
+    assert isinstance(run("approve", label, "--by", "Ngozi Bello").exception, InputError)
+    assert run("propose", lenient, "--by", "Ada Eze").exit_code == 0
+    for by in ("ada  eze", " "):
+        assert isinstance(run("approve", label, "--by", by).exception, InputError)
+    result = run("approve", label, "--by", "Ngozi Bello", "--note", "minutes of May", "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    label = load_policy(lenient).label
-    assert found["policy"] == label
-    assert found["approved_by"] == f"Ngozi Bello (account {user_name()})"
-    assert found["in_force_from"] == "2026-02-28T23:00:00.000Z"
+    assert (found["policy"], found["state"]) == (label, "approved")
+    assert found["decided_by"] == f"Ngozi Bello (account {user_name()})"
     with open_journal(tmp_path / "home") as journal:
-        reviews = Reviews.of(journal)
-        begins = to_micros(datetime.fromisoformat(found["in_force_from"]))
-        assert reviews.policy_approval(label, begins - 1) is None
-        kept = reviews.policy_approval(label, begins)
+        kept = approval_of(journal, label, journal.clock())
         assert kept is not None
-        assert kept.written_by == "Ada Eze"
-        assert reviews.policy_approval(load_policy().label, begins) is None
-
-
-@pytest.mark.parametrize("words", [("--by", " "), ("--by", "N", "--from", "soon")])
-def test_a_sign_off_that_says_too_little_is_refused(
-    lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
-    """A blank name or a date that cannot be read writes nothing down."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
-    result = run("approve", lenient, *words)
-    assert isinstance(result.exception, InputError)
+        assert kept.written_by.startswith("Ada Eze")
+        assert approval_of(journal, label, kept.approved_at - 1) is None
+        assert approval_of(journal, load_policy().label, journal.clock()) is None
 
 
 def test_versions_are_proposed_and_shown(
@@ -196,13 +182,12 @@ def test_versions_are_proposed_and_shown(
     made = json.loads(run(*words).stdout)
     label = load_policy(lenient).label
     assert (made["policy"], made["state"]) == (label, "proposed")
-    assert run("approve", lenient, "--by", "Ngozi Bello").exit_code == 0
     assert run("show").stdout == read_text(None)
     assert run("show", label).stdout == lenient.read_text()
+    assert run("approve", made["key"], "--by", "Bem").exit_code == 0
     with open_journal(tmp_path / "home") as journal:
-        decide_version(journal, made["key"], PolicyState.APPROVED, by="Bem")
         entries = Audit(journal).entries()
         done = [(each["action"], each["detail"]["policy"]) for each in entries]
-    assert done == [("policy file signed off", label), ("policy proposed", label)]
+    assert done == [("policy approved", label), ("policy proposed", label)]
     assert run("show").stdout == lenient.read_text()
     assert isinstance(run("show", "nobody@0").exception, InputError)

@@ -14,10 +14,10 @@ from nightscreen.operations.loans.tracking_report import LOANS
 from nightscreen.operations.transactions.record_fields import load_fields
 from nightscreen.planning.rings import RINGS_SCHEMA
 from nightscreen.report.calls import CALLS
+from nightscreen.results.backtest import SHADOW_COLUMNS
 from nightscreen.results.decision_list import list_schema
 from nightscreen.results.enriched import enriched_schema
 from nightscreen.results.notice_file import NOTICE_COLUMNS
-from nightscreen.results.shadow import SHADOW_COLUMNS
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import KNOWN_COLUMNS
@@ -42,7 +42,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
     review = pa.schema([pa.field(name, pa.string()) for name in REVIEW_COLUMNS])
     decisions = pa.unify_schemas([list_schema(), review])
     return {
-        "enriched": ("`enriched/part-*.parquet`", enriched_schema(every, merged=True, shadow=True)),
+        "enriched": ("`enriched/part-*.parquet`", enriched_schema(every, merged=True)),
         "decisions": ("`decisions.csv` and `decisions.xlsx`", decisions),
         "notices": (
             "`notices.csv`",

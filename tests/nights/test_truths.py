@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.policy.load import load_policy
+from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
-from nightscreen.results.replay import past_run, rows_of
 from tests.laws import GATED
 from tests.nights.spent import WORLDS
 
@@ -82,16 +82,12 @@ def test_a_second_policy_decides_beside_the_one_in_force(standard_night: Standar
         for rows in rows_of(run, [policy])
         for word in decide(rows, policy, purpose=run.purpose)["decision"].to_pylist()
     ]
-    assert night.column("shadow_decision") == alone
-    ways: Counter[tuple[str, str]] = Counter()
-    naira = Decimal(0)
-    for row in night.rows:
-        ways[row["decision"], row["shadow_decision"]] += 1
-        if row["decision"] != row["shadow_decision"]:
-            naira += row["exposure"]
+    ways = Counter(zip(night.column("decision"), alone, strict=True))
+    moving = [row for row, word in zip(night.rows, alone, strict=True) if row["decision"] != word]
+    naira = sum((row["exposure"] for row in moving), Decimal(0))
     shadow = night.report["shadow"]
     assert {(each["from"], each["to"]): each["rows"] for each in shadow["matrix"]} == dict(ways)
-    moved = {row["customer_id"] for row in night.rows if row["decision"] != row["shadow_decision"]}
+    moved = {row["customer_id"] for row in moving}
     assert shadow["moved"]["rows"] == len(moved) > 0
     assert Decimal(shadow["moved"]["exposure"]) == naira
     with (night.folder / "shadow.csv").open(encoding="utf-8", newline="") as file:

@@ -299,7 +299,7 @@ def test_the_workbook_has_text_dates_filters_and_frozen_headings(tmp_path: Path)
     assert cells["karma_default_date"] == datetime(2024, 5, 17)  # noqa: DTZ001 - a sheet has no zones
     assert cells["evidence_as_of"] == datetime(2026, 3, 1, 23, 0)  # noqa: DTZ001 - Lagos time
     assert ws.freeze_panes == "C2"
-    assert ws.auto_filter.ref == "A1:AE2"
+    assert ws.auto_filter.ref == "A1:AD2"
     assert ws["A1"].value == "Customer ID"
     assert ws.cell(2, DECISION_COLUMNS.index("karma_amount") + 1).number_format.startswith('"₦"')
     assert sheet(tmp_path, "Fix")[1] == [12, "bvn", "bvn_length", "A BVN has exactly 11 digits."]

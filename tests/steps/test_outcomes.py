@@ -8,8 +8,6 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.settings import Retention
@@ -24,9 +22,8 @@ from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
 from nightscreen.report.page import report_page
-from nightscreen.results.backtest import backtest
+from nightscreen.results.backtest import backtest, past_run
 from nightscreen.results.outcomes import PaidAfterwards, known_outcomes, wilson
-from nightscreen.results.replay import past_run
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import Review
@@ -421,22 +418,16 @@ def test_too_few_loans_tell_nothing(book: Book) -> None:
 
 def test_a_policy_tried_beside_the_one_in_force_is_judged_by_loans_too(book: Book) -> None:
     """What the shadow said on the night that stood is found again beside how the loan was paid."""
-    rows = [enriched_row("A", decision="approve", shadow_decision="decline")]
     shadow = {"policy": "strict@2", "why": []}
+    rows = [enriched_row("A", decision="approve")]
     folder = book.night("20260301-220000-a1b2c3", rows, shadow=shadow)
-    _add_shadow(folder)
+    (folder / "shadow.csv").write_text("customer_id,shadow_decision\nA,decline\n", "utf-8")
     start = book.today
     book.nights.now += 200 * DAY
     book.take([loan("A", start, status="Written Off")])
     (cell,) = book.report()["shadow"]
     assert (cell["shadow_policy"], cell["from"], cell["to"]) == ("strict@2", "approve", "decline")
     assert cell["bad"] == 1
-
-
-def _add_shadow(folder: Path) -> None:
-    part = folder / "enriched" / "part-00000.parquet"
-    table = pq.read_table(part)
-    pq.write_table(table.append_column("shadow_decision", pa.array(["decline"])), part)
 
 
 def test_the_next_run_reports_how_the_loans_of_its_batch_were_paid(world: World) -> None:
@@ -459,8 +450,10 @@ def test_the_next_run_reports_how_the_loans_of_its_batch_were_paid(world: World)
     assert {each["decision"]: each["bad"] for each in found["decisions"]} == dict(
         Counter(first.column("decision"))
     )
-    pairs = Counter(zip(first.column("decision"), first.column("shadow_decision"), strict=True))
-    assert {(each["from"], each["to"]): each["bad"] for each in found["shadow"]} == pairs
+    moved = first.report["shadow"]["matrix"]
+    assert {(each["from"], each["to"]): each["bad"] for each in found["shadow"]} == {
+        (each["from"], each["to"]): each["rows"] for each in moved
+    }
     assert {each["reason"] for each in found["reasons"]} == {
         code for codes in first.column("reasons") for code in codes or ()
     }

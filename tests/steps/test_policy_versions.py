@@ -163,7 +163,6 @@ def test_a_proposal_is_approved_only_over_the_policy_it_was_made_for(journal: Jo
     ("text", "seen", "words"),
     [
         (SMALL.replace("karma_status", "karma_statos"), "", "karma_status"),
-        (read_text(None), "", "in force already"),
         (changed(read_text(None), "2", stacking_loans=4), "", "another version"),
         (SMALL, "default@000000000000", "put in force meanwhile"),
         ("name = ", "", "no TOML"),
@@ -176,6 +175,14 @@ def test_what_cannot_be_put_in_force_cannot_be_proposed(
     with pytest.raises((InputError, PolicyError), match=words):
         propose(journal, text, by="Ada", note="because", seen=seen)
     assert versions(journal) == []
+
+
+def test_the_default_policy_is_signed_off_once(journal: Journal) -> None:
+    """It decides without anybody's approval, can be given one, and then nothing is left to do."""
+    approved = put_in_force(journal, read_text(None))
+    assert version_in_force(journal, journal.clock()) == approved
+    with pytest.raises(InputError, match="in force already"):
+        propose(journal, read_text(None), by="Ada", note="again")
 
 
 def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:

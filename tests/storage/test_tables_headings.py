@@ -175,6 +175,6 @@ def test_the_columns_of_a_quarantine_file_are_left_out() -> None:
 def test_no_heading_takes_the_name_of_a_column_that_the_output_adds() -> None:
     """A file with a heading of ours, as a night fed back has, gets no column twice."""
     exposure = SourceColumn(heading="exposure", known="exposure", output="exposure")
-    schema = enriched_schema([exposure], merged=True, shadow=True)
+    schema = enriched_schema([exposure], merged=True)
     added = [name for name in schema.names if name != "exposure"]
     assert [name for name in added if not is_output_name(name)] == []
