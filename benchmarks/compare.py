@@ -62,6 +62,7 @@ def run(name: str, python: str, sandbox: SandboxProcess, folder: Path, cap: int)
     engine = tempfile.mkdtemp(dir=folder.parent)  # of the engine, new for each run
     settings = {"PREFECT_HOME": engine, "PREFECT_LOGGING_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
     settings |= {"PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true", "PREFECT_API_URL": ""}
+    settings |= {"PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300"}
     settings |= {"PYTHONPATH": str(_HERE.parent)}
     done = subprocess.run(
         [python, "-m", "benchmarks.contestants", *words, str(cap)],

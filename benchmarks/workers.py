@@ -5,9 +5,10 @@ is a PostgreSQL of its own; all run on this machine. Where the service answers a
 processors limit, so the cores in use stand beside each figure: own, simulator, PostgreSQL. Workers
 are plain processes without an engine, and the run's own process is one of them.
 
-How to read it: lookups a second, while all processes ask, and their ratio to one process; `peak` is
-the most calls of a check under way at once as the service saw it, which the cap bounds; `twice` is
-how many lookups were charged again, which must be 0.
+How to read it: lookups a second until 98 of a hundred were answered, for the last ones wait for
+each other, and their ratio to one process; `peak` is the most calls of a check under way at once as
+the service saw it, which the cap bounds; `twice` is how many lookups were charged again, which must
+be 0.
 """
 
 from __future__ import annotations
@@ -149,8 +150,9 @@ def measure(
         report = asyncio.run(run_screening(parameters, settings_of(place), runner=runner))
         assert report["state"] == "completed", report["stop_reason"]
         seen = sandbox.ledger()
-    ends = [entry["at"] for entry in seen["entries"] if entry["at"] > runner.begun_at]
-    return len(ends) / (max(ends) - runner.begun_at), runner, seen
+    ends = sorted(entry["at"] for entry in seen["entries"] if entry["at"] > runner.begun_at)
+    most = len(ends) * 98 // 100
+    return most / (ends[most] - runner.begun_at), runner, seen
 
 
 @contextmanager

@@ -18,113 +18,38 @@ from nightscreen.sandbox.banks import BANK_NAMES, SERIALS
 from nightscreen.sandbox.people import LINKED_PREFIX, Person, person_of_bvn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
-    from random import Random
 
-    Row = dict[str, str]
-    Spoiler = Callable[[Row, Random], None]
-
-ABSENT_WORDS: Final = ("NIL", "N/A", "0", "-", "null", "00000000000")
-
-SHORT_ACCOUNT: Final = "account_short"
-DUPLICATE_ID: Final = "customer_id_duplicate"
-FEW_FIELDS: Final = "too_few_fields"
-MANY_FIELDS: Final = "too_many_fields"
-MISSING_ID: Final = "customer_id_missing"
-
-
-def _bvn_short(row: Row, rng: Random) -> None:
-    row["bvn"] = row["bvn"][: rng.choice((9, 10))]
-
-
-def _bvn_long(row: Row, rng: Random) -> None:
-    row["bvn"] += str(rng.randrange(10))
-
-
-def _bvn_letters(row: Row, rng: Random) -> None:
-    place = rng.randrange(2, 11)
-    row["bvn"] = row["bvn"][:place] + rng.choice("OIlSB") + row["bvn"][place + 1 :]
-
-
-def _bvn_scientific(row: Row, _rng: Random) -> None:
-    row["bvn"] = f"{float(row['bvn']):.2E}"
-
-
-def _account_short(row: Row, _rng: Random) -> None:
-    row["account_number"] = row["account_number"][1:]
-
-
-def _missing_id(row: Row, _rng: Random) -> None:
-    row["customer_id"] = ""
-
-
-def _absent(row: Row, rng: Random) -> None:
-    row[rng.choice(("bvn", "account_number", "phone", "email"))] = rng.choice(ABSENT_WORDS)
-
-
-def _name_misspelt(row: Row, rng: Random) -> None:
-    name = row["last_name"]
-    place = rng.randrange(1, max(2, len(name) - 1))
-    way = rng.randrange(3)
-    swapped = name[: place - 1] + name[place] + name[place - 1] + name[place + 1 :]
-    if way == 0:
-        row["last_name"] = name[:place] + name[place + 1 :]
-    elif way == 1 or swapped == name:
-        row["last_name"] = name[:place] + name[place] + name[place:]
-    else:
-        row["last_name"] = swapped
-
-
-def _name_reordered(row: Row, _rng: Random) -> None:
-    row["first_name"], row["last_name"] = row["last_name"], row["first_name"]
-
-
-def _left_to_the_writer(_row: Row, _rng: Random) -> None:
-    """Some damage is not in a value: it needs the rows before, or the line itself."""
-
-
-SPOILERS: Final[dict[str, Spoiler]] = {
-    "bvn_short": _bvn_short,
-    "bvn_long": _bvn_long,
-    "bvn_letters": _bvn_letters,
-    "bvn_scientific": _bvn_scientific,
-    SHORT_ACCOUNT: _account_short,
-    MISSING_ID: _missing_id,
-    DUPLICATE_ID: _left_to_the_writer,
-    "absent_value": _absent,
-    "name_misspelt": _name_misspelt,
-    "name_reordered": _name_reordered,
-    FEW_FIELDS: _left_to_the_writer,
-    MANY_FIELDS: _left_to_the_writer,
-}
-KINDS: Final = tuple(SPOILERS)
-"""Every kind of damage, each as likely as the others."""
-
-REFUSING: Final = (MISSING_ID, DUPLICATE_ID, FEW_FIELDS, MANY_FIELDS)
-"""Kinds that make a row unusable as a whole."""
-
-
-CONSENT_COLUMNS: Final = (
-    *("consent_reference", "consented_at", "consent_expires_at", "consent_withdrawn_at"),
+KINDS: Final = (
+    *("bvn_short", "bvn_long", "bvn_letters", "bvn_scientific", "account_short"),
+    *("customer_id_missing", "customer_id_duplicate", "absent_value"),
+    *("name_misspelt", "name_reordered", "too_few_fields", "too_many_fields"),
 )
+"""Every kind of damage, each as likely as the others."""
+REFUSING: Final = (
+    *("customer_id_missing", "customer_id_duplicate", "too_few_fields", "too_many_fields"),
+)
+"""Kinds that make a row unusable as a whole."""
 COLUMNS: Final = (
     *("customer_id", "first_name", "middle_name", "last_name", "bvn", "account_number"),
     *("bank_code", "bank_name", "phone", "email", "date_of_birth", "exposure"),
-    *CONSENT_COLUMNS,
+    *("consent_reference", "consented_at", "consent_expires_at", "consent_withdrawn_at"),
     *("branch", "loan_officer"),
 )
+ABSENT_WORDS: Final = ("NIL", "N/A", "0", "-", "null", "00000000000")
 BRANCHES: Final = ("Ikeja", "Kano Central", "Port Harcourt", "Enugu", "Ibadan", "Abuja Wuse")
 OFFICERS: Final = tuple(f"Officer {number:02d}" for number in range(1, 25))
 
 DUPLICATE_SHARE: Final = 0.01
 BANK_NAME_SHARE: Final = 0.12
+_CAPITALS_SHARE: Final = 0.2  # one lender's clerk in five writes capitals
+_ZONED_SHARE: Final = 0.25
+_OPEN_ENDED: Final = 0.4
 _CONSENTS: Final = ("valid", "none", "expired", "withdrawn", "future")
 _CONSENT_WEIGHTS: Final = (70, 12, 8, 5, 5)
 _LOANS: Final = ((10, 50), (10, 50), (50, 150), (150, 500))
 """Thousands of naira that a customer owes: digital loans, half of them under 50,000."""
 _REMEMBERED: Final = 500
-_OPEN_ENDED: Final = 0.4
 _STEP: Final = 618_033_989  # shares no factor with a power of ten
 
 
@@ -182,67 +107,87 @@ def make_batch(
     """
     if rows < 0 or not 0 <= damage_pct <= 100:  # noqa: PLR2004 - percent
         raise ValueError("rows must not be below 0, and damage must be between 0 and 100 percent")
-    facts = BatchFacts()
-    maker = _Maker(random.Random(seed), damage_pct / 100, today or datetime.now(UTC).date(), facts)
+    maker = _Maker(random.Random(seed), today or datetime.now(UTC).date())
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(maker.lines(rows))
-    return facts
+        for number in range(1, rows + 1):
+            spoilt = maker.rng.random() < damage_pct / 100
+            writer.writerow(maker.line(number, maker.rng.choice(KINDS) if spoilt else ""))
+    return maker.facts
 
 
 class _Maker:
     """Makes the lines of one file."""
 
-    def __init__(
-        self, rng: random.Random, damage_share: float, today: date, facts: BatchFacts
-    ) -> None:
-        self._rng = rng
-        self._damage_share = damage_share
+    def __init__(self, rng: random.Random, today: date) -> None:
+        self.rng = rng
+        self.facts = BatchFacts()
         self._today = today
-        self._facts = facts
         self._recent: deque[Person] = deque(maxlen=_REMEMBERED)
         self._last_id = ""
         self._place = rng.randrange(SERIALS)
 
-    def lines(self, count: int) -> Iterator[list[str]]:
-        """Make the lines of the file, one after the other."""
-        for number in range(1, count + 1):
-            spoilt = self._rng.random() < self._damage_share
-            yield self._line(number, self._kind(self._rng.choice(KINDS)) if spoilt else "")
-
-    def _kind(self, kind: str) -> str:
-        return MISSING_ID if kind == DUPLICATE_ID and not self._last_id else kind
-
-    def _line(self, number: int, kind: str) -> list[str]:
-        facts, rng = self._facts, self._rng
+    def line(self, number: int, kind: str) -> list[str]:
+        """Make one line, with one kind of damage or none."""
+        facts, rng = self.facts, self.rng
+        if kind == "customer_id_duplicate" and not self._last_id:
+            kind = "customer_id_missing"
         facts.rows += 1
         row = self._row(number, self._person(kind))
         if kind:
             facts.damaged[kind] += 1
-            SPOILERS[kind](row, rng)
-        if kind == DUPLICATE_ID:
-            row["customer_id"] = self._last_id
+            self._spoil(row, kind)
         if kind not in REFUSING:
             self._last_id = row["customer_id"]
         line = list(row.values())
-        if kind == FEW_FIELDS:
+        if kind == "too_few_fields":
             return line[: rng.randrange(4, 8)]
-        if kind == MANY_FIELDS:
-            return [*line, "", "see note"]
-        return line
+        return [*line, "", "see note"] if kind == "too_many_fields" else line
+
+    def _spoil(self, row: dict[str, str], kind: str) -> None:
+        rng, bvn = self.rng, row["bvn"]
+        match kind:
+            case "bvn_short":
+                row["bvn"] = bvn[: rng.choice((9, 10))]
+            case "bvn_long":
+                row["bvn"] += str(rng.randrange(10))
+            case "bvn_letters":
+                place = rng.randrange(2, 11)
+                row["bvn"] = bvn[:place] + rng.choice("OIlSB") + bvn[place + 1 :]
+            case "bvn_scientific":
+                row["bvn"] = f"{float(bvn):.2E}"
+            case "account_short":
+                row["account_number"] = row["account_number"][1:]
+            case "customer_id_missing" | "customer_id_duplicate":
+                row["customer_id"] = self._last_id if kind.endswith("duplicate") else ""
+            case "absent_value":
+                word = rng.choice(ABSENT_WORDS)
+                row[rng.choice(("bvn", "account_number", "phone", "email"))] = word
+            case "name_misspelt":
+                row["last_name"] = self._misspelt(row["last_name"])
+            case "name_reordered":
+                row["first_name"], row["last_name"] = row["last_name"], row["first_name"]
+
+    def _misspelt(self, name: str) -> str:
+        place = self.rng.randrange(1, max(2, len(name) - 1))
+        way = self.rng.randrange(3)
+        swapped = name[: place - 1] + name[place] + name[place - 1] + name[place + 1 :]
+        if way == 0:
+            return name[:place] + name[place + 1 :]
+        doubled = name[:place] + name[place] + name[place:]
+        return doubled if way == 1 or swapped == name else swapped
 
     def _person(self, kind: str) -> Person:
-        if not kind and self._recent and self._rng.random() < DUPLICATE_SHARE:
-            self._facts.duplicates += 1
-            return self._rng.choice(self._recent)
+        if not kind and self._recent and self.rng.random() < DUPLICATE_SHARE:
+            self.facts.duplicates += 1
+            return self.rng.choice(self._recent)
         person = self._new_person()
-        if kind == SHORT_ACCOUNT:
-            while not person.account_number.startswith("0"):
-                person = self._new_person()
+        while kind == "account_short" and not person.account_number.startswith("0"):
+            person = self._new_person()
         if not kind:
             self._recent.append(person)
-        self._facts.people += 1
+        self.facts.people += 1
         return person
 
     def _new_person(self) -> Person:
@@ -254,50 +199,47 @@ class _Maker:
                 return person_of_bvn(bvn)
 
     def _row(self, number: int, person: Person) -> dict[str, str]:
-        rng = self._rng
+        rng = self.rng
         named = rng.random() < BANK_NAME_SHARE
-        shout = rng.random() < 0.2  # noqa: PLR2004 - one lender clerk in five writes capitals
+        shout = rng.random() < _CAPITALS_SHARE
         names = (person.first_name, person.middle_name, person.last_name)
-        first, middle, last = (name.upper() for name in names) if shout else names
-        return {
-            "customer_id": f"CUST-{number:07d}",
-            "first_name": first,
-            "middle_name": middle,
-            "last_name": last,
-            "bvn": person.bvn,
-            "account_number": person.account_number,
-            "bank_code": "" if named else person.bank_code,
-            "bank_name": BANK_NAMES[person.bank_code] if named else "",
-            "phone": self._phone(person.phone),
-            "email": person.email,
-            "date_of_birth": person.date_of_birth.isoformat(),
-            "exposure": self._exposure(),
-            **dict(zip(CONSENT_COLUMNS, self._consent(number), strict=True)),
-            "branch": rng.choice(BRANCHES),
-            "loan_officer": rng.choice(OFFICERS),
-        }
-
-    def _phone(self, phone: str) -> str:
-        digits = phone[4:]
-        return self._rng.choice(
-            (
-                *(f"0{digits}", f"0{digits}", f"0{digits}", phone, f"234{digits}"),
-                *(f"0{digits[:3]} {digits[3:6]} {digits[6:]}", f"0{digits[:3]}-{digits[3:]}"),
-            )
+        digits = person.phone[4:]
+        values = (
+            f"CUST-{number:07d}",
+            *((name.upper() for name in names) if shout else names),
+            person.bvn,
+            person.account_number,
+            "" if named else person.bank_code,
+            BANK_NAMES[person.bank_code] if named else "",
+            rng.choice(
+                (
+                    *(f"0{digits}", f"0{digits}", f"0{digits}", person.phone, f"234{digits}"),
+                    f"0{digits[:3]} {digits[3:6]} {digits[6:]}",
+                    f"0{digits[:3]}-{digits[3:]}",
+                )
+            ),
+            person.email,
+            person.date_of_birth.isoformat(),
+            self._exposure(),
+            *self._consent(number),
+            rng.choice(BRANCHES),
+            rng.choice(OFFICERS),
         )
+        return dict(zip(COLUMNS, values, strict=True))
 
     def _exposure(self) -> str:
-        low, high = self._rng.choice(_LOANS)
-        naira = self._rng.randrange(low, high) * 1000 + self._rng.choice((0, 0, 0, 500))
-        form = self._rng.randrange(40)
+        low, high = self.rng.choice(_LOANS)
+        naira = self.rng.randrange(low, high) * 1000 + self.rng.choice((0, 0, 0, 500))
+        form = self.rng.randrange(40)
         if form == 0:
             return ""
         return f"₦{naira:,}.00" if form == 1 else f"{naira}.00"
 
     def _consent(self, number: int) -> tuple[str, str, str, str]:
-        rng = self._rng
+        """Return the four consent columns, each empty where nothing is to be said."""
+        rng = self.rng
         kind = rng.choices(_CONSENTS, _CONSENT_WEIGHTS)[0]
-        self._facts.consents[kind] += 1
+        self.facts.consents[kind] += 1
         if kind == "none":
             return "", "", "", ""
         reference = f"CNS-{number:07d}"
@@ -316,7 +258,6 @@ class _Maker:
 
     def _moment(self, days: int) -> str:
         day = self._today + timedelta(days=days)
-        seconds = self._rng.randrange(8 * 3600, 18 * 3600)
-        hours, rest = divmod(seconds, 3600)
-        zone = "+01:00" if self._rng.random() < 0.25 else ""  # noqa: PLR2004 - a quarter has zones
+        hours, rest = divmod(self.rng.randrange(8 * 3600, 18 * 3600), 3600)
+        zone = "+01:00" if self.rng.random() < _ZONED_SHARE else ""
         return f"{day.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}{zone}"
