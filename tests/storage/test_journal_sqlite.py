@@ -227,7 +227,7 @@ def test_verify_finds_damage_seals_and_wrong_counters(sqlite_place: Place) -> No
         other.commit()
     findings = verify_journal(sqlite_place.open())
     assert [each.split(" do not")[0] for each in findings] == [
-        "1 stored answers",
+        "1 sealed values of the table answers",
         "1 answered calls have no stored answer",
         "the tallies",
         "the counters of month:2026-02",
