@@ -252,7 +252,7 @@ def look(
     """
     runs = journal.runs.newest(limit=None)[::-1]
     there = [run for run in runs if Path(run.folder).is_dir()]
-    person = Person(whom, journal.pseudonyms)
+    person = Person(whom, journal)
     found = Found(person, there, len(runs) - len(there))
     if whom.customer_id:
         names = {*customers.batches(), *(run.batch for run in runs), TRANSACTIONS}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
 ID_COLUMN = Whose.LISTED.value
@@ -67,17 +68,22 @@ class Person:
 
     Attributes:
         whom: who is meant.
-        names: makes pseudonyms.
+        journal: the journal, which makes pseudonyms.
         customers: batch name and customer id of everything that is the person's.
         values: the person's identifiers by column; an account as `bank-number`.
         subjects: pseudonyms of the identifiers.
     """
 
     whom: Whom
-    names: Pseudonyms = field(repr=False)
+    journal: Journal = field(repr=False)
     customers: set[tuple[str, str]] = field(default_factory=set, repr=False)
     values: dict[str, set[str]] = field(default_factory=dict, repr=False)
     subjects: set[bytes] = field(default_factory=set, repr=False)
+
+    @property
+    def names(self) -> Pseudonyms:
+        """Return what makes pseudonyms."""
+        return self.journal.pseudonyms
 
     def pseudonyms(self) -> ErasedPseudonyms:
         """Return all pseudonyms of the person."""
