@@ -10,8 +10,8 @@ import difflib
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.quarantine import unescape_formula
@@ -52,7 +52,7 @@ _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NO_LETTER = re.compile(r"[^0-9a-z]+")
 _CONSENT_WORDS = ("consent", "withdraw", "revok", "optout")
 _SHOWN = 40
-M = TypeVar("M")
+_ID = ("customer_id",)
 
 
 def fold(heading: str) -> str:
@@ -81,7 +81,12 @@ class _Word(NamedTuple):
     use: str
     heading: str
     means: str
-    unless: str
+    unless: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The known columns it may mean, the preferred one first."""
+        return tuple(filter(None, self.means.split("|")))
 
 
 @cache
@@ -91,13 +96,9 @@ def _table() -> tuple[_Word, ...]:
         return tuple(_Word(**row) for row in csv.DictReader(lines))
 
 
-def _words(use: str) -> list[_Word]:
-    return [word for word in _table() if word.use == use]
-
-
 @cache
 def _short_forms() -> dict[str, str]:
-    return {word.heading: word.means for word in _words("short_form")}
+    return {word.heading: word.means for word in _table() if word.use == "short_form"}
 
 
 def _spelt_out(heading: str) -> str:
@@ -108,67 +109,54 @@ def _spelt_out(heading: str) -> str:
     return fold(" ".join(_short_forms().get(part, part) for part in parts))
 
 
-def _by_form(rows: Iterable[tuple[str, M]]) -> dict[str, M]:
-    """Return what headings mean by their folded forms; as written goes before spelt out."""
-    given = list(rows)
-    found: dict[str, M] = {}
+def _by_form(words: Iterable[_Word]) -> dict[str, _Word]:
+    """Return words by their folded forms; as written goes before spelt out."""
+    given = list(words)
+    found: dict[str, _Word] = {}
     for form in (fold, _spelt_out):
-        for heading, meaning in given:
-            found.setdefault(form(heading), meaning)
+        for word in given:
+            found.setdefault(form(word.heading), word)
     return found
 
 
-def _known_form(heading: str, words: Words[str, M]) -> M | None:
-    """Return what a heading means among folded ones, as it is written or spelt out."""
-    found = words.get(fold(heading))
-    return words.get(_spelt_out(heading)) if found is None else found
+@cache
+def _words_for(use: str) -> dict[str, _Word]:
+    return _by_form(word for word in _table() if word.use == use)
 
 
-@lru_cache(maxsize=2)
-def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, tuple[str, ...]]:
-    """Return folded heading words and the known columns each may mean, the preferred one first.
+def _find(heading: str, words: Words[str, _Word]) -> _Word | None:
+    """Return the word that a heading is, as it is written or spelt out."""
+    return words.get(fold(heading)) or words.get(_spelt_out(heading))
+
+
+@cache
+def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, _Word]:
+    """Return the heading words of a kind of file by their folded forms.
 
     A word without a column is a common heading of lenders' files that is only carried through.
     Headings of a customer's id mean the same in every kind of file.
     """
-    rows: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in kind.columns]
-    rows += [(word.heading, _columns_of(word)) for word in _words(kind.headings)]
-    ids = (word for word in _words(CUSTOMERS.headings) if word.means == "customer_id")
-    words = _by_form([*rows, *((word.heading, ("customer_id",)) for word in ids)])
-    for form, word in _last_choices().items() if kind is CUSTOMERS else ():
-        words.setdefault(form, (word.means,))
-    return words
-
-
-def _columns_of(word: _Word) -> tuple[str, ...]:
-    return tuple(filter(None, word.means.split("|")))
-
-
-@cache
-def _last_choices() -> dict[str, _Word]:
-    """Return the folded headings that count only where nothing else means their column."""
-    return _by_form((word.heading, word) for word in _words("last_choice"))
-
-
-@cache
-def _loan_book() -> dict[str, str]:
-    """Return folded headings of loan books with their meaning: `status` or `paid`."""
-    return _by_form((word.heading, word.means) for word in _words("loan_book"))
+    names = [_Word(kind.headings, name, name) for name in kind.columns]
+    own = [word for word in _table() if word.use == kind.headings]
+    ids = [word for word in _table() if word.use == CUSTOMERS.headings and word.columns == _ID]
+    last = _words_for("last_choice") if kind is CUSTOMERS else {}
+    return last | _by_form([*names, *own, *ids])
 
 
 def meanings(heading: str, kind: InputKind = CUSTOMERS) -> tuple[str, ...]:
     """Return the known columns a heading may mean, the preferred one first; empty if none."""
-    return _known_form(heading, heading_words(kind)) or ()
+    word = _find(heading, heading_words(kind))
+    return word.columns if word else ()
 
 
 def _near_meaning(heading: str, kind: InputKind) -> str | None:
     """Return the known column of the word nearest to a heading that is itself unknown."""
     words = heading_words(kind)
     folded = fold(heading)
-    if len(folded) <= _SHORT_WORD or _known_form(heading, words) is not None:
+    if len(folded) <= _SHORT_WORD or _find(heading, words):
         return None
     near = difflib.get_close_matches(folded, words, n=1, cutoff=0.85)
-    return next(iter(words[near[0]]), None) if near else None
+    return next(iter(words[near[0]].columns), None) if near else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +200,11 @@ class Vocabulary:
         values holds such a word.
         """
         words = heading_words(self.kind)
-        seen = {word: _known_form(cell, words) for cell in cells if cell and (word := fold(cell))}
-        known = sum(1 for word, meant in seen.items() if meant is not None or word in self.own)
+        seen = {form: _find(cell, words) for cell in cells if cell and (form := fold(cell))}
+        known = sum(1 for form, word in seen.items() if word or form in self.own)
         has_id = any(
-            word in self.ids or "customer_id" in (meant or ()) for word, meant in seen.items()
+            form in self.ids or (word and "customer_id" in word.columns)
+            for form, word in seen.items()
         )
         return known + (ID_WEIGHT if has_id else 0)
 
@@ -435,7 +424,7 @@ def _recognise(
     last: list[tuple[_Word, int]] = []
     for at in sorted(set(kept) - found.keys()):
         possible = meanings(headings.tidied[at], kind)
-        choice = _known_form(headings.tidied[at], _last_choices())
+        choice = _find(headings.tidied[at], _words_for("last_choice"))
         if choice is not None and kind is CUSTOMERS:
             last.append((choice, at))
         elif len(possible) > 1:
@@ -465,7 +454,8 @@ def _choose_last(
 ) -> list[str]:
     """Give columns that nothing else means to the headings that count only then."""
     told: list[str] = []
-    beside = {_known_form(headings.tidied[at], _loan_book()) for at in headings.places}
+    book = _words_for("loan_book")
+    beside = {word.means for at in headings.places if (word := _find(headings.tidied[at], book))}
     for word, at in sorted(last, key=lambda choice: _table().index(choice[0])):
         if word.means not in meant and (not word.unless or word.unless not in beside):
             meant.add(word.means)
@@ -520,7 +510,8 @@ def _loan_status(headings: _Headings, mapping: Mapping, kept: Sequence[int]) -> 
         at = _place(headings, mapping, mapping.loan_status, "loan_status")
         return kept.index(at) if at in kept else None
     tidied = [headings.tidied[at] for at in kept]
-    means = [at for at, name in enumerate(tidied) if _known_form(name, _loan_book()) == "status"]
+    words = [_find(name, _words_for("loan_book")) for name in tidied]
+    means = [at for at, word in enumerate(words) if word and word.means == "status"]
     plain = [at for at in means if fold(tidied[at]) != "status"]
     return next(iter(plain or means), None)
 

@@ -217,7 +217,10 @@ def _open(path: Path) -> Iterator[Workbook]:
                 reader.archive = archive
                 reader.read()
                 with closing(reader.wb) as workbook:
-                    yield workbook
+                    try:
+                        yield workbook
+                    finally:  # a workbook refers to itself and stays for a while, its texts do not
+                        reader.shared_strings.clear()
         except SwollenWorkbookError as error:
             raise InputError(
                 f"{path}: {error} unpacks to far more than a sheet holds; save the rows alone as "
