@@ -237,6 +237,18 @@ _RESERVING = (
         (f"{_T_STOPS}::test_the_floor_is_kept",),
     ),
     Broken(
+        "an empty wallet is asked again by several calls",
+        "Every try of a waiting run sends refused calls, and fails customers with them.",
+        (
+            Edit(
+                _RUN_STOPS,
+                "is_low = is_poor or self.probes_wallet",
+                "is_low = is_poor",
+            ),
+        ),
+        (f"{_T_STOPS}::test_an_empty_wallet_stops_the_run",),
+    ),
+    Broken(
         "an unbelievable cost is taken for a price",
         "One absurd figure of the service makes every later call unaffordable.",
         (
@@ -940,6 +952,18 @@ _PROCESSES = (
             ),
         ),
         (f"{_T_CLAIMS}::test_each_that_shares_a_cap_has_an_equal_part[sqlite]",),
+    ),
+    Broken(
+        "counters are locked in whatever order they come",
+        "Two processes wait for each other until the database ends one of them, again and again.",
+        (
+            Edit(
+                _MONEY,
+                "sorted(deltas.items(), key=lambda item: _lock_order(item[0]))",
+                "sorted(deltas.items())",
+            ),
+        ),
+        (f"{_T_CLAIMS}::test_counters_are_written_last_and_in_one_order[sqlite]",),
     ),
     Broken(
         "slots of a dead process stay taken",
