@@ -18,7 +18,6 @@ from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.schema import customer_commits, sightings
 from nightscreen.journal.statements import among_joined, fetched
-from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import DAY_MICROS
 
 if TYPE_CHECKING:
@@ -46,15 +45,6 @@ class IdentifierUse(NamedTuple):
     batch: str
     first_at: int
     last_at: int
-
-
-class IdentifierUser(NamedTuple):
-    """Who was seen with an identifier, in which batch name."""
-
-    kind: str
-    identifier: bytes
-    customer: bytes
-    batch: str
 
 
 class Other(NamedTuple):
@@ -183,23 +173,6 @@ class Sightings:
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
         return [IdentifierUse(row[0], bytes(row[1]), *row[2:]) for row in rows]
-
-    def with_identifiers(self, identifiers: Sequence[bytes]) -> list[IdentifierUser]:
-        """Return every customer who was seen with one of some identifiers."""
-        kept = sightings.c
-        kinds = [kind.value for kind in IdentityKind]
-        found: list[IdentifierUser] = []
-        with reading(self._engine) as connection:
-            for start in range(0, len(identifiers), BLOCK):
-                block = identifiers[start : start + BLOCK]
-                query = select(kept.kind, kept.identifier, kept.customer, kept.batch).where(
-                    kept.kind.in_(kinds), kept.identifier.in_(block)
-                )
-                found += (
-                    IdentifierUser(kind, bytes(identifier), bytes(customer), batch)
-                    for kind, identifier, customer, batch in connection.execute(query)
-                )
-        return found
 
 
 _OF_BATCH = sightings.c.batch == bindparam("of_batch")

@@ -168,14 +168,6 @@ def naira_short(text: str | None) -> str:
     return f"{sign}₦{size:,.2f}".removesuffix(".00")
 
 
-def naira_tight(text: str | None) -> str:
-    """Return naira at a glance where there is little room: `₦2.41bn`."""
-    short = naira_short(text)
-    for _, word in _SCALES:
-        short = short.replace(f" {word}", _TIGHT[word])
-    return short
-
-
 def three_figures(number: Decimal) -> str:
     """Return a number of at least 1 with three figures, never fewer than its whole part."""
     places = 2 if number < 10 else 1 if number < 100 else 0  # noqa: PLR2004 - three figures
