@@ -6,7 +6,6 @@ import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk.customer import require_seen
 from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
 from nightscreen.desk.pages import words
 from nightscreen.journal.audit import NEWEST, AuditQuery
@@ -72,7 +71,7 @@ def _asked(visit: Visit) -> tuple[dict[str, str], AuditQuery]:
     """Return the fields as they were typed, and which entries they ask for."""
     typed = {name: visit.asked_first(name).strip()[:200] for name in _FIELDS}
     if visit.branches and typed["customer_id"]:
-        require_seen(visit, typed["customer_id"], "")
+        visit.require_seen(typed["customer_id"], "")
     since, until = (_midnight(day_of(visit, name)) for name in ("since", "until"))
     asked = AuditQuery(
         typed["user"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nightscreen.desk.customer import SAID, require_seen, sees
+from nightscreen.desk.customer import SAID
 from nightscreen.desk.visit import DeskError
 from nightscreen.privacy.contests import (
     answer_contest,
@@ -63,7 +63,7 @@ def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> 
 def record(visit: Visit) -> Response:
     """Write down a contest, from the page of contests or from a customer's."""
     seat, customer_id = visit.seat, visit.text("customer_id", 200)
-    require_seen(visit, customer_id, visit.text("batch", 80))
+    visit.require_seen(customer_id, visit.text("batch", 80))
     try:
         made = open_contest(
             seat.journal,
@@ -94,7 +94,7 @@ def answer(visit: Visit) -> Response:
         visit.require("override")
     try:
         contest = find_contest(seat.journal, key)
-        require_seen(visit, contest.customer_id, contest.batch)
+        visit.require_seen(contest.customer_id, contest.batch)
         answered = answer_contest(
             seat.journal,
             key,
@@ -138,4 +138,4 @@ def waiting(visit: Visit) -> list[dict[str, Any]]:
 
 def _seen(visit: Visit, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the contests of customers whose branch the user sees."""
-    return [each for each in found if sees(visit, each["customer_id"], each["batch"])]
+    return [each for each in found if visit.sees(each["customer_id"], each["batch"])]

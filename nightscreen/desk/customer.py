@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -79,7 +78,6 @@ WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
 LOOKED_S: Final = 15 * 60
 """Who opened a customer within this time may be at work on it."""
 _BVN_DIGITS = 11
-_LOOKED_AT = 60
 """Runs of a batch, from the newest on, in which a customer's branch is looked for."""
 
 
@@ -101,7 +99,7 @@ def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | No
         row = find_row(run, customer_id)
         if row is not None:
             visit.require_branch(branch_of(row), customer_id=customer_id)
-            require_seen(visit, customer_id, run.batch)
+            visit.require_seen(customer_id, run.batch)
             key = seat.journal.pseudonyms.customer(run.batch, customer_id)
             return Subject(customer_id, run.batch, key, (run,)), run, row, []
     try:
@@ -114,36 +112,6 @@ def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | No
     visit.require_branch(branch_of(row or {}), customer_id=customer_id)
     shown = Subject(person.customer_id, person.batch, person.pseudonym, (run,) if run else ())
     return shown, run, row, [each.batch for each in people[1:]]
-
-
-def sees(visit: Visit, customer_id: str, batch: str) -> bool:
-    """Tell whether the customer is of a branch that the user sees, by the newest row there is.
-
-    Args:
-        visit: whose user.
-        customer_id: the customer.
-        batch: the batch name; empty for any.
-    """
-    if not visit.branches:
-        return True
-    runs = visit.seat.journal.runs
-    of_batch = (head for head in runs.heads() if not batch or head.batch == batch)
-    for head in islice(of_batch, _LOOKED_AT):
-        run = runs.find(head.run_id)
-        row = None if run is None else find_row(run, customer_id)
-        if row is not None:
-            return visit.sees_branch(branch_of(row))
-    return False
-
-
-def require_seen(visit: Visit, customer_id: str, batch: str) -> None:
-    """Refuse to go on with a customer of a branch that the user does not see.
-
-    Raises:
-        DeskError: 403.
-    """
-    if not sees(visit, customer_id, batch):
-        visit.require_branch("", customer_id=customer_id)
 
 
 def _page(

@@ -15,8 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.new_file import begin, preview, quote_upload
-from nightscreen.desk.runs import SCREENING, find_run
+from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_of
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.files.outputs import QUARANTINE
@@ -215,7 +216,7 @@ def _sheet(visit: Visit) -> _Sheet:
     visit.require_all_branches()
     run = find_run(visit)
     path = Path(run.folder) / QUARANTINE
-    if run.flow != SCREENING or not path.is_file():
+    if run.flow != SCREEN_FLOW or not path.is_file():
         raise DeskError(404, "This run has no quarantine here: nothing was refused, or it is gone.")
     with path.open(encoding="utf-8", newline="") as file:
         named = next(csv.reader(file), [])

@@ -477,11 +477,9 @@ def applicant(visit: Visit) -> Response:
     chosen = {**_choices(visit), "purpose": "origination", "batch": _COUNTER_BATCH}
     own = {}
     if visit.branches:
-        from nightscreen.desk.customer import require_seen  # noqa: PLC0415 - it imports this module
-
         key = visit.seat.journal.pseudonyms.customer(_COUNTER_BATCH, typed["customer_id"])
         if visit.seat.customers.known([key]):  # else a customer of another branch would become ours
-            require_seen(visit, typed["customer_id"], _COUNTER_BATCH)
+            visit.require_seen(typed["customer_id"], _COUNTER_BATCH)
         own = {"branch": visit.branches[0]}  # else they would not see them
     upload_id = keep_rows(visit, "applicant.csv", [{**typed, **own}], chosen)
     upload = visit.seat.uploads.find(upload_id)

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.pages import NOTHING
-from nightscreen.desk.runs import SCREENING
 from nightscreen.desk.uploads import TYPED
 from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.policy.file import read_text, rewritten, threshold_comments
@@ -209,7 +209,7 @@ def _past_runs(seat: Seat) -> list[RunRecord]:
     """Return the newest runs that decided and whose rows are here, no parts of a batch."""
     found = []
     for run in seat.journal.runs.newest(limit=_LOOKED_AT):
-        if run.flow != SCREENING or run.state == "test_mode":
+        if run.flow != SCREEN_FLOW or run.state == "test_mode":
             continue
         if not any((Path(run.folder) / "enriched").glob("part-*.parquet")):
             continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import FileResponse, Response
 
-from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.desk.pages import REPORT_POLICY
 from nightscreen.desk.run_rows import Filter
 from nightscreen.desk.visit import DeskError, plain_naira
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
 
 SHOWN: Final = 50
-SCREENING: Final = "screen_batch"
 
 
 def find_run(visit: Visit) -> RunRecord:
@@ -200,7 +199,7 @@ def resume(visit: Visit) -> Response:
     found = find_run(visit)
     if not _of_own_branches(visit, found):
         visit.require_all_branches()
-    if found.flow != SCREENING:
+    if found.flow != SCREEN_FLOW:
         raise DeskError(409, "Only screenings are resumed here; the others by their command.")
     if found.state not in {"stopped", KILLED}:
         raise DeskError(409, "This run is not one that can be resumed.")

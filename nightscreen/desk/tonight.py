@@ -6,10 +6,11 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk import contests, policy
 from nightscreen.desk.decisions import NEEDS_SOMEBODY
 from nightscreen.desk.pages import line_points
-from nightscreen.desk.runs import SCREENING, ending_of
+from nightscreen.desk.runs import ending_of
 from nightscreen.desk.uploads import TYPED
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import from_micro
@@ -29,7 +30,7 @@ _LOOKED_AT: Final = 200
 def tonight(visit: Visit) -> Response:
     """Show what waits and how things stand."""
     seat = visit.seat
-    runs = [run for run in seat.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREENING]
+    runs = [run for run in seat.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREEN_FLOW]
     newest: dict[str, RunRecord] = {}
     for run in runs:
         if run.batch in newest:

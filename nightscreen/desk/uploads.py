@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Row, Update
 
-    from nightscreen.desk.seat import Seat
+    from nightscreen.config.settings import Settings
+    from nightscreen.desk.accounts import Accounts
+    from nightscreen.journal import Journal
+    from nightscreen.journal.approvals import Approvals
+    from nightscreen.journal.audit import Audit
     from nightscreen.journal.runs import RunRecord
 
 LARGEST: Final = 100 * 1024 * 1024
@@ -88,12 +92,17 @@ class Upload:
 class Uploads:
     """Keeps uploads of a desk."""
 
-    seat: Seat
+    journal: Journal
+    settings: Settings
+    accounts: Accounts
+    audit: Audit
+    approvals: Approvals
+    output: Path
 
     @property
     def folder(self) -> Path:
         """Return where they lie."""
-        return self.seat.settings.home.absolute() / UPLOADS
+        return self.settings.home.absolute() / UPLOADS
 
     def path(self, upload_id: str) -> Path:
         """Return where an upload lies."""
@@ -110,13 +119,13 @@ class Uploads:
         """Give an id and what seals a file under it; nothing stays of one that breaks off."""
         upload_id = secrets.token_hex(16).translate(_LETTERS)
         make_private_folder(self.folder)
-        with sealed_writer(self.path(upload_id), self.seat.journal.sealer) as writer:
+        with sealed_writer(self.path(upload_id), self.journal.sealer) as writer:
             yield upload_id, writer
         shown = plain_name(name)
         row = {
             "upload_id": upload_id,
             "user": user,
-            "at": self.seat.clock(),
+            "at": self.journal.clock(),
             "name": shown,
             "digest": writer.digest,
             "size": writer.size,
@@ -124,9 +133,9 @@ class Uploads:
             "run_id": "",
             "choices": json.dumps(choices),
         }
-        with self.seat.accounts.transaction() as connection:
+        with self.accounts.transaction() as connection:
             connection.execute(insert(uploads), row)
-        self.seat.audit.write(user, "file brought", digest=writer.digest, name=shown)
+        self.audit.write(user, "file brought", digest=writer.digest, name=shown)
 
     def find(self, upload_id: str) -> Upload | None:
         """Return an upload, or None."""
@@ -135,14 +144,14 @@ class Uploads:
         return next(iter(self._read(uploads.c.upload_id == upload_id)), None)
 
     def _read(self, which: ColumnElement[bool]) -> list[Upload]:
-        rows = self.seat.accounts.rows(select(uploads).where(which).order_by(uploads.c.at))
+        rows = self.accounts.rows(select(uploads).where(which).order_by(uploads.c.at))
         return [_upload(row) for row in rows]
 
     def of_run(self, run: RunRecord | None) -> Upload | None:
         """Return the upload that a run screens; None where its file came another way."""
         if run is None:
             return None
-        upload = upload_of(self.seat.settings.home, run)
+        upload = upload_of(self.settings.home, run)
         mine = or_(uploads.c.upload_id == upload, uploads.c.run_id == run.run_id)
         return next(iter(self._read(mine)), None)
 
@@ -158,13 +167,13 @@ class Uploads:
         run = self.run_of(upload)
         if run is None:
             return upload.state == HELD
-        approval = self.seat.approvals.newest(run.run_id)
+        approval = self.approvals.newest(run.run_id)
         refused = approval is not None and approval.decision is ApprovalDecision.REFUSED
         return not refused and run.state != "test_mode"
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, and what its headings mean as a mapping file."""
-        with self.seat.accounts.transaction() as connection:
+        with self.accounts.transaction() as connection:
             kept = select(uploads.c.choices).where(uploads.c.upload_id == upload.upload_id)
             merged = {**json.loads(connection.execute(kept).scalar_one()), **choices}
             connection.execute(_of(upload).values(choices=json.dumps(merged)))
@@ -184,14 +193,14 @@ class Uploads:
 
     def claim(self, upload: Upload) -> bool:
         """Tell whether the caller is the one who starts the run of an upload, and note when."""
-        with self.seat.accounts.transaction() as connection:
+        with self.accounts.transaction() as connection:
             free = _of(upload).where(uploads.c.started_at.is_(None))
-            claimed = connection.execute(free.values(started_at=self.seat.clock()))
+            claimed = connection.execute(free.values(started_at=self.journal.clock()))
         return claimed.rowcount == 1
 
     def give_back(self, upload: Upload) -> None:
         """Let somebody start the run of an upload after all: it was claimed, and did not start."""
-        with self.seat.accounts.transaction() as connection:
+        with self.accounts.transaction() as connection:
             connection.execute(_of(upload).values(started_at=None))
 
     def parameters(self, upload: Upload) -> ScreenBatch:
@@ -201,7 +210,7 @@ class Uploads:
         given = {
             "input": str(self.path(upload.upload_id)),
             "batch": chosen.get("batch") or batch_name(Path(upload.name))[:80],
-            "output": str(self.seat.output),
+            "output": str(self.output),
             "purpose": chosen.get("purpose", "portfolio"),
             "checks": chosen.get("checks") or USUAL_CHECKS,
             "max_spend": chosen.get("max_spend", ""),
@@ -214,14 +223,14 @@ class Uploads:
 
     def run_of(self, upload: Upload) -> RunRecord | None:
         """Return the run that screens an upload, noting it once it is there."""
-        runs = self.seat.journal.runs
+        runs = self.journal.runs
         if upload.run_id:
             return runs.find(upload.run_id)
-        home = self.seat.settings.home
+        home = self.settings.home
         newest = runs.newest(limit=100)
         found = next((run for run in newest if upload_of(home, run) == upload.upload_id), None)
         if found is not None:
-            with self.seat.accounts.transaction() as connection:
+            with self.accounts.transaction() as connection:
                 connection.execute(_of(upload).values(run_id=found.run_id))
         return found
 
@@ -237,7 +246,7 @@ class Uploads:
         """Remove a file; digest, uploader and time stay."""
         self.path(upload.upload_id).unlink(missing_ok=True)
         self.mapping(upload.upload_id).unlink(missing_ok=True)
-        with self.seat.accounts.transaction() as connection:
+        with self.accounts.transaction() as connection:
             connection.execute(_of(upload).values(state=GONE))
 
     def _drop_left(self) -> None:
@@ -250,7 +259,7 @@ class Uploads:
                 path.with_suffix(".toml").unlink(missing_ok=True)
 
     def _is_over(self, upload: Upload) -> bool:
-        age = self.seat.clock() - upload.at
+        age = self.journal.clock() - upload.at
         run = self.run_of(upload)
         if run is None:
             return age > NEVER_SCREENED_DAYS * DAY_MICROS
@@ -258,10 +267,10 @@ class Uploads:
             return True
         if run.state == RUNNING:
             return False
-        approval = self.seat.approvals.newest(run.run_id)
+        approval = self.approvals.newest(run.run_id)
         if approval is not None and approval.decision is ApprovalDecision.REFUSED:
             return True
-        return self.seat.clock() - (run.finished_at or upload.at) > RESUMABLE_DAYS * DAY_MICROS
+        return self.journal.clock() - (run.finished_at or upload.at) > RESUMABLE_DAYS * DAY_MICROS
 
 
 def _of(upload: Upload) -> Update:

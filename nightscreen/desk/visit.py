@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import wraps
 from ipaddress import IPv4Address, ip_address
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse
 
 from nightscreen.desk.pages import html
+from nightscreen.desk.run_rows import branch_of
+from nightscreen.results.one_row import find_row
 from nightscreen.schemas.errors import JournalBusyError, NightscreenError
 from nightscreen.web.forms import FORM_TYPE, media_type, read_form
 from nightscreen.web.guard import note, page_of
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 COOKIE: Final = "nightscreen-desk"
 DEVICE_COOKIE: Final = "nightscreen-desk-device"
 _NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+_LOOKED_AT: Final = 60
+"""Runs that are searched for a customer's newest row."""
 MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
 NAVIGATION: Final = (
@@ -141,6 +146,33 @@ class Visit:
             page = page_of(self.request.scope)
             self.seat.audit.write(self.name, "refused", page=page, needs="branch", **about)
             raise DeskError(403, "You see customers of these branches: " + ", ".join(self.branches))
+
+    def sees(self, customer_id: str, batch: str) -> bool:
+        """Tell whether a customer is of a branch that the user sees, by the newest row there is.
+
+        Args:
+            customer_id: the customer.
+            batch: the batch name; empty for any.
+        """
+        if not self.branches:
+            return True
+        runs = self.seat.journal.runs
+        of_batch = (head for head in runs.heads() if not batch or head.batch == batch)
+        for head in islice(of_batch, _LOOKED_AT):
+            run = runs.find(head.run_id)
+            row = None if run is None else find_row(run, customer_id)
+            if row is not None:
+                return self.sees_branch(branch_of(row))
+        return False
+
+    def require_seen(self, customer_id: str, batch: str) -> None:
+        """Refuse to go on with a customer of a branch that the user does not see.
+
+        Raises:
+            DeskError: 403.
+        """
+        if not self.sees(customer_id, batch):
+            self.require_branch("", customer_id=customer_id)
 
     def require_all_branches(self) -> None:
         """Refuse what shows customers of every branch to a user who is limited to some.

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.cases import IN_TURN
 from nightscreen.desk.run_rows import MEMORY, STATUSES, Listing
-from nightscreen.desk.runs import SCREENING
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.customers import BatchMembership
+from nightscreen.journal.customers import BatchMembership, Customers
+from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.engine import locked_connection
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.decisions import LISTED
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from nightscreen.desk.cases import HeldCase, Share
-    from nightscreen.desk.run_rows import RunRows
-    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.cases import Cases, HeldCase, Share
+    from nightscreen.desk.run_rows import RunRows, RunRowsCache
+    from nightscreen.files.sealing import Pseudonyms
+    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
 MOST_RUNS: Final = 500
@@ -89,12 +91,16 @@ class WorkList:
     """Who needs somebody, over all batches.
 
     Attributes:
-        seat: the desk's own things.
+        journal: an open journal.
+        rows: the rows of runs.
+        cases: who took which case, and how they are shared out.
         newest: the newest run of each batch on the list.
         values: by what cases can be shared out: each branch, officer and reason there is.
     """
 
-    seat: Seat
+    journal: Journal
+    rows: RunRowsCache
+    cases: Cases
     newest: list[tuple[str, str]] = field(default_factory=list)
     values: list[tuple[str, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -104,6 +110,14 @@ class WorkList:
     _extracts: dict[str, _Extract] = field(default_factory=dict)
     _unread: set[str] = field(default_factory=set)
     """Batches of which files could not be reached: who waits in them is not known."""
+
+    @property
+    def _reviews(self) -> Reviews:
+        return Reviews.of(self.journal)
+
+    @property
+    def _customers(self) -> Customers:
+        return Customers.of(self.journal)
 
     def seen_by(self, user: str, branches: Sequence[str] = ()) -> OpenCases:
         """Return the open cases as one user sees them: `whose` each is, and who has it.
@@ -115,7 +129,7 @@ class WorkList:
         with self._lock:
             connection = self._brought_up()
         within = ", ".join(_quoted(each.strip().lower()) for each in branches)
-        now = self.seat.clock()
+        now = self.journal.clock()
         source = (
             "(SELECT *, CASE"  # noqa: S608 - names in quotes, numbers and words of ours
             f" WHEN waits_until > {now} THEN 'waiting' WHEN holder = {_quoted(user)} THEN 'mine'"
@@ -134,8 +148,7 @@ class WorkList:
 
     def _brought_up(self) -> DuckDBPyConnection:
         """Return the tables as things are now; what has not changed is not made again."""
-        seat = self.seat
-        stamp = seat.reviews.stamp(SCREENING)
+        stamp = self._reviews.stamp(SCREEN_FLOW)
         connection = self._connection
         if connection is None or stamp != self._stamp:
             connection = locked_connection(MEMORY)
@@ -148,18 +161,18 @@ class WorkList:
         return connection
 
     def _lay_over(self, connection: DuckDBPyConnection) -> None:
-        now, cases = self._now, self.seat.cases
+        now, cases = self._now, self.cases
         taken, shares = tuple(cases.all()), tuple(cases.shares())
         if taken != now.cases:
             _put(connection, "held", _held(taken))
         if shares != now.shares:
             _put(connection, "given", _given(connection, shares))
-        numbered = list(self.seat.reviews.since(now.last_review, self.seat.clock()))
+        numbered = list(self._reviews.since(now.last_review, self.journal.clock()))
         last = numbered[-1][0] if numbered else now.last_review
         reviews = [review for _, review in numbered]
         self._now = _Taken(taken, shares, last)
         keys = [each.customer for each in reviews]
-        known = self.seat.customers.known(keys) if keys else {}
+        known = self._customers.known(keys) if keys else {}
         for each in reviews:
             connection.execute("DELETE FROM reviewed WHERE key = ?", [each.customer])
             state = known.get(each.customer)
@@ -171,8 +184,8 @@ class WorkList:
 
     def _make(self, connection: DuckDBPyConnection) -> None:
         runs: dict[str, list[RunRecord]] = {}
-        for run in self.seat.journal.runs.newest(limit=MOST_RUNS):
-            if run.flow == SCREENING:
+        for run in self.journal.runs.newest(limit=MOST_RUNS):
+            if run.flow == SCREEN_FLOW:
                 runs.setdefault(run.batch, []).append(run)
         self._unread.clear()
         self.newest = []
@@ -198,13 +211,13 @@ class WorkList:
     def _close_settled(self, connection: DuckDBPyConnection, batches: Sequence[str]) -> None:
         """Close cases of customers who need nobody any more since a newer run."""
         for batch in batches:
-            held = [each.key for each in self.seat.cases.all() if each.batch == batch]
+            held = [each.key for each in self.cases.all() if each.batch == batch]
             if held:
                 still = connection.execute(
                     "SELECT key FROM work WHERE batch = ? AND key IN (SELECT unnest(?))",
                     [batch, held],
                 ).fetchall()
-                self.seat.cases.close(batch, set(held) - {bytes(key) for (key,) in still})
+                self.cases.close(batch, set(held) - {bytes(key) for (key,) in still})
 
     def _batch(self, runs: Sequence[RunRecord]) -> Iterator[pa.Table]:
         """Yield the rows that count of a batch's runs, newest first.
@@ -217,7 +230,7 @@ class WorkList:
         if newest is None:
             return
         self.newest.append((newest.batch, newest.run_id))
-        members = self.seat.customers.members(newest.batch, newest.run_id)
+        members = self._customers.members(newest.batch, newest.run_id)
         there = int((members.standing == BatchMembership.PRESENT.value).sum())
         met = np.array([], f"S{_KEY_BYTES}")
         for run in chain([newest], counting):
@@ -248,19 +261,19 @@ class WorkList:
         known = self._extracts.get(run.run_id)
         if known is not None and known.stamp == stamp:
             return known
-        rows = self.seat.rows.of(run, keep=False)
+        rows = self.rows.of(run, keep=False)
         if rows is None:
             return None
-        found = _Extract(stamp, _listed(self.seat, run, rows), rows.rows)
+        found = _Extract(stamp, _listed(self.journal.pseudonyms, run, rows), rows.rows)
         self._extracts[run.run_id] = found
         return found
 
     def _keys(self, run: RunRecord, extract: _Extract) -> bytes | None:
         """Return the pseudonyms of all of a run's customers; None where its files are not here."""
-        rows = self.seat.rows.of(run, keep=False) if extract.keys is None else None
+        rows = self.rows.of(run, keep=False) if extract.keys is None else None
         if rows is not None:
             ids = rows.table("true", "customer_id")[0].to_pylist()
-            extract.keys = self.seat.journal.pseudonyms.customers(run.batch, ids)
+            extract.keys = self.journal.pseudonyms.customers(run.batch, ids)
         return extract.keys
 
 
@@ -270,11 +283,10 @@ def _counts(run: RunRecord) -> bool:
     return bool(report.get("publishable") and report.get("decisions"))
 
 
-def _listed(seat: Seat, run: RunRecord, rows: RunRows) -> pa.Table:
+def _listed(pseudonyms: Pseudonyms, run: RunRecord, rows: RunRows) -> pa.Table:
     """Return a run's rows that need somebody."""
     words = ", ".join(_quoted(word.value) for word in LISTED)
     table = rows.table(f"decision IN ({words})")
-    pseudonyms = seat.journal.pseudonyms
     joined = pseudonyms.customers(run.batch, table["customer_id"].to_pylist())
     number = len(table)
     table = table.append_column("key", pa.array(pieces_of(joined), pa.binary()))

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from nightscreen.sandbox import aggregator, consent_flow, control, loans, validation, wire
 from nightscreen.sandbox.ledger import Entry
+from nightscreen.sandbox.loan_book import SHORT_LINK
 from nightscreen.sandbox.models import FAILURES, answer_model
 from nightscreen.sandbox.request_pipeline import Handler
 from nightscreen.sandbox.wire import Reply
@@ -104,7 +105,7 @@ def _routed() -> Starlette:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [Route(path, _Address(operations)) for path, operations in by_path.items()]
     routes.append(Route(consent_flow.PATH, _Screen(consent_flow.consent_page)))
-    routes.append(Route(loans.SHORT_LINK + "/{token}", _Screen(loans.loan_page)))
+    routes.append(Route(SHORT_LINK + "/{token}", _Screen(loans.loan_page)))
     app = Starlette(routes=routes)
     surface = control.surface(_unknown, openapi)
     app.router.redirect_slashes = False

@@ -10,7 +10,7 @@ from nightscreen.sandbox.behaviour_flags import BehaviourFlags
 from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, lognormal
 from nightscreen.sandbox.grants import Client, Grants
 from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
-from nightscreen.sandbox.loans import LoanBook
+from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
 from nightscreen.sandbox.transactions import LinkedAccounts

@@ -350,7 +350,7 @@ def test_work_outlasts_files_that_cannot_be_reached(bank: Office) -> None:
     review(ada, proposed, "approve")
     folder = Path(bank.journal.runs.newest(limit=1)[0].folder)
     away = folder.rename(folder.with_name("away"))
-    bank.seat.work = WorkList(bank.seat)
+    bank.seat.work = WorkList(bank.seat.journal, bank.seat.rows, bank.seat.cases)
     assert ada.get("/decisions").status_code == 200
     away.rename(folder)
     assert [each.holder for each in bank.seat.cases.all() if each.holder] == ["Ada"]

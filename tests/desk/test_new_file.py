@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
-from nightscreen.desk.uploads import Uploads, mapping_of, plain_name
+from nightscreen.desk.uploads import mapping_of, plain_name
 from nightscreen.files.sealed_file import is_sealed, unsealed
 from nightscreen.privacy.purging import due, purge
 from nightscreen.reading.mapping_file import mapping_toml
@@ -246,7 +246,7 @@ def test_mapping_says_what_was_chosen_for_each_heading() -> None:
 
 def test_uploads_know_their_folder(office: Office) -> None:
     """An id that is none of ours leads nowhere."""
-    uploads = Uploads(office.seat)
+    uploads = office.seat.uploads
     for foreign in ("../journal", "x" * 32, "", "0" * 31):
         assert uploads.find(foreign) is None
 

@@ -516,5 +516,5 @@ def test_desk_that_is_prepared_lists_without_reading_files(tmp_path: Path) -> No
         run = office.journal.runs.newest(limit=1)[0]
         (Path(run.folder) / "enriched").rename(tmp_path / "away")
         assert ROW.findall(browser.get("/decisions").text)
-        office.seat.work = WorkList(office.seat)
+        office.seat.work = WorkList(office.seat.journal, office.seat.rows, office.seat.cases)
         assert not ROW.findall(browser.get("/decisions").text)

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.sandbox.loans import (
-    FATES,
-    PRODUCTS,
-    WORDS,
-    fate_of,
-)
+from nightscreen.sandbox.loan_book import FATES, PRODUCTS, WORDS, fate_of
 from nightscreen.sandbox.test_identifiers import TABLE
 from tests.sandbox.in_process import ORIGIN, here
 
