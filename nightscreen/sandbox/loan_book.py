@@ -128,6 +128,7 @@ PRODUCTS: Final = (
 
 
 def magic_person(*contacts: str) -> MagicPerson | None:
+    """Return the magic identifier that one of some contacts belongs to, or None."""
     for contact in map(contact_key, contacts):
         row = test_identifiers.by_karma_identity(contact)
         if row and ("@" in contact or is_phone(contact)):
@@ -320,6 +321,7 @@ class Loan:
 def user_of_contact(
     first_name: str | None, last_name: str | None, email: str | None, phone_number: str | None
 ) -> dict[str, object]:
+    """Return who a loan is for, as the service has it."""
     return {
         "first_name": first_name,
         "last_name": last_name,
