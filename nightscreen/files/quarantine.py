@@ -16,7 +16,7 @@ from nightscreen.files.private_files import atomic_write
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -122,3 +122,14 @@ def append_problems(path: Path, problems: Iterable[Problem]) -> None:
             for found in problems:
                 place = (found.line, escape_formula(found.column))
                 rows.writerow([*place, found.code, found.hint, found.action.value])
+
+
+def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
+    """Yield line, column, code and hint of each row of a `quarantine.csv`, and nothing else."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        next(rows, None)
+        for row in rows:
+            yield tuple(unescape_formula(cell) for cell in row[-len(QUARANTINE_COLUMNS) :])

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.files.frame import read_queries
+from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.decision_list import quarantined
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.policy import Decision

@@ -7,7 +7,6 @@ written is in `results/decision_files.py`.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -24,7 +23,6 @@ import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
-from nightscreen.files.quarantine import unescape_formula
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.decision_files import (
     WORKBOOK_ROWS,
@@ -36,7 +34,6 @@ from nightscreen.schemas.checks import IdentityKind, NoAnswer
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
     LISTED,
-    QUARANTINE_COLUMNS,
     REVIEW_COLUMNS,
     ChangeKind,
 )
@@ -224,17 +221,6 @@ def _there(parts: Sequence[Path], carried: Sequence[str]) -> list[str]:
 def _typed_fix(fix: Sequence[str]) -> list[Cell]:
     line, *rest = fix
     return [int(line) if line.isdecimal() else line, *rest]
-
-
-def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield line, column, code and hint of each row of a `quarantine.csv`, and nothing else."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        next(rows, None)
-        for row in rows:
-            yield tuple(unescape_formula(cell) for cell in row[-len(QUARANTINE_COLUMNS) :])
 
 
 def summary(

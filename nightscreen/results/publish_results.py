@@ -20,6 +20,7 @@ from nightscreen.files.outputs import (
     SHADOW_FILE,
     enriched_parts,
 )
+from nightscreen.files.quarantine import quarantined
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.reviews import Reviews
@@ -27,7 +28,6 @@ from nightscreen.planning.shared_identifiers import keep_sightings
 from nightscreen.results.changes import ChangeSet, keep_states, unreached_checks, write_changes
 from nightscreen.results.decision_list import (
     ListCounts,
-    quarantined,
     team_sentences,
     write_decisions,
 )

@@ -85,7 +85,7 @@ def test_a_check_that_cannot_be_loaded_ends_a_command_in_one_line(
     module.write_text(module.read_text("utf-8").replace('title="Phone owner"', 'title=""'), "utf-8")
     env = surroundings(tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(broken)]))
     said = "the check phone_owner of the package phone-owner cannot be used: the declaration of "
-    for words in (["--help"], ["runs", "list"], ["runs", "list", "--json"]):
+    for words in (["quote", "none.csv"], ["runs", "list"], ["runs", "list", "--json"]):
         ended = nightscreen(*words, cwd=tmp_path, env=env)
         assert ended.status == 2
         assert ended.err.startswith(f"nightscreen: {said}phone_owner lacks a title; correct or")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.files.quarantine import unescape_formula
+from nightscreen.files.quarantine import quarantined, unescape_formula
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.policy.load import load_policy
 from nightscreen.results import decision_files, decision_list
@@ -32,7 +32,6 @@ from nightscreen.results.decision_list import (
     Columns,
     RuleWords,
     list_schema,
-    quarantined,
     team_sentences,
     worst_first,
     write_decisions,
