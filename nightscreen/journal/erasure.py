@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Connection, Table
 
     from nightscreen.config.settings import Cutoffs
-    from nightscreen.journal.schema import ErasedPseudonyms, Whose
+    from nightscreen.journal.schema import ErasedPseudonyms, Ownership
     from nightscreen.journal.storage import Storage
 
 ERASURE, RETENTION = "erasure", "retention"
@@ -253,7 +253,7 @@ def _of_person(person: ErasedPseudonyms) -> Iterator[_Going]:
             yield _Going(table, or_(*gone))
 
 
-def _named(column: Column[Any], whose: Whose, person: ErasedPseudonyms) -> ColumnElement[bool]:
+def _named(column: Column[Any], whose: Ownership, person: ErasedPseudonyms) -> ColumnElement[bool]:
     """Return which rows are a person's by a column that holds a pseudonym."""
     if whose.owner is Owner.SUBJECT:
         return column.in_(person.subjects)

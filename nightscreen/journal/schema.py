@@ -4,7 +4,7 @@ Money is whole micro-naira, instants are microseconds since 1970 in UTC, identif
 pseudonyms of sixteen bytes. A column says in its `info` what its table's loops go by: erasure and
 purge (`erasure`), verification (`verify`), backup and restore (`copying`).
 
-- `whose`: it holds a pseudonym, and this is what an erasure does to the row (`Whose`).
+- `whose`: it holds a pseudonym, and this is what an erasure does to the row (`Ownership`).
 - `seal`: it is sealed, and this is what binds it to its row (`Seal`).
 - `digest`: bytes that are neither: a digest, or a key under another key.
 - `ground`: its row goes once it is older than the period of that ground (`Cutoffs`).
@@ -91,7 +91,7 @@ class Owner(StrEnum):
     """A customer in the desk's audit."""
 
 
-class Whose(NamedTuple):
+class Ownership(NamedTuple):
     """Whose a row is.
 
     Attributes:
@@ -122,7 +122,7 @@ class Seal(NamedTuple):
         return b"\x1f".join(p if isinstance(p, bytes) else str(p).encode() for p in parts)
 
 
-def _whose(name: str, whose: Whose, **more: Any) -> Column[bytes]:  # noqa: ANN401 - as `Column`
+def _whose(name: str, whose: Ownership, **more: Any) -> Column[bytes]:  # noqa: ANN401 - as `Column`
     return Column(name, LargeBinary, info={"whose": whose}, nullable=False, **more)
 
 
@@ -134,11 +134,11 @@ def _kept_by(name: str, ground: str, *, nullable: bool = False) -> Column[int]:
     return Column(name, BigInteger, info={"ground": ground}, nullable=nullable)
 
 
-_OF_SUBJECT = Whose(Owner.SUBJECT)
-_OF_CUSTOMER = Whose(Owner.CUSTOMER)
+_OF_SUBJECT = Ownership(Owner.SUBJECT)
+_OF_CUSTOMER = Ownership(Owner.CUSTOMER)
 PULLS: Final = "transactions"
 """Batch name of pulls: who is erased in it, or in every one, loses all that consent brought."""
-_OF_PULLS = Whose(Owner.ANYWHERE, batch=PULLS)
+_OF_PULLS = Ownership(Owner.ANYWHERE, batch=PULLS)
 
 # --- the journal's own facts and keys ---
 
@@ -200,7 +200,7 @@ calls = Table(
     Column("run_id", Text, nullable=False),
     Column("check", Text, nullable=False),
     Column("kind", Text, nullable=False),
-    _whose("subject", Whose(Owner.SUBJECT, {"subject": TOMBSTONE, "consent_reference": None})),
+    _whose("subject", Ownership(Owner.SUBJECT, {"subject": TOMBSTONE, "consent_reference": None})),
     Column("purpose", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("holder", Text, nullable=False),
@@ -433,10 +433,10 @@ sightings = Table(
     metadata,
     Column("kind", Text, primary_key=True),
     _whose("identifier", _OF_SUBJECT, primary_key=True),
-    _whose("customer", Whose(Owner.ANYWHERE), primary_key=True),
+    _whose("customer", Ownership(Owner.ANYWHERE), primary_key=True),
     Column("batch", Text, primary_key=True),
     # of an account: the BVN it stood under
-    Column("bvn", LargeBinary, info={"whose": Whose(Owner.SUBJECT, {"bvn": None})}),
+    Column("bvn", LargeBinary, info={"whose": Ownership(Owner.SUBJECT, {"bvn": None})}),
     Column("first_at", BigInteger, nullable=False),
     _kept_by("last_at", "decisions"),
     sqlite_with_rowid=False,
@@ -834,7 +834,7 @@ audit = Table(
     Column("run_id", Text, nullable=False),
     Column("detail", Text, nullable=False),  # JSON, no personal data
     # whom it is about; what an erasure leaves, and what goes by age, `journal/audit.py` says
-    Column("customer", LargeBinary, info={"whose": Whose(Owner.AUDIT, {})}),
+    Column("customer", LargeBinary, info={"whose": Ownership(Owner.AUDIT, {})}),
     _sealed("sealed", AUDITED, nullable=True),  # the customer's id
     Column("salt", LargeBinary, info={"digest": True}),
     Column("committed", LargeBinary, nullable=False, info={"digest": True}),

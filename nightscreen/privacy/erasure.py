@@ -26,12 +26,11 @@ from nightscreen.files.outputs import (
 from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
 from nightscreen.files.sealed_file import UPLOADS, drop_sealed
 from nightscreen.files.workspace import Workspace, sweep_workspaces
-from nightscreen.journal.audit import Audit
 from nightscreen.journal.erasure import ERASURE, Erasures, Removed, leave_no_trace
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.schema import KINDS, TOMBSTONE, ErasedPseudonyms
+from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.journal.schema import PULLS as TRANSACTIONS
 from nightscreen.privacy.contests import drop_asked
 from nightscreen.privacy.given_files import (
@@ -270,7 +269,7 @@ def look(
     looking.outputs(there, Whose.LISTED, Whose.BY_PSEUDONYM)
     found.shared_with = _others(found)
     _recall(journal, person)
-    found.held = Erasures.of(journal).held_of(_pseudonyms(journal, person))
+    found.held = Erasures.of(journal).held_of(person.pseudonyms())
     if not found.anything:
         raise InputError(
             "nothing is held of this person; write the customer_id as the file has it, leading "
@@ -309,13 +308,6 @@ def _may_have(file: GivenFile, found: Found) -> bool:
         return True
     refused = ((run.report or {}).get("rows") or {}).get("quarantined", 1)
     return bool(refused) and not (Path(run.folder) / QUARANTINE).exists()
-
-
-def _pseudonyms(journal: Journal, person: Person) -> ErasedPseudonyms:
-    """Return all pseudonyms of a person, those of the audit among them."""
-    ids = {*(customer for _, customer in person.customers), person.whom.customer_id} - {""}
-    audited = [Audit(journal).customer(each) for each in sorted(ids)]
-    return person.pseudonyms()._replace(audited=audited)
 
 
 def _recall(journal: Journal, person: Person) -> None:
@@ -401,7 +393,7 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     """
     journal.calls.recover()
     erasures = Erasures.of(journal)
-    number = erasures.erase(_pseudonyms(journal, found.person))
+    number = erasures.erase(found.person.pseudonyms())
     emptied = leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_asked(journal.home)

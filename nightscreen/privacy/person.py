@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from nightscreen.files.outputs import Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, read_columns
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import PULLS as TRANSACTIONS
 from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.privacy.given_files import Theirs
@@ -86,13 +87,15 @@ class Person:
         return self.journal.pseudonyms
 
     def pseudonyms(self) -> ErasedPseudonyms:
-        """Return all pseudonyms of the person."""
+        """Return all pseudonyms of the person, those of the audit among them."""
         anywhere: dict[bytes, set[str]] = {}
         for batch, customer in self.customers:
             anywhere.setdefault(self.names.customers_anywhere([customer]), set()).add(batch)
         pulled = [name for name, batches in anywhere.items() if TRANSACTIONS in batches]
         mine = [self.names.customer(*each) for each in sorted(self.customers)]
-        return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere)
+        ids = {*(customer for _, customer in self.customers), self.whom.customer_id} - {""}
+        audited = [Audit(self.journal).customer(each) for each in sorted(ids)]
+        return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere, audited)
 
     def learn(self, rows: Iterable[Mapping[str, Any]], batch: str) -> None:
         """Learn the identifiers of some of the person's rows."""

@@ -26,7 +26,7 @@ LONGEST_CELL = 32_767
 _NUL = "a zero byte inside a value; export the row again"
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """A row of a file.
 
     Attributes:
@@ -63,7 +63,7 @@ class RawTable:
 
     format: str
     headings: tuple[str, ...]
-    rows: Callable[[], Iterator[Row]]
+    rows: Callable[[], Iterator[SourceRow]]
     findings: tuple[str, ...] = ()
     encoding: str | None = None
     separator: str | None = None
@@ -84,13 +84,13 @@ class Layout:
     order: tuple[int, ...]
     guarded: bool
 
-    def batches(self, rows: Iterable[Row], size: int) -> Iterator[SourceBatch]:
+    def batches(self, rows: Iterable[SourceRow], size: int) -> Iterator[SourceBatch]:
         """Yield `size` rows at a time; only the last batch is smaller.
 
         Blank rows are left out; broken ones count and stay with their neighbours. A zero byte,
         which other programs take for the end of a text, breaks its row.
         """
-        held: list[Row] = []
+        held: list[SourceRow] = []
         for row in rows:
             text = "".join(row.texts)
             if not text or text.isspace():
@@ -102,7 +102,7 @@ class Layout:
         if held:
             yield self._batch(held)
 
-    def _batch(self, rows: list[Row]) -> SourceBatch:
+    def _batch(self, rows: list[SourceRow]) -> SourceBatch:
         sound = [row for row in rows if not row.fault]
         columns = list(zip(*(row.cells for row in sound), strict=True))
         arrays = [pa.array(columns[at] if sound else [], pa.string()) for at in self.order]
@@ -117,7 +117,7 @@ class Layout:
             broken=[self._refused(row) for row in rows if row.fault],
         )
 
-    def _refused(self, row: Row) -> RefusedRow:
+    def _refused(self, row: SourceRow) -> RefusedRow:
         values = [row.cells[at] for at in self.order]
         values = [cell and cell.replace("\0", "\N{REPLACEMENT CHARACTER}") for cell in values]
         if self.guarded:

@@ -13,7 +13,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, TextIO
 
-from nightscreen.reading.batches import LONGEST_CELL, RawTable, Row
+from nightscreen.reading.batches import LONGEST_CELL, RawTable, SourceRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
     for separator in SEPARATORS:
         lines = _Lines(io.StringIO(sample, newline=newline))
         filled = (row for row in _records(lines, separator, None) if "".join(row.texts).strip())
-        rows = list(islice(filled, _SAMPLE_ROWS)) or [Row(1, [""])]
+        rows = list(islice(filled, _SAMPLE_ROWS)) or [SourceRow(1, [""])]
         at, score = vocabulary.header_row([row.cells for row in rows])
         candidates.append((score, len(rows[at].cells), separator, rows, at))
     score, _, separator, rows, at = max(candidates, key=lambda candidate: candidate[:2])
@@ -60,7 +60,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
         )
     headings = _padded(header, rows[at + 1 :])
 
-    def read() -> Iterator[Row]:
+    def read() -> Iterator[SourceRow]:
         with text.open() as file:
             lines = _Lines(file)
             for _ in range(header.line + header.taken - 1):
@@ -81,7 +81,7 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
     )
 
 
-def _padded(header: Row, below: Sequence[Row]) -> tuple[str, ...]:
+def _padded(header: SourceRow, below: Sequence[SourceRow]) -> tuple[str, ...]:
     """Return headings, with blank ones where all rows below end in as many surplus blank fields."""
     whole = below[:-1] or below  # the sample may end within the last
     headings = tuple(header.texts)
@@ -91,7 +91,7 @@ def _padded(header: Row, below: Sequence[Row]) -> tuple[str, ...]:
     return headings if surplus.strip() else headings + ("",) * (width - len(headings))
 
 
-def _in_columns(row: Row, separator: str, width: int) -> Row:
+def _in_columns(row: SourceRow, separator: str, width: int) -> SourceRow:
     """Return a broken row with its values in the file's columns as far as they go.
 
     Values beyond the last column stay in the last one, separated as they were.
@@ -144,7 +144,7 @@ class _Lines:
         return line
 
 
-def _records(lines: _Lines, separator: str, width: int | None) -> Iterator[Row]:
+def _records(lines: _Lines, separator: str, width: int | None) -> Iterator[SourceRow]:
     """Yield the records of a text.
 
     Args:
@@ -155,25 +155,25 @@ def _records(lines: _Lines, separator: str, width: int | None) -> Iterator[Row]:
     while nearby := lines.ahead(1):
         at, line = lines.number, nearby[0].removesuffix("\r")
         if len(line) >= LONGEST_LINE and "\r" not in line:
-            row = Row(at, line[:LONGEST_CELL].split(separator), _ENDLESS)
+            row = SourceRow(at, line[:LONGEST_CELL].split(separator), _ENDLESS)
         elif '"' in line:
             row = _quoted(at, lines.ahead(MOST_LINES), separator, width)
         elif "\r" in line:
             parts = [part for part in line.split("\r") if part.strip()]
             if all(len(part.split(separator)) == width for part in parts):
                 # each is a row by itself, so the returns are line ends, not inside a value
-                yield from (Row(at, part.split(separator)) for part in parts)
+                yield from (SourceRow(at, part.split(separator)) for part in parts)
                 lines.take(1)
                 continue
-            row = Row(at, line.split(separator), _STRAY_RETURN)
+            row = SourceRow(at, line.split(separator), _STRAY_RETURN)
         else:
             cells = line.split(separator)
-            row = Row(at, cells, _width_fault(cells, width))
+            row = SourceRow(at, cells, _width_fault(cells, width))
         yield row
         lines.take(row.taken)
 
 
-def _quoted(at: int, lines: Sequence[str], separator: str, width: int | None) -> Row:
+def _quoted(at: int, lines: Sequence[str], separator: str, width: int | None) -> SourceRow:
     """Return the record that begins with the first of these lines."""
     try:
         cells, taken = _parsed(lines, separator, strict=True)
@@ -188,8 +188,10 @@ def _quoted(at: int, lines: Sequence[str], separator: str, width: int | None) ->
         for after, line in enumerate(lines[1:taken], start=1):
             if line.strip() and line.count('"') % 2 == 0 and _is_sound(line, separator, width):
                 # what is a row by itself is no part of the damage above it
-                return Row(at, _loose("\n".join(lines[:after]), separator), _STRAY_QUOTE, after)
-    return Row(at, cells, fault, taken)
+                return SourceRow(
+                    at, _loose("\n".join(lines[:after]), separator), _STRAY_QUOTE, after
+                )
+    return SourceRow(at, cells, fault, taken)
 
 
 def _parsed(lines: Sequence[str], separator: str, *, strict: bool) -> tuple[list[str], int]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from nightscreen.reading.batches import RawTable, Row
+from nightscreen.reading.batches import RawTable, SourceRow
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _textless(path: Path, name: str, kind: pa.DataType) -> InputError:
     )
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path) -> Iterator[SourceRow]:
     lines = count(1)
     try:
         with pq.ParquetFile(path) as file:
@@ -76,7 +76,7 @@ def _rows(path: Path) -> Iterator[Row]:
                         columns.append(as_text(column).to_pylist())
                     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
                         raise _textless(path, name, column.type) from None
-                yield from (Row(next(lines), cells) for cells in zip(*columns, strict=True))
+                yield from (SourceRow(next(lines), cells) for cells in zip(*columns, strict=True))
     except _DAMAGED:
         raise _damaged(path) from None
 

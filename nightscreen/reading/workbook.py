@@ -24,7 +24,7 @@ from openpyxl.reader.excel import ExcelReader
 from openpyxl.utils.exceptions import InvalidFileException
 from openpyxl.xml.constants import SHARED_STRINGS, SHEET_MAIN_NS
 
-from nightscreen.reading.batches import LONGEST_CELL, MOST_COLUMNS, RawTable, Row
+from nightscreen.reading.batches import LONGEST_CELL, MOST_COLUMNS, RawTable, SourceRow
 from nightscreen.reading.columns import HEADER_SEARCH_ROWS, ID_WEIGHT
 from nightscreen.reading.mapping_file import nearest
 from nightscreen.schemas.errors import InputError
@@ -335,7 +335,7 @@ def _first_rows(workbook: Workbook, sheet: str) -> list[list[str]]:
     ]
 
 
-def _rows(path: Path, sheet: str, skip: int, width: int) -> Iterator[Row]:
+def _rows(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceRow]:
     """Yield the rows below the headings; cells beyond the last heading are left out."""
     with _open(path) as workbook:
         for line, cells in enumerate(_texts(workbook, sheet, width), start=1):
@@ -350,7 +350,7 @@ def _rows(path: Path, sheet: str, skip: int, width: int) -> Iterator[Row]:
             if any(cell and len(cell) > LONGEST_CELL for cell in cells):
                 cells = [cell and cell[:LONGEST_CELL] for cell in cells]  # noqa: PLW2901
                 fault = f"a cell of over {LONGEST_CELL} characters, which no workbook holds"
-            yield Row(line, cells, fault and f"{fault}; shorten it")
+            yield SourceRow(line, cells, fault and f"{fault}; shorten it")
 
 
 def _texts(workbook: Workbook, sheet: str, width: int) -> Iterator[list[str | None]]:

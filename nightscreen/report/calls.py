@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from nightscreen.config.declarations import UNDECLARED, Declarations
 from nightscreen.files.frame import Frame, read_queries
 from nightscreen.files.memory_tuning import trim_memory
+from nightscreen.files.outputs import CALLS_FILE
 from nightscreen.journal.money import RESERVING
 from nightscreen.report.balance import Balance, balance_of, timeline_of
 from nightscreen.schemas.calls import CallState
@@ -119,7 +120,7 @@ class CheckCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallFigures:
     """A run's calls in numbers, by check, and what they did to the balance."""
 
     checks: dict[str, CheckCalls]
@@ -154,7 +155,7 @@ def write_calls(
     declared: Declarations,
     *,
     spill: Path | None = None,
-) -> Calls:
+) -> CallFigures:
     """Write `calls.parquet`, one row per call of a run, and return the figures of them all.
 
     Args:
@@ -169,7 +170,7 @@ def write_calls(
         frame.make("calls", WALLET_CALLS.empty_table())
         blocks = journal.runs.call_columns(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
         tables = _entered(blocks, frame, words, declared)
-        folder.write_parquet("calls.parquet", CALLS, tables)
+        folder.write_parquet(CALLS_FILE, CALLS, tables)
         found = figures(frame, words.checks, words.troubles)
     trim_memory()
     return found
@@ -185,13 +186,13 @@ def _entered(
         yield _table(calls, declared)
 
 
-def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> Calls:
+def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> CallFigures:
     """Return the figures of the table `calls` of a frame, its words by their number."""
     lost: dict[int, dict[str, int]] = {}
     for each in frame.table("troubles").to_pylist():
         of_check = lost.setdefault(each["check_number"], {})
         of_check[troubles[each["trouble"]]] = each["number"]
-    return Calls(
+    return CallFigures(
         {
             checks[each["check_number"]]: CheckCalls(
                 attempts=each["attempts"],

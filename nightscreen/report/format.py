@@ -90,7 +90,6 @@ TROUBLES = {
 ZONE = "Lagos time (UTC+1)"
 NOTHING = "none"
 _SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
-_TIGHT = {"trillion": "tn", "billion": "bn", "million": "m"}
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 

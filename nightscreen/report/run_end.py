@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nightscreen.config.declarations import Declarations
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.journal import Journal
-    from nightscreen.report.calls import Calls, CheckCalls
+    from nightscreen.report.calls import CallFigures, CheckCalls
     from nightscreen.schemas.plan import CheckCounts
     from nightscreen.schemas.quote import Quote
 
@@ -84,7 +84,7 @@ class RunEnd:
         }
 
     def cost(
-        self, calls: Calls, *, by_reuse_micro: int = 0, by_sharing_micro: int = 0
+        self, calls: CallFigures, *, by_reuse_micro: int = 0, by_sharing_micro: int = 0
     ) -> dict[str, Any]:
         """Return what was charged, against quote and cap, and what was saved.
 

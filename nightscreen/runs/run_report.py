@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from nightscreen.calling.run import Run
-    from nightscreen.report.calls import Calls
+    from nightscreen.report.calls import CallFigures
     from nightscreen.report.facts import Facts
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.policy import PolicyApproval
@@ -152,7 +152,7 @@ def screening_report(
     end: RunEnd,
     *,
     lookups: Mapping[str, Mapping[str, int]],
-    calls: Calls,
+    calls: CallFigures,
     facts: Facts,
     written: WrittenRows,
 ) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def screening_report(
 def _checks(
     run: ScreeningRun,
     lookups: Mapping[str, Mapping[str, int]],
-    calls: Calls,
+    calls: CallFigures,
     facts: Facts,
     written: WrittenRows,
     *,
@@ -235,7 +235,7 @@ def _checks(
 
 
 def _cost(
-    run: ScreeningRun, end: RunEnd, calls: Calls, facts: Facts, written: WrittenRows
+    run: ScreeningRun, end: RunEnd, calls: CallFigures, facts: Facts, written: WrittenRows
 ) -> dict[str, Any]:
     """Return what was charged, against quote and cap, for each customer to decline or review."""
     counts = {} if run.plan is None else run.plan.checks

@@ -39,7 +39,6 @@ _SHARES: Final = (
 )
 MONTHS_BEHIND: Final = 6
 """Months of history on day 0, unless a plan says otherwise."""
-MOST_MONTHS: Final = 60
 
 _FIRMS: Final = (
     *("CRESTLINE FOODS", "DELTA WORKS NIG", "HARBOUR LOGISTICS", "KOLA & SONS", "NORTHGATE SCHOOL"),

@@ -196,7 +196,7 @@ def _reading(text: str) -> str:
 Judge = Callable[[Word, Word], Similarity | None]
 
 
-class Rule(NamedTuple):
+class NameRule(NamedTuple):
     """A rule of likeness: None says nothing, and the next rule is asked.
 
     Attributes:
@@ -210,7 +210,7 @@ class Rule(NamedTuple):
     counterexample: tuple[str, str]
 
 
-RULES: list[Rule] = []
+RULES: list[NameRule] = []
 
 
 def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
@@ -219,7 +219,7 @@ def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
     def add(judge: Judge) -> Judge:
         one, other = example.split()
         third, fourth = counterexample.split()
-        RULES.append(Rule(judge, (one, other), (third, fourth)))
+        RULES.append(NameRule(judge, (one, other), (third, fourth)))
         return judge
 
     return add

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nightscreen.values.name_words import (
     NAMES_DIR,
     RULES,
-    Rule,
+    NameRule,
     alike,
     fold_words,
     word_forms,
@@ -189,7 +189,7 @@ def test_letters_of_nigerian_languages_are_folded(written: str, folded: str) -> 
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.judge.__name__)
-def test_each_rule_holds_for_its_example_and_not_for_its_counterexample(rule: Rule) -> None:
+def test_each_rule_holds_for_its_example_and_not_for_its_counterexample(rule: NameRule) -> None:
     """The rule itself says that two words are one name, or are not; its counterexample differs."""
     said = rule.judge(*map(word_forms, rule.example))
     assert said is not None
