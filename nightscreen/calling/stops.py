@@ -205,7 +205,7 @@ PASSING: Mapping[str, Passing] = {
         "the day's number of lookups, which comes back at noon in Lagos", at_noon=True
     ),
 }
-"""Stops that may pass before the deadline; others are tried again after `RESUME_EVERY`."""
+"""Stops that may pass before the deadline; others are tried again after `resume_every`."""
 
 
 @dataclass(slots=True)

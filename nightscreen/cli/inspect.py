@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_PROBLEMS = 12
 
 
-@command("inspect customers.xlsx --mapping acme.toml")
+@command("inspect customers.csv")
 def inspect(
     input: Annotated[  # noqa: A002 - the name users see
         Path, typer.Argument(metavar="INPUT", help="CSV, XLSX or Parquet.")

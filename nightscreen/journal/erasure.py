@@ -2,7 +2,7 @@
 
 An erased person's rows go. Calls stay as tombstones: run, check, times and cost, so that every
 naira still adds up, but no pseudonym and no consent reference. Whose identifiers are meant, and
-what is too old, is decided in `privacy/`; files are rewritten in `results/run_files.py`.
+what is too old, is decided in `privacy/`; files are rewritten by `privacy/given_files.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Consent: whether a row's consent counts at an instant, by scalar and by column, one rule.
 
 Consent is valid if it has a reference, was given, has not expired and was not withdrawn by then,
-and all its times could be read. Without an expiry it lasts twelve months. Reading the times belongs
-to `instants`; which checks need consent, to the plan.
+and all its times could be read. Without an expiry it lasts twelve months. `values/dates.py`
+reads the times; the plan knows which checks need consent.
 """
 
 from __future__ import annotations

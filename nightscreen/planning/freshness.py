@@ -43,7 +43,7 @@ class Freshness:
     at any age (`journal.answers.Latest.current`).
 
     Attributes:
-        ages: how old an answer may be, by check and outcome (`schemas.settings.max_ages`).
+        ages: how old an answer may be, by check and outcome (`config.settings.max_ages`).
         at: the instant, in microseconds since 1970.
         since: the place the journal had come to by then.
         cash_flow: how old figures of cash flow may be.

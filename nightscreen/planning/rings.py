@@ -3,7 +3,7 @@
 Found among the pseudonyms that the journal keeps and those of the batch at hand, as connected
 components by SQL. An identifier of more customers than a set number is a hub (an employer, an
 agent, a branch's phone) and ties nobody. The policy decides what a ring means, never more than a
-review (`policy/logic.py`).
+review (`policy/load.py`).
 """
 
 from __future__ import annotations

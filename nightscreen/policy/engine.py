@@ -1,7 +1,8 @@
 """The engine that evaluates conditions: DuckDB on Arrow tables, locked down and bounded.
 
 No files, no network, no settings, no extensions, no Python variables; a clock and a memory limit.
-It is the second wall: `conditions` lets nothing through that would try. Rules are in `decide`.
+It is the second wall: `conditions` lets nothing through that would try. Rules are applied in
+`results/decide.py`.
 """
 
 from __future__ import annotations

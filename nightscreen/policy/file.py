@@ -1,6 +1,6 @@
 """A policy file as text: its content, and the line of each part.
 
-Judging what it says is the business of `check`.
+`load` judges what it says.
 """
 
 from __future__ import annotations

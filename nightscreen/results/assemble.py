@@ -250,7 +250,7 @@ class Chunk:
         """Fill a check's columns from the answers to every identity it was asked by.
 
         A row's status rests on its records where there are any; else it says why an identity has
-        no answer, the first of `_WHY_NOT`, before it says that every answer was a miss.
+        no answer, or that every answer was a miss, in the order of `_first_of`.
         """
         cells = self._blank(np.full(self._size, _CODE[NoAnswer.INELIGIBLE.value], np.int32))
         found: dict[int, list[Found]] = {}

@@ -3,7 +3,7 @@
 `write_changes` reads the enriched parts, writes `changes.parquet` and lays the new states aside;
 `keep_states` puts them into the journal once the report is written. A run that is resumed is
 compared with the state before its own first writing, so that it tells the same. What a state is
-made of is in `answered`.
+made of is in `tracked_state`.
 """
 
 from __future__ import annotations

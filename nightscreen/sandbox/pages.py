@@ -1,6 +1,6 @@
 """The sandbox's web pages: Jinja templates, and the headers that go with them.
 
-`consent_flow` and `loan_pages` decide which page is shown and what is in it. No page has a script,
+`consent_flow` and `loans` decide which page is shown and what is in it. No page has a script,
 and whatever came with a request is escaped.
 """
 

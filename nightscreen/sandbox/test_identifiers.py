@@ -40,7 +40,7 @@ class MagicPerson:
     finish: str = ""  # shape of the finished BVN consent; empty takes the switch `bvn_finish`
     fault: str = ""  # name of a fault of `sandbox.faults`
     only: str = ""  # the one operation that meets the fault; empty where all do
-    otp: str = ""  # a word of `sandbox.otp.DELIVERIES`; empty takes the switch `otp_delivery`
+    otp: str = ""  # a word of `otp_delivery`; empty takes what that switch says
     watchlisted: bool = False
     incomplete: bool = False  # whether the BVN record lacks fields
     loan: str = "approved"  # fate of a loan, a word of `sandbox.loan_book.FATES`

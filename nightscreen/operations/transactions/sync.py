@@ -3,7 +3,7 @@
 Transactions, or linked accounts with the profile beside them where that was granted. An access
 token is used until the service refuses it; then it is refreshed once, by one task of one process,
 and tried once more. What a list says beside the last one is `comparison`'s, what is written of a
-run is `report`'s, how calls are made is `call_session`'s.
+run is `report`'s, how calls are made is `calling`'s.
 """
 
 from __future__ import annotations
