@@ -59,7 +59,7 @@ def desk(
     if context.invoked_subcommand is not None:
         return
     from nightscreen.desk.app import application
-    from nightscreen.desk.seat import WRITE_WAIT_S, Seat
+    from nightscreen.desk.context import WRITE_WAIT_S, Context
     from nightscreen.desk.users import password_link
     from nightscreen.web.guard import origin_of
     from nightscreen.web.serve import UploadProtocol, is_open_to_others, serve_app
@@ -77,19 +77,19 @@ def desk(
         )
     keep_at = (output or settings.output).absolute()
     with made_journal(settings, busy_timeout_s=WRITE_WAIT_S) as journal:
-        seats: list[Seat] = []
+        desks: list[Context] = []
 
         def build(at: str) -> Any:  # noqa: ANN401 - an ASGI application
             names = ("127.0.0.1", "localhost", "[::1]")
             local = {at, *(f"http://{name}:{urlsplit(at).port}" for name in names)}
             origins = {origin_of(settings.desk_url)} if settings.desk_url else local
-            seats.append(
-                Seat(journal, settings, EngineStarter(settings), frozenset(origins), keep_at)
+            desks.append(
+                Context(journal, settings, EngineStarter(settings), frozenset(origins), keep_at)
             )
-            return application(seats[0])
+            return application(desks[0])
 
         def announce(at: str) -> str:
-            token = seats[0].accounts.first_link()
+            token = desks[0].accounts.first_link()
             first = "" if token is None else f"\nfirst user: {password_link(settings, token, at)}"
             return f"desk listening on {origin_of(settings.desk_url) or at}{first}"
 

@@ -31,9 +31,9 @@ from nightscreen.desk import (
     tonight,
     users,
 )
+from nightscreen.desk.context import DeskError, page
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
-from nightscreen.desk.visit import DeskError, handled, page, recognise, refusal
 from nightscreen.schemas.errors import JournalError
 from nightscreen.web.guard import Guard, Log, fault_pages, headers_of
 
@@ -43,13 +43,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from nightscreen.desk.seat import Seat
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
 
 LARGEST_FORM: Final = 256 * 1024
 LARGEST_TABLE: Final = 4 * LARGEST_FORM
 SWEEP_S: Final = 30
-_GET, _BOTH, _POST = ["GET"], ["GET", "POST"], ["POST"]
 
 
 class _Refusals:
@@ -77,106 +75,103 @@ _TROUBLE = {
 }
 
 
-def application(seat: Seat) -> ASGIApp:
+def application(desk: Context) -> ASGIApp:
     """Return the desk."""
     refusals = _Refusals()
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(_sweep(seat))
+        sweeping = asyncio.create_task(_sweep(desk))
         try:
             yield
         finally:
             sweeping.cancel()
 
     inner = Starlette(
-        routes=_routes(seat),
-        exception_handlers={
-            DeskError: handled(seat),
-            **fault_pages(refusals, partial(_no_page, seat)),
-        },
+        routes=_routes(desk),
+        exception_handlers=fault_pages(refusals, partial(_no_page, desk)),
         lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
-    headers = headers_of(POLICY, is_secure=seat.is_secure)
-    log = Log("desk", in_json=seat.settings.log_format == "json")
-    return Guard(inner, seat.origins, headers, refusals, log, _longest)
+    headers = headers_of(POLICY, is_secure=desk.is_secure)
+    log = Log("desk", in_json=desk.settings.log_format == "json")
+    return Guard(inner, desk.origins, headers, refusals, log, _longest)
 
 
-def _routes(seat: Seat) -> list[Route]:
+def _routes(desk: Context) -> list[Route]:
     """Return every address of the desk, with the right that it needs."""
 
-    def route(
-        path: str,
-        view: Callable[[Visit], Response],
-        methods: list[str],
-        need: str = "",
-        *,
-        signed_in: bool = True,
-    ) -> Route:
-        return Route(path, page(seat, view, need=need, signed_in=signed_in), methods=methods)
+    def get(path: str, view: Callable[[Context], Response], need: str = "", **more: bool) -> Route:
+        return Route(path, page(desk, view, need=need, **more), methods=["GET"])
+
+    def post(path: str, view: Callable[[Context], Response], need: str = "", **more: bool) -> Route:
+        return Route(path, page(desk, view, need=need, **more), methods=["POST"])
+
+    def both(path: str, view: Callable[[Context], Response], need: str = "", **more: bool) -> Route:
+        return Route(path, page(desk, view, need=need, **more), methods=["GET", "POST"])
 
     return [
-        route("/sign-in", sign_in.sign_in, _BOTH, signed_in=False),
-        route("/first", sign_in.first, _BOTH, signed_in=False),
-        route("/second-factor", second_factor.second_factor, _BOTH, signed_in=False),
-        route("/sign-out", sign_in.sign_out, _POST),
-        route("/", tonight.tonight, _GET),
-        route("/new", new_file.new, _GET, "screen"),
-        Route("/new", new_file.receive(seat), methods=_POST),
-        route("/new/applicant", new_file.applicant, _BOTH, "screen"),
-        route("/new/{upload_id}", new_file.file, _GET, "screen"),
-        route("/new/{upload_id}/quote", new_file.quote, _POST, "screen"),
-        route("/new/{upload_id}/screen", new_file.screen, _POST, "screen"),
-        route("/approvals", approvals.approvals, _GET, "approvals"),
-        route("/approvals/{run_id}", approvals.decide, _POST, "approve"),
-        route("/approvals/{run_id}/amount", approvals.preview, _GET, "approvals"),
-        route("/runs", runs.runs, _GET, "runs"),
-        route("/runs/{run_id}", runs.run, _GET, "runs"),
-        route("/runs/{run_id}/stop", runs.stop, _POST, "screen"),
-        route("/runs/{run_id}/resume", runs.resume, _POST, "screen"),
-        route("/runs/{run_id}/report", runs.report, _GET, "runs"),
-        route("/runs/{run_id}/files/{name:path}", runs.file, _GET, "runs"),
-        route("/runs/{run_id}/fix", fix.fix, _GET, "screen"),
-        route("/runs/{run_id}/fix", fix.fix_rows, _POST, "screen"),
-        route("/runs/{run_id}/decisions", decisions.run_decisions, _GET, "people"),
-        route("/runs/{run_id}/decisions.{kind}", decisions.take_out, _GET, "export"),
-        route("/decisions", my_work.my_work, _GET, "people"),
-        route("/decisions", my_work.act, _POST, "review"),
-        route("/contests", contests.contests, _GET, "people"),
-        route("/contests", contests.record, _POST, "contest"),
-        route("/contests/{contest_id}/answer", contests.answer, _POST, "contest"),
-        route("/policy", policy.policy, _GET, "runs"),
-        route("/policy/try", policy.try_on_past_runs, _BOTH, "people"),
-        route("/policy/propose", policy.propose, _POST, "propose"),
-        route("/policy/{key}", policy.decide, _POST, "runs"),
-        route("/customers/{customer_id:path}/review", customer.review, _POST, "review"),
-        route("/customers/{customer_id:path}/override", customer.override, _POST, "override"),
-        route("/customers/{customer_id:path}/told", customer.mark_as_told, _POST, "contest"),
-        route("/customers/{customer_id:path}/again", customer.ask_again, _POST, "screen"),
-        route("/customers/{customer_id:path}/consent", customer.ask_for_consent, _POST, "contest"),
-        route("/customers/{customer_id:path}", customer.customer, _GET, "people"),
-        route("/users", users.users, _BOTH, "users"),
-        route("/users/confirm", users.confirm, _POST, "approve"),
-        route("/users/give-up", users.give_up, _POST),
-        route("/money", money.money, _GET, "money"),
-        route("/money/settle", money.settle, _POST, "money"),
-        route("/money/confirm", money.confirm, _POST, "money"),
-        route("/money.csv", money.take_out, _GET, "money"),
-        route("/audit", audit_page.audit, _GET, "audit"),
-        route("/audit.csv", audit_page.take_out, _GET, "audit"),
-        Route("/static/{name}", static, methods=_GET),
-        Route("/health", health, methods=_GET),
+        both("/sign-in", sign_in.sign_in, signed_in=False),
+        both("/first", sign_in.first, signed_in=False),
+        both("/second-factor", second_factor.second_factor, signed_in=False),
+        post("/sign-out", sign_in.sign_out),
+        get("/", tonight.tonight),
+        get("/new", new_file.new, "screen"),
+        post("/new", new_file.receive, "screen", takes_file=True),
+        both("/new/applicant", new_file.applicant, "screen"),
+        get("/new/{upload_id}", new_file.file, "screen"),
+        post("/new/{upload_id}/quote", new_file.quote, "screen"),
+        post("/new/{upload_id}/screen", new_file.screen, "screen"),
+        get("/approvals", approvals.approvals, "approvals"),
+        post("/approvals/{run_id}", approvals.decide, "approve"),
+        get("/approvals/{run_id}/amount", approvals.preview, "approvals"),
+        get("/runs", runs.runs, "runs"),
+        get("/runs/{run_id}", runs.run, "runs"),
+        post("/runs/{run_id}/stop", runs.stop, "screen"),
+        post("/runs/{run_id}/resume", runs.resume, "screen"),
+        get("/runs/{run_id}/report", runs.report, "runs", all_branches=True),
+        get("/runs/{run_id}/files/{name:path}", runs.file, "runs"),
+        get("/runs/{run_id}/fix", fix.fix, "screen", all_branches=True),
+        post("/runs/{run_id}/fix", fix.fix_rows, "screen", all_branches=True),
+        get("/runs/{run_id}/decisions", decisions.run_decisions, "people"),
+        get("/runs/{run_id}/decisions.{kind}", decisions.take_out, "export"),
+        get("/decisions", my_work.my_work, "people"),
+        post("/decisions", my_work.act, "review"),
+        get("/contests", contests.contests, "people"),
+        post("/contests", contests.record, "contest"),
+        post("/contests/{contest_id}/answer", contests.answer, "contest"),
+        get("/policy", policy.policy, "runs"),
+        get("/policy/try", policy.try_again, "people", all_branches=True),
+        post("/policy/try", policy.try_on_past_runs, "people", all_branches=True),
+        post("/policy/propose", policy.propose, "propose"),
+        post("/policy/{key}", policy.decide, "runs"),
+        post("/customers/{customer_id:path}/review", customer.review, "review"),
+        post("/customers/{customer_id:path}/override", customer.override, "override"),
+        post("/customers/{customer_id:path}/told", customer.mark_as_told, "contest"),
+        post("/customers/{customer_id:path}/again", customer.ask_again, "screen"),
+        post("/customers/{customer_id:path}/consent", customer.ask_for_consent, "contest"),
+        get("/customers/{customer_id:path}", customer.customer, "people"),
+        both("/users", users.users, "users"),
+        post("/users/confirm", users.confirm, "approve"),
+        post("/users/give-up", users.give_up),
+        get("/money", money.money, "money"),
+        post("/money/settle", money.settle, "settle"),
+        post("/money/confirm", money.confirm, "settle"),
+        get("/money.csv", money.take_out, "money"),
+        get("/audit", audit_page.audit, "audit"),
+        get("/audit.csv", audit_page.take_out, "audit"),
+        Route("/static/{name}", static, methods=["GET"]),
+        Route("/health", health, methods=["GET"]),
     ]
 
 
-async def _sweep(seat: Seat) -> None:
+async def _sweep(desk: Context) -> None:
     """Remove uploads of no more use, and prepare for the next look, as long as the desk is served.
 
     Nobody waits then for the list of a night that has ended since.
     """
     while True:
-        for work in (seat.uploads.sweep, seat.prepare):
+        for work in (desk.uploads.sweep, desk.prepare):
             with suppress(JournalError, OSError, ArrowException, DuckDBError):  # tried again later
                 await asyncio.to_thread(work)
         await asyncio.sleep(SWEEP_S)
@@ -201,7 +196,7 @@ async def health(_request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-def _no_page(seat: Seat, request: Request, error: HTTPException) -> Response:
-    sentences = {400: error.detail, 404: "Begin with the entries above."}
+def _no_page(desk: Context, request: Request, error: HTTPException) -> Response:
+    sentences = {400: error.detail, 404: "Begin with the entries above.", 415: error.detail}
     sentence = sentences.get(error.status_code, "This page cannot do that.")
-    return refusal(recognise(seat, request), DeskError(error.status_code, sentence))
+    return desk.of(request).refusal(DeskError(error.status_code, sentence))

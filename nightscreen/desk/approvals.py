@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.desk.context import DeskError, naira_typed, plain_naira
 from nightscreen.desk.pages import html
 from nightscreen.desk.runs import resume_approved
-from nightscreen.desk.visit import DeskError, naira_typed, plain_naira
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.runs.approval import resumed
 from nightscreen.runs.run import deadline_instant
@@ -22,36 +22,34 @@ from nightscreen.web.forms import onward
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
 
 
-def approvals(visit: Visit) -> Response:
+def approvals(context: Context) -> Response:
     """Show every run that waits, oldest first."""
-    return _page(visit)
+    return _page(context)
 
 
-def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> Response:
-    seat = visit.seat
-    waiting = [_shown(visit, each) for each in seat.approvals.waiting()]
-    return visit.page(
+def _page(context: Context, status: int = 200, *, error: str = "", of: str = "") -> Response:
+    waiting = [_shown(context, each) for each in context.approvals.waiting()]
+    return context.page(
         "approvals",
         status,
         waiting=waiting,
-        today=seat.journal.money.today(),
-        settings=seat.settings,
-        balance=seat.journal.runs.last_balance(),
+        today=context.journal.money.today(),
+        settings=context.settings,
+        balance=context.journal.runs.last_balance(),
         error=error,
         of=of,
-        note=visit.text("note") if error else "",
+        note=context.text("note") if error else "",
     )
 
 
-def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
-    seat = visit.seat
-    run = seat.journal.runs.find(approval.run_id)
-    upload = seat.uploads.of_run(run)
+def _shown(context: Context, approval: Approval) -> dict[str, Any]:
+    run = context.journal.runs.find(approval.run_id)
+    upload = context.uploads.of_run(run)
     asked_by = upload.user if upload is not None else approval.asked_by
     until = approval.asked_at + RESUMABLE_DAYS * DAY_MICROS if upload is not None else None
     deadline = None if run is None else _deadline(run)
@@ -67,9 +65,11 @@ def _shown(visit: Visit, approval: Approval) -> dict[str, Any]:
         "most": from_micro(approval.offered_micro),
         "reused": reused,
         "until": min(filter(None, (until, deadline)), default=None),
-        "own": visit.user is not None
+        "own": context.user is not None
         and run is not None
-        and not seat.accounts.may_decide(visit.user, seat.accounts.who_asked(approval, run)),
+        and not context.accounts.may_decide(
+            context.user, context.accounts.who_asked(approval, run)
+        ),
     }
 
 
@@ -78,10 +78,10 @@ def _deadline(run: RunRecord) -> int | None:
     return deadline_instant(text, run.started_at) if text else None
 
 
-def preview(visit: Visit) -> Response:
+def preview(context: Context) -> Response:
     """Return the button for an amount; for the form, as the amount is changed."""
-    approval = _waiting(visit)
-    amount = visit.asked_first("max_spend")
+    approval = _waiting(context)
+    amount = context.asked_first("max_spend")
     cap, error = approval.offered_micro, ""
     try:
         cap = _amount(amount, cap)
@@ -96,9 +96,9 @@ def preview(visit: Visit) -> Response:
     )
 
 
-def _waiting(visit: Visit) -> Approval:
-    run_id = visit.request.path_params["run_id"]
-    found = next((e for e in visit.seat.approvals.waiting() if e.run_id == run_id), None)
+def _waiting(context: Context) -> Approval:
+    run_id = context.request.path_params["run_id"]
+    found = next((e for e in context.approvals.waiting() if e.run_id == run_id), None)
     if found is None:
         raise DeskError(
             409, "This run does not wait any more: somebody has decided, or it goes on."
@@ -122,34 +122,33 @@ def _amount(text: str, most: int) -> int:
     return to_micro(naira)
 
 
-def decide(visit: Visit) -> Response:
+def decide(context: Context) -> Response:
     """Approve or refuse; an approved run is resumed at once."""
-    seat = visit.seat
-    approval = _waiting(visit)
-    refused = visit.text("do") == "refuse"
-    shown = _shown(visit, approval)
+    approval = _waiting(context)
+    refused = context.text("do") == "refuse"
+    shown = _shown(context, approval)
     if shown["own"]:
-        seat.audit.write(visit.name, "refused", run_id=approval.run_id, needs="another approver")
+        context.record("refused", run_id=approval.run_id, needs="another approver")
         raise DeskError(403, "You asked for this yourself; somebody else must approve it.")
     try:
-        cap = None if refused else _amount(visit.text("max_spend", 30), approval.offered_micro)
-        seen = visit.text("seen", 20)
-        decided = seat.approvals.decide(
+        cap = None if refused else _amount(context.text("max_spend", 30), approval.offered_micro)
+        seen = context.text("seen", 20)
+        decided = context.approvals.decide(
             approval.run_id,
             ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,
-            by=visit.name,
-            note=visit.text("note", 2000),
+            by=context.name,
+            note=context.text("note", 2000),
             max_spend_micro=cap,
             seen=int(seen) if seen.isdecimal() else approval.approval_id,
         )
     except InputError as error:
-        return _page(visit, 400, error=str(error), of=approval.run_id)
+        return _page(context, 400, error=str(error), of=approval.run_id)
     word = "spending refused" if refused else "spending approved"
-    seat.audit.write(visit.name, word, run_id=approval.run_id, max_spend=naira_text(cap))
+    context.record(word, run_id=approval.run_id, max_spend=naira_text(cap))
     if refused:
-        seat.uploads.sweep()
+        context.uploads.sweep()
         return onward("/approvals")
-    run = seat.journal.runs.find(approval.run_id)
+    run = context.journal.runs.find(approval.run_id)
     assert run is not None  # noqa: S101 - it waits, so it is there
-    resume_approved(visit, decided, run, resumed(run, decided, seat.clock()))
+    resume_approved(context, decided, run, resumed(run, decided, context.clock()))
     return onward(f"/runs/{approval.run_id}")

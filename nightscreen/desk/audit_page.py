@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
 
 SHOWN: Final = 200
 _BLOCK: Final = 2000
@@ -24,40 +24,40 @@ _FIELDS: Final = ("search", "user", "action", "run_id", "customer_id", "since", 
 _HEADINGS: Final = ("number", "at", "user", "action", "run_id", "customer", "detail", "mark")
 
 
-def audit(visit: Visit) -> Response:
+def audit(context: Context) -> Response:
     """Show entries, newest first."""
-    typed, asked = _asked(visit)
-    given = visit.asked_first("before")
+    typed, asked = _asked(context)
+    given = context.asked_first("before")
     before = int(given) if given.isdecimal() and len(given) < 16 else NEWEST  # noqa: PLR2004 - no audit is longer
-    found = visit.seat.audit.find(asked, limit=SHOWN + 1, before=before)
+    found = context.audit.find(asked, limit=SHOWN + 1, before=before)
     entries = found[:SHOWN]
-    if not _names_customers(visit):
+    if not _names_customers(context):
         entries = [{**each, "customer_id": "(not shown)"} for each in entries]
-    return visit.page(
+    return context.page(
         "audit",
         entries=entries,
-        number=visit.seat.audit.number_of(asked),
+        number=context.audit.number_of(asked),
         older=entries[-1]["number"] if len(found) > SHOWN else None,
         newest=before == NEWEST,
         asked=typed,
     )
 
 
-def take_out(visit: Visit) -> Response:
+def take_out(context: Context) -> Response:
     """Give the entries that are asked for as CSV; customers stand in it by pseudonym."""
-    require_not_taken(visit)
-    typed, asked = _asked(visit)
-    number = visit.seat.audit.number_of(asked)
-    newest = visit.seat.audit.find(asked, limit=1)
-    named = visit.may("people") and visit.seat.audit.find(
+    require_not_taken(context)
+    typed, asked = _asked(context)
+    number = context.audit.number_of(asked)
+    newest = context.audit.find(asked, limit=1)
+    named = context.may("people") and context.audit.find(
         AuditQuery(customer_id=asked.search), limit=1
     )
     search = "one customer" if asked.search and named else asked.search
     said = _words(typed, search="a search" if search else "")
-    visit.seat.audit.write(visit.name, "audit taken out", rows=number, filter=said)
-    about = about_export(visit, _words(typed, search=search), number)
+    context.record("audit taken out", rows=number, filter=said)
+    about = about_export(context, _words(typed, search=search), number)
     before = newest[0]["number"] + 1 if newest else 0
-    return csv_response("audit.csv", _HEADINGS, _lines(visit, asked, before), about)
+    return csv_response("audit.csv", _HEADINGS, _lines(context, asked, before), about)
 
 
 def _words(typed: dict[str, str], *, search: str) -> str:
@@ -67,12 +67,12 @@ def _words(typed: dict[str, str], *, search: str) -> str:
     return "; ".join(said) or "everything"
 
 
-def _asked(visit: Visit) -> tuple[dict[str, str], AuditQuery]:
+def _asked(context: Context) -> tuple[dict[str, str], AuditQuery]:
     """Return the fields as they were typed, and which entries they ask for."""
-    typed = {name: visit.asked_first(name).strip()[:200] for name in _FIELDS}
-    if visit.branches and typed["customer_id"]:
-        visit.require_seen(typed["customer_id"], "")
-    since, until = (_midnight(day_of(visit, name)) for name in ("since", "until"))
+    typed = {name: context.asked_first(name).strip()[:200] for name in _FIELDS}
+    if context.branches and typed["customer_id"]:
+        context.require_seen(typed["customer_id"], "")
+    since, until = (_midnight(day_of(context, name)) for name in ("since", "until"))
     asked = AuditQuery(
         typed["user"],
         typed["action"],
@@ -81,7 +81,7 @@ def _asked(visit: Visit) -> tuple[dict[str, str], AuditQuery]:
         typed["search"],
         since=None if since is None else to_micros(since),
         until=None if until is None else to_micros(until + timedelta(days=1)),
-        by_customer=_names_customers(visit),
+        by_customer=_names_customers(context),
     )
     return typed, asked
 
@@ -90,13 +90,13 @@ def _midnight(day: str) -> datetime | None:
     return datetime.fromisoformat(day).replace(tzinfo=LAGOS) if day else None
 
 
-def _names_customers(visit: Visit) -> bool:
+def _names_customers(context: Context) -> bool:
     """Tell whether the user is shown which customer an entry is about."""
-    return visit.may("people") and not visit.branches
+    return context.may("people") and not context.branches
 
 
-def _lines(visit: Visit, asked: AuditQuery, before: int) -> Iterator[list[Any]]:
-    while found := visit.seat.audit.find(asked, limit=_BLOCK, before=before):
+def _lines(context: Context, asked: AuditQuery, before: int) -> Iterator[list[Any]]:
+    while found := context.audit.find(asked, limit=_BLOCK, before=before):
         for each in found:
             yield [
                 *(each[name] for name in ("number", "at", "user", "action", "run_id", "pseudonym")),

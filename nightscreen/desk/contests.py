@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from nightscreen.desk.context import DeskError
 from nightscreen.desk.customer import SAID
-from nightscreen.desk.visit import DeskError
 from nightscreen.privacy.contests import (
     answer_contest,
     find_contest,
@@ -24,7 +24,7 @@ from nightscreen.web.forms import onward
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
 
 OUTCOMES = {
     ContestOutcome.STANDS: "the decision stands",
@@ -34,15 +34,15 @@ OUTCOMES = {
 DECISIONS = (Decision.APPROVE.value, Decision.REVIEW.value, Decision.DECLINE.value)
 
 
-def contests(visit: Visit) -> Response:
+def contests(context: Context) -> Response:
     """Show open contests, the next due first; those answered below them."""
-    return _page(visit)
+    return _page(context)
 
 
-def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> Response:
-    found = _seen(visit, list_contests(visit.seat.journal, answered=True))
-    visit.seat.audit.write(visit.name, "contests seen", rows=len(found))
-    return visit.page(
+def _page(context: Context, status: int = 200, *, error: str = "", of: str = "") -> Response:
+    found = _seen(context, list_contests(context.journal, answered=True))
+    context.record("contests seen", rows=len(found))
+    return context.page(
         "contests",
         status,
         open=[each for each in found if each["answered_at"] is None],
@@ -52,70 +52,69 @@ def _page(visit: Visit, status: int = 200, *, error: str = "", of: str = "") -> 
         abouts=tuple(ContestAbout),
         error=error,
         of=of,
-        said=SAID.get(visit.asked_first("said"), ""),
+        said=SAID.get(context.asked_first("said"), ""),
         typed={
-            name: visit.text(name)
+            name: context.text(name)
             for name in ("customer_id", "said", "about", "answer", "outcome", "decision")
         },
     )
 
 
-def record(visit: Visit) -> Response:
+def record(context: Context) -> Response:
     """Write down a contest, from the page of contests or from a customer's."""
-    seat, customer_id = visit.seat, visit.text("customer_id", 200)
-    visit.require_seen(customer_id, visit.text("batch", 80))
+    customer_id = context.text("customer_id", 200)
+    context.require_seen(customer_id, context.text("batch", 80))
     try:
         made = open_contest(
-            seat.journal,
-            seat.settings.contest,
+            context.journal,
+            context.settings.contest,
             customer_id,
-            by=visit.name,
-            said=visit.text("said"),
-            batch=visit.text("batch", 80),
-            about=ContestAbout(visit.text("about") or ContestAbout.DECISION),
-            is_complex=bool(visit.text("complex")),
+            by=context.name,
+            said=context.text("said"),
+            batch=context.text("batch", 80),
+            about=ContestAbout(context.text("about") or ContestAbout.DECISION),
+            is_complex=bool(context.text("complex")),
         )
     except (InputError, ValueError) as error:
-        return _page(visit, 400, error=_plainly(error), of="record")
-    seat.audit.write(visit.name, "contest recorded", customer_id=customer_id, contest=made.key)
-    if visit.text("run", 60):
-        back = f"/customers/{quote(customer_id, safe='')}?run={visit.text('run', 60)}"
+        return _page(context, 400, error=_plainly(error), of="record")
+    context.record("contest recorded", customer_id=customer_id, contest=made.key)
+    if context.text("run", 60):
+        back = f"/customers/{quote(customer_id, safe='')}?run={context.text('run', 60)}"
         return onward(f"{back}&said=contest")
     return onward(f"/contests#{made.key}")
 
 
-def answer(visit: Visit) -> Response:
+def answer(context: Context) -> Response:
     """Answer a contest; somebody who decided what is contested may not."""
-    seat, key = visit.seat, visit.request.path_params["contest_id"]
-    decision = visit.text("decision")
+    key = context.request.path_params["contest_id"]
+    decision = context.text("decision")
     if decision not in {"", *DECISIONS}:
         raise DeskError(400, "Choose one of the decisions.")
     if decision:
-        visit.require("override")
+        context.require("override")
     try:
-        contest = find_contest(seat.journal, key)
-        visit.require_seen(contest.customer_id, contest.batch)
+        contest = find_contest(context.journal, key)
+        context.require_seen(contest.customer_id, contest.batch)
         answered = answer_contest(
-            seat.journal,
+            context.journal,
             key,
-            by=visit.name,
-            answer=visit.text("answer"),
-            outcome=ContestOutcome(visit.text("outcome")),
+            by=context.name,
+            answer=context.text("answer"),
+            outcome=ContestOutcome(context.text("outcome")),
             decision=Decision(decision) if decision else None,
-            above=seat.settings.override_above,
+            above=context.settings.override_above,
         )
     except (InputError, ValueError) as error:
-        return _page(visit, 400, error=_plainly(error), of=key)
+        return _page(context, 400, error=_plainly(error), of=key)
     if answered.state == ContestState.OPEN:
         about = {"run_id": answered.run_id, "customer_id": answered.customer_id}
-        seat.audit.write(visit.name, "override proposed", **about, contest=key)
+        context.record("override proposed", **about, contest=key)
         return onward(f"/contests?said=proposed#{key}")
-    seat.audit.write(
-        visit.name,
+    context.record(
         "contest answered",
         customer_id=answered.customer_id,
         contest=key,
-        outcome=visit.text("outcome"),
+        outcome=context.text("outcome"),
         decision=decision,
     )
     return onward("/contests")
@@ -131,11 +130,11 @@ def _plainly(error: Exception) -> str:
     return said.partition("; see: nightscreen")[0].partition(": nightscreen")[0]
 
 
-def waiting(visit: Visit) -> list[dict[str, Any]]:
+def waiting(context: Context) -> list[dict[str, Any]]:
     """Return the open contests, for the front page."""
-    return _seen(visit, list_contests(visit.seat.journal)) if visit.may("contest") else []
+    return _seen(context, list_contests(context.journal)) if context.may("contest") else []
 
 
-def _seen(visit: Visit, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _seen(context: Context, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the contests of customers whose branch the user sees."""
-    return [each for each in found if visit.sees(each["customer_id"], each["batch"])]
+    return [each for each in found if context.sees(each["customer_id"], each["batch"])]

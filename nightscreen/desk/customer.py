@@ -15,12 +15,12 @@ from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.aggregator import Scope
 from nightscreen.desk.cases import WAITS_FOR
+from nightscreen.desk.context import DeskError, naira_typed
 from nightscreen.desk.decisions import in_words
 from nightscreen.desk.my_work import USUAL_WAIT_DAYS
 from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, words
 from nightscreen.desk.run_rows import branch_of, columns_of_care
-from nightscreen.desk.visit import DeskError, naira_typed
 from nightscreen.files.person import same_person
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.config.declarations import Declarations
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
 
 REASONS: Final = (
@@ -74,48 +74,48 @@ SAID: Final = {
     "contest": "The contest is recorded. It is answered by somebody who did not decide.",
     "told": "It is written down that the customer was told.",
 }
-WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
+WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "context")
 LOOKED_S: Final = 15 * 60
 """Who opened a customer within this time may be at work on it."""
 _BVN_DIGITS = 11
 """Runs of a batch, from the newest on, in which a customer's branch is looked for."""
 
 
-def customer(visit: Visit) -> Response:
+def customer(context: Context) -> Response:
     """Show a customer."""
-    return _page(visit, *_found(visit))
+    return _page(context, *_found(context))
 
 
-def _found(visit: Visit) -> tuple[Subject, RunRecord | None, dict[str, Any] | None, list[str]]:
+def _found(context: Context) -> tuple[Subject, RunRecord | None, dict[str, Any] | None, list[str]]:
     """Return the customer the address names, the run whose row is shown, the row, other batches.
 
     Raises:
         DeskError: no batch knows the customer, or the user does not see the customer's branch.
     """
-    seat, customer_id = visit.seat, visit.request.path_params["customer_id"]
-    run_id = visit.text("run", 60) or visit.asked_first("run")
-    run = seat.journal.runs.find(run_id) if run_id else None
+    customer_id = context.request.path_params["customer_id"]
+    run_id = context.text("run", 60) or context.asked_first("run")
+    run = context.journal.runs.find(run_id) if run_id else None
     if run is not None:
         row = find_row(run, customer_id)
         if row is not None:
-            visit.require_branch(branch_of(row), customer_id=customer_id)
-            visit.require_seen(customer_id, run.batch)
-            key = seat.journal.pseudonyms.customer(run.batch, customer_id)
+            context.require_branch(branch_of(row), customer_id=customer_id)
+            context.require_seen(customer_id, run.batch)
+            key = context.journal.pseudonyms.customer(run.batch, customer_id)
             return Subject(customer_id, run.batch, key, (run,)), run, row, []
     try:
-        people = lookup_subject(seat.journal, seat.customers, customer_id)
+        people = lookup_subject(context.journal, context.customers, customer_id)
     except InputError as error:
         raise DeskError(404, str(error)) from None
     found = newest_row(people[0])
     run, row = found if found is not None else (None, None)
     person = people[0]
-    visit.require_branch(branch_of(row or {}), customer_id=customer_id)
+    context.require_branch(branch_of(row or {}), customer_id=customer_id)
     shown = Subject(person.customer_id, person.batch, person.pseudonym, (run,) if run else ())
     return shown, run, row, [each.batch for each in people[1:]]
 
 
 def _page(
-    visit: Visit,
+    context: Context,
     person: Subject,
     run: RunRecord | None,
     row: dict[str, Any] | None,
@@ -127,30 +127,28 @@ def _page(
     link: str = "",
     again: dict[str, Any] | None = None,
 ) -> Response:
-    seat = visit.seat
-    declared = read_declarations(seat.settings)
-    with seat.judging() as engine:
+    declared = read_declarations(context.settings)
+    with context.rules.in_use() as engine:
         document = explain(
-            seat.journal, seat.customers, seat.reviews, person, declared, engine=engine
+            context.journal, context.customers, context.reviews, person, declared, engine=engine
         )
-    shown = None if row is None else dict(in_words(seat, [row], run.purpose if run else None)[0])
-    allowed = row is not None and _consents(row, seat.clock())
+    shown = None if row is None else dict(in_words(context, [row], run.purpose if run else None)[0])
+    allowed = row is not None and _consents(row, context.clock())
     gated = {check for check, each in CHECKS.items() if each.needs_consent}
     place: tuple[str | None, int, int] = (None, 0, 0)
-    rows = visit.rows_of(run) if run is not None else None
+    rows = context.rows_of(run) if run is not None else None
     if rows is not None:
         place = rows.next_after(person.customer_id)
-    cases = seat.work.seen_by(visit.name, visit.branches)
+    cases = context.work.seen_by(context.name, context.branches)
     case = cases.case(person.batch, person.customer_id)
     mine = cases.next_own(person.batch, person.customer_id)
-    seen_by = _seen_by(visit, person)
-    seat.audit.write(
-        visit.name,
+    seen_by = _seen_by(context, person)
+    context.record(
         "customer seen",
         run_id=run.run_id if run else "",
         customer_id=person.customer_id,
     )
-    return visit.page(
+    return context.page(
         "customer",
         status,
         person=person,
@@ -162,117 +160,117 @@ def _page(
         document=document,
         also=_also(document, shown),
         no_answer=STATUSES,
-        again=again or _can_be_asked(visit, run, row),
+        again=again or _can_be_asked(context, run, row),
         cards=[] if row is None else _cards(row, document, allowed=allowed),
         changes=[
             each
             for each in document["changes"]
             if allowed or str(each.get("check") or "") not in gated
         ],
-        history=_history(visit, person),
+        history=_history(context, person),
         others=others,
         next_id=place[0] if mine is None else mine["customer_id"],
         next_run=(run.run_id if run else "") if mine is None else mine["run_id"],
         case=case,
         seen_by=seen_by,
         waits_for=WAITS_FOR,
-        usual_wait=lagos_day(seat.clock()) + timedelta(days=USUAL_WAIT_DAYS),
-        newest_review=_newest_review(visit, person),
-        proposal=next(iter(seat.reviews.waiting(person.pseudonym)), None),
+        usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),
+        newest_review=_newest_review(context, person),
+        proposal=next(iter(context.reviews.waiting(person.pseudonym)), None),
         place=place[1],
         listed=place[2],
         reasons=REASONS,
         decisions=tuple(dict.fromkeys(word.value for word in REVIEWED.values())),
-        typed={name: visit.text(name) for name in ("decision", "reason", "note")}
+        typed={name: context.text(name) for name in ("decision", "reason", "note")}
         if error
         else {"decision": "", "reason": "", "note": ""},
         error=error,
-        said=said or SAID.get(visit.asked_first("said"), ""),
+        said=said or SAID.get(context.asked_first("said"), ""),
         link=link,
-        notice=_notice(visit, run, row, declared),
+        notice=_notice(context, run, row, declared),
         ways=WAYS_TO_TELL,
         contested=[each for each in document["contests"] if each["state"] == ContestState.OPEN],
     )
 
 
-def review(visit: Visit) -> Response:
+def review(context: Context) -> Response:
     """Save a review, as if a decision list with this one row had come back."""
-    person, run, row, others = _found(visit)
+    person, run, row, others = _found(context)
     if run is None or row is None:
         raise DeskError(409, "This customer has no row of a run to review.")
-    word, reason = visit.text("decision").casefold(), visit.text("reason")
-    note = visit.text("note").replace("\r\n", "\n")
+    word, reason = context.text("decision").casefold(), context.text("reason")
+    note = context.text("note").replace("\r\n", "\n")
     decision = REVIEWED[word].value if word in REVIEWED else word
     if not decision:
-        return _page(visit, person, run, row, others, status=400, error="Choose a decision first.")
-    seat = visit.seat
-    held = seat.cases.find(person.batch, person.pseudonym)
-    if held is not None and held.holder not in {visit.name, ""}:
+        return _page(
+            context, person, run, row, others, status=400, error="Choose a decision first."
+        )
+    held = context.cases.find(person.batch, person.pseudonym)
+    if held is not None and held.holder not in {context.name, ""}:
         text = f"{held.holder} has this case. Nothing was saved; what you typed stands below."
-        return _page(visit, person, run, row, others, status=409, error=text)
-    newest = _newest_review(visit, person)
-    if "newest_review" in visit.form and visit.text("newest_review") != newest:
+        return _page(context, person, run, row, others, status=409, error=text)
+    newest = _newest_review(context, person)
+    if "newest_review" in context.form and context.text("newest_review") != newest:
         text = (
             "Somebody reviewed this customer while you did; see the reviews below. Nothing was "
             "saved; what you typed stands below."
         )
-        return _page(visit, person, run, row, others, status=409, error=text)
-    overrides = any(decision != each for each in (row["decision"], _decided_now(visit, person)))
+        return _page(context, person, run, row, others, status=409, error=text)
+    overrides = any(decision != each for each in (row["decision"], _decided_now(context, person)))
     if overrides:
-        visit.require("override")
+        context.require("override")
     said = ". ".join(part for part in (reason, note) if part)
     cells = {
         "customer_id": person.customer_id,
         "run_id": run.run_id,
         "reviewer_decision": decision,
-        "reviewer": visit.name,
+        "reviewer": context.name,
         "review_note": said,
         "reviewed_at": "",
     }
     try:
-        judged = _judged(visit, cells)
+        judged = _judged(context, cells)
     except InputError as error:
-        return _page(visit, person, run, row, others, status=400, error=str(error))
+        return _page(context, person, run, row, others, status=400, error=str(error))
     about = {"run_id": run.run_id, "customer_id": person.customer_id}
-    if take_in(seat.journal, judged, above=seat.settings.override_above).waiting:
-        seat.audit.write(visit.name, "override proposed", **about, reason=reason)
-        return _after(visit, person, run, "proposed")
-    _settle(visit, person, judged.runs)
-    seat.audit.write(
-        visit.name,
+    if take_in(context.journal, judged, above=context.settings.override_above).waiting:
+        context.record("override proposed", **about, reason=reason)
+        return _after(context, person, run, "proposed")
+    _settle(context, person, judged.runs)
+    context.record(
         "review saved",
         **about,
         decision=decision,
         reason=reason,
         overrides=overrides,
     )
-    return _after(visit, person, run, "saved")
+    return _after(context, person, run, "saved")
 
 
-def _judged(visit: Visit, cells: dict[str, str]) -> Judged:
+def _judged(context: Context, cells: dict[str, str]) -> Judged:
     """Return a review that is sound.
 
     Raises:
         InputError: it is not, or conflicts with another.
     """
-    seat = visit.seat
-    judge = Judge(seat.customers, seat.reviews, seat.journal.pseudonyms, now=seat.clock())
+    judge = Judge(
+        context.customers, context.reviews, context.journal.pseudonyms, now=context.clock()
+    )
     judged = judge.judge([ReviewRow(0, "", cells)])
     if judged.mistakes:
         raise InputError(" ".join(each.hint for each in judged.mistakes))
     return judged
 
 
-def _settle(visit: Visit, person: Subject, runs: list[str]) -> None:
+def _settle(context: Context, person: Subject, runs: list[str]) -> None:
     """Close the case of a review that was saved, and write the notices of its runs again."""
-    seat = visit.seat
-    seat.cases.close(person.batch, [person.pseudonym])
-    rewrite_reviewed(seat.journal, runs, read_declarations(seat.settings))
+    context.cases.close(person.batch, [person.pseudonym])
+    rewrite_reviewed(context.journal, runs, read_declarations(context.settings))
 
 
-def _after(visit: Visit, person: Subject, run: RunRecord, said: str) -> Response:
+def _after(context: Context, person: Subject, run: RunRecord, said: str) -> Response:
     """Open the next case of the user's own; the same customer where there is none."""
-    cases = visit.seat.work.seen_by(visit.name, visit.branches)
+    cases = context.work.seen_by(context.name, context.branches)
     found = cases.next_own(person.batch, person.customer_id) or {
         "customer_id": person.customer_id,
         "run_id": run.run_id,
@@ -281,121 +279,120 @@ def _after(visit: Visit, person: Subject, run: RunRecord, said: str) -> Response
     return onward(f"{address}?run={found['run_id']}&said={said}")
 
 
-def override(visit: Visit) -> Response:
+def override(context: Context) -> Response:
     """Confirm or refuse an override that waits for a second person; or take one's own back."""
-    person, run, row, others = _found(visit)
-    seat = visit.seat
-    proposal = next(iter(seat.reviews.waiting(person.pseudonym)), None)
+    person, run, row, others = _found(context)
+    proposal = next(iter(context.reviews.waiting(person.pseudonym)), None)
     if proposal is None or run is None:
         raise DeskError(409, "No override of this customer waits any more.")
-    if visit.text("proposal") not in {"", proposal.key}:
+    if context.text("proposal") not in {"", proposal.key}:
         raise DeskError(409, "Another override was proposed meanwhile. Look at it first.")
-    own = same_person(proposal.reviewer, visit.name)
+    own = same_person(proposal.reviewer, context.name)
     about = {"run_id": proposal.run_id, "customer_id": person.customer_id}
-    if visit.text("do") != "confirm":
-        seat.reviews.end(proposal)
+    if context.text("do") != "confirm":
+        context.reviews.end(proposal)
         action = "override taken back" if own else "override refused"
-        seat.audit.write(visit.name, action, **about, by=proposal.reviewer)
-        return _after(visit, person, run, "ended")
+        context.record(action, **about, by=proposal.reviewer)
+        return _after(context, person, run, "ended")
     if own:
-        seat.audit.write(visit.name, "refused", page="override", needs="a second person", **about)
+        context.record("refused", page="override", needs="a second person", **about)
         raise DeskError(403, "Nobody confirms their own override: another user does.")
     try:
-        confirmed = confirm_override(seat.journal, proposal, visit.name)
+        confirmed = confirm_override(context.journal, proposal, context.name)
     except InputError as error:
-        return _page(visit, person, run, row, others, status=409, error=str(error))
-    _settle(visit, person, [confirmed.run_id])
-    seat.audit.write(visit.name, "override confirmed", **about, by=proposal.reviewer)
-    return _after(visit, person, run, "confirmed")
+        return _page(context, person, run, row, others, status=409, error=str(error))
+    _settle(context, person, [confirmed.run_id])
+    context.record("override confirmed", **about, by=proposal.reviewer)
+    return _after(context, person, run, "confirmed")
 
 
-def _newest_review(visit: Visit, person: Subject) -> str:
+def _newest_review(context: Context, person: Subject) -> str:
     """Return the instant of a customer's newest review as text; empty where there is none."""
-    found = visit.seat.reviews.of_customer(person.pseudonym)
+    found = context.reviews.of_customer(person.pseudonym)
     return str(max(each.at for each in found)) if found else ""
 
 
-def _seen_by(visit: Visit, person: Subject) -> list[str]:
+def _seen_by(context: Context, person: Subject) -> list[str]:
     """Return who else looked at a customer a short while ago."""
-    since = visit.seat.clock() - LOOKED_S * MICROS
+    since = context.clock() - LOOKED_S * MICROS
     asked = AuditQuery(action="customer seen", customer_id=person.customer_id, since=since)
-    found = visit.seat.audit.find(asked, limit=50)
-    return sorted({each["user"] for each in found} - {visit.name})
+    found = context.audit.find(asked, limit=50)
+    return sorted({each["user"] for each in found} - {context.name})
 
 
-def _decided_now(visit: Visit, person: Subject) -> str:
+def _decided_now(context: Context, person: Subject) -> str:
     """Return the policy's latest decision of a customer, whichever run's row is shown."""
-    known = visit.seat.customers.known([person.pseudonym]).get(person.pseudonym)
+    known = context.customers.known([person.pseudonym]).get(person.pseudonym)
     listed = None if known is None else known.state.get(LISTED_PART)
     return "" if listed is None else listed.values["decision"]
 
 
-def ask_for_consent(visit: Visit) -> Response:
+def ask_for_consent(context: Context) -> Response:
     """Make a link by which the customer consents to sharing transactions."""
-    person, run, row, others = _found(visit)
-    settings = visit.seat.settings
+    person, run, row, others = _found(context)
+    settings = context.settings
     base = settings.portal_url or settings.redirect_uri
     if not base:
         sentence = (
             "Where customers reach the portal is not set: an engineer writes "
             "NIGHTSCREEN_REDIRECT_URI or NIGHTSCREEN_PORTAL_URL."
         )
-        return _page(visit, person, run, row, others, status=409, error=sentence)
+        return _page(context, person, run, row, others, status=409, error=sentence)
     try:
-        made = ConsentLinks(visit.seat.journal).make(
+        made = ConsentLinks(context.journal).make(
             person.customer_id, (Scope.TRANSACTION_LIST,), USUAL
         )
     except NightscreenError as error:
-        return _page(visit, person, run, row, others, status=400, error=str(error))
-    visit.seat.audit.write(visit.name, "consent asked for", customer_id=person.customer_id)
-    return _page(visit, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
+        return _page(context, person, run, row, others, status=400, error=str(error))
+    context.record("consent asked for", customer_id=person.customer_id)
+    return _page(context, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
 
 
-def mark_as_told(visit: Visit) -> Response:
+def mark_as_told(context: Context) -> Response:
     """Write down that the customer was told, how and by whom; the notice must be the one shown."""
-    person, run, row, others = _found(visit)
-    declared = read_declarations(visit.seat.settings)
-    notice = _notice(visit, run, row, declared)
-    if run is None or notice is None or notice["sentence_digest"] != visit.text("digest"):
+    person, run, row, others = _found(context)
+    declared = read_declarations(context.settings)
+    notice = _notice(context, run, row, declared)
+    if run is None or notice is None or notice["sentence_digest"] != context.text("digest"):
         text = "Somebody told the customer already, or what is to be told has changed. See below."
-        return _page(visit, person, run, row, others, status=409, error=text)
-    how = visit.text("how", 60)
+        return _page(context, person, run, row, others, status=409, error=text)
+    how = context.text("how", 60)
     if how not in WAYS_TO_TELL:
         text = "Say how the customer was told."
-        return _page(visit, person, run, row, others, status=400, error=text)
-    record_told(visit.seat.journal, run, notice, how=how, by=visit.name)
+        return _page(context, person, run, row, others, status=400, error=text)
+    record_told(context.journal, run, notice, how=how, by=context.name)
     about = {"run_id": run.run_id, "customer_id": person.customer_id}
-    visit.seat.audit.write(visit.name, "notice told", **about, how=how)
+    context.record("notice told", **about, how=how)
     return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=told")
 
 
-def ask_again(visit: Visit) -> Response:
+def ask_again(context: Context) -> Response:
     """Ask one check of a customer again, whatever the age of its answer: first its price, then it.
 
     The customer is screened alone, as a part of the batch, under the price that was shown; other
     checks are asked only where their answers are not fresh any more.
     """
-    person, run, row, others = _found(visit)
-    can = _can_be_asked(visit, run, row)
+    person, run, row, others = _found(context)
+    can = _can_be_asked(context, run, row)
     if run is None or row is None or can is None:
         raise DeskError(409, "This customer has no row of a run that could be asked about again.")
-    check = visit.text("check", 20)
+    check = context.text("check", 20)
     if check not in can["checks"]:
         text = "Choose one of the checks this customer was asked about."
-        return _page(visit, person, run, row, others, status=400, error=text)
-    seat, confirmed = visit.seat, visit.text("do") == "ask"
-    cap = seat.settings.contest.ask_again_cap
-    seen = naira_typed(visit.text("price", 20))
-    if seen is None and visit.text("price"):
+        return _page(context, person, run, row, others, status=400, error=text)
+    confirmed = context.text("do") == "ask"
+    cap = context.settings.contest.ask_again_cap
+    seen = naira_typed(context.text("price", 20))
+    if seen is None and context.text("price"):
         text = "Look at the price again."
-        return _page(visit, person, run, row, others, status=400, error=text)
+        return _page(context, person, run, row, others, status=400, error=text)
     chosen = parameters_again(run, check, f"{cap if seen is None else seen:f}")
-    upload_id = keep_rows(visit, "one-customer.csv", [row], chosen)
-    upload = seat.uploads.find(upload_id)
+    upload_id = keep_rows(context, "one-customer.csv", [row], chosen)
+    upload = context.uploads.find(upload_id)
     assert upload is not None  # noqa: S101 - kept in the line above
     started = False
     try:
-        quoted = quote_batch(seat.uploads.parameters(upload), seat.settings)
+        quoted = quote_batch(context.uploads.parameters(upload), context.settings)
         most = quoted["quoted"]["high"]
         if not any(line["calls"] for line in quoted["lines"] if line["check"] == check):
             raise InputError(
@@ -408,25 +405,23 @@ def ask_again(visit: Visit) -> Response:
             )
         if not confirmed or seen != Decimal(most):
             price = {"price": most, "expected": quoted["quoted"]["expected"], "check": check}
-            return _page(visit, person, run, row, others, again={**can, **price})
-        begin(visit, upload)
+            return _page(context, person, run, row, others, again={**can, **price})
+        begin(context, upload)
         started = True
     except UsageError as error:
-        return _page(visit, person, run, row, others, status=400, error=str(error))
+        return _page(context, person, run, row, others, status=400, error=str(error))
     finally:
         if not started:
-            seat.uploads.remove(upload)
-    seat.audit.write(
-        visit.name, "asked again", customer_id=person.customer_id, check=check, max_spend=most
-    )
+            context.uploads.remove(upload)
+    context.record("asked again", customer_id=person.customer_id, check=check, max_spend=most)
     return onward(f"/new/{upload_id}")
 
 
 def _can_be_asked(
-    visit: Visit, run: RunRecord | None, row: Mapping[str, Any] | None
+    context: Context, run: RunRecord | None, row: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """Return the checks that may be asked again, or None where none may."""
-    if run is None or row is None or not visit.may("screen"):
+    if run is None or row is None or not context.may("screen"):
         return None
     checks = [check for check in TITLES if (row.get(f"{check}_status") or "off") != "off"]
     return {"checks": checks, "check": "", "price": None} if checks else None
@@ -541,9 +536,9 @@ def _also(document: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[st
     return [each for each in dict.fromkeys(said) if each and each not in main]
 
 
-def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
+def _history(context: Context, person: Subject) -> list[dict[str, Any]]:
     """Return the decisions there were, newest first."""
-    customers = visit.seat.customers
+    customers = context.customers
     states = customers.history(person.pseudonym)
     now = customers.known([person.pseudonym]).get(person.pseudonym)
     found = []
@@ -565,12 +560,12 @@ def _history(visit: Visit, person: Subject) -> list[dict[str, Any]]:
 
 
 def _notice(
-    visit: Visit, run: RunRecord | None, row: Mapping[str, Any] | None, declared: Declarations
+    context: Context, run: RunRecord | None, row: Mapping[str, Any] | None, declared: Declarations
 ) -> dict[str, str] | None:
     """Return what the customer is told now, as the run's notices say it; None for nothing."""
-    if run is None or row is None or not _consent_holds_for_all(row, visit.seat.clock()):
+    if run is None or row is None or not _consent_holds_for_all(row, context.clock()):
         return None
-    return notice_of(visit.seat.journal, run, row, declared)
+    return notice_of(context.journal, run, row, declared)
 
 
 def _consent_holds_for_all(row: Mapping[str, Any], now: int) -> bool:

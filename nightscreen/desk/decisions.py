@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import xlsxwriter  # type: ignore[import-untyped]  # ships no types
 from starlette.responses import Response
 
+from nightscreen.desk.context import DeskError
 from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
 from nightscreen.desk.runs import find_run
-from nightscreen.desk.visit import DeskError
 from nightscreen.results.decision_list import (
     Words,
     main_reason,
@@ -27,9 +27,8 @@ from nightscreen.schemas.policy import Policy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nightscreen.desk.context import Context
     from nightscreen.desk.run_rows import RunRows
-    from nightscreen.desk.seat import Seat
-    from nightscreen.desk.visit import Visit
     from nightscreen.journal.runs import RunRecord
 
 MOST_TAKEN_OUT: Final = 1_000_000
@@ -38,22 +37,20 @@ NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
 _TAKEN = ("customer_id", "decision", "why", "branch", "officer", "exposure", "new")
 
 
-def run_decisions(visit: Visit) -> Response:
+def run_decisions(context: Context) -> Response:
     """Show a run's list: facets, sort, search by the beginning of a customer id."""
-    run, rows, asked = _asked(visit)
+    run, rows, asked = _asked(context)
     number, facets = rows.counted(asked)
     last = max(0, (number - 1) // PAGE_ROWS)
-    page = min(visit.whole_number("page"), last)
+    page = min(context.whole_number("page"), last)
     found = rows.page(asked, page * PAGE_ROWS)
-    visit.seat.audit.write(
-        visit.name, "decisions seen", run_id=run.run_id, filter=kinds(asked), rows=len(found)
-    )
-    return visit.page(
+    context.record("decisions seen", run_id=run.run_id, filter=kinds(asked), rows=len(found))
+    return context.page(
         "run_decisions",
         run=run,
         asked=asked,
         facets={name: values for name, values in facets.items() if values},
-        rows=in_words(visit.seat, found, run.purpose),
+        rows=in_words(context, found, run.purpose),
         number=number,
         total=rows.rows,
         needing=rows.needing(),
@@ -65,16 +62,15 @@ def run_decisions(visit: Visit) -> Response:
     )
 
 
-def take_out(visit: Visit) -> Response:
+def take_out(context: Context) -> Response:
     """Give what a list shows as CSV or XLSX, with who took it, when and by which filter."""
-    run, rows, asked = _asked(visit)
-    kind = visit.request.path_params["kind"]
+    run, rows, asked = _asked(context)
+    kind = context.request.path_params["kind"]
     if kind not in {"csv", "xlsx"}:
         raise DeskError(404, "A list is taken out as CSV or XLSX.")
-    found = in_words(visit.seat, rows.page(asked, 0, MOST_TAKEN_OUT), run.purpose)
-    about = about_export(visit, asked.words(), len(found), run_id=run.run_id)
-    visit.seat.audit.write(
-        visit.name,
+    found = in_words(context, rows.page(asked, 0, MOST_TAKEN_OUT), run.purpose)
+    about = about_export(context, asked.words(), len(found), run_id=run.run_id)
+    context.record(
         "list taken out",
         run_id=run.run_id,
         kind=kind,
@@ -92,13 +88,15 @@ def take_out(visit: Visit) -> Response:
     )
 
 
-def in_words(seat: Seat, rows: list[dict[str, Any]], purpose: str | None) -> list[dict[str, Any]]:
+def in_words(
+    context: Context, rows: list[dict[str, Any]], purpose: str | None
+) -> list[dict[str, Any]]:
     """Return rows with why they were decided so, in the policy's words for the run's purpose."""
     sentences: dict[str | None, Words] = {None: {}}
     for row in rows:
         policy = row["policy"]
         if policy not in sentences:
-            text = seat.reviews.policy_text(policy)
+            text = context.reviews.policy_text(policy)
             sentences[policy] = (
                 {} if text is None else team_sentences(Policy.model_validate_json(text), purpose)
             )
@@ -109,23 +107,23 @@ def in_words(seat: Seat, rows: list[dict[str, Any]], purpose: str | None) -> lis
     return rows
 
 
-def _asked(visit: Visit) -> tuple[RunRecord, RunRows, Filter]:
-    run = find_run(visit)
-    rows = visit.rows_of(run)
+def _asked(context: Context) -> tuple[RunRecord, RunRows, Filter]:
+    run = find_run(context)
+    rows = context.rows_of(run)
     if rows is None:
         raise DeskError(
             404, "This run has no rows here: it has not written them yet, or they were removed."
         )
-    return run, rows, asked_filter(visit, FACETS)
+    return run, rows, asked_filter(context, FACETS)
 
 
-def asked_filter(visit: Visit, facets: Sequence[str]) -> Filter:
+def asked_filter(context: Context, facets: Sequence[str]) -> Filter:
     """Return the filter that the address names."""
-    chosen = {name: tuple(dict.fromkeys(visit.asked(name)))[:50] for name in facets}
-    sort = visit.asked_first("sort")
+    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in facets}
+    sort = context.asked_first("sort")
     return Filter(
         {name: values for name, values in chosen.items() if values},
-        visit.asked_first("search").strip()[:200],
+        context.asked_first("search").strip()[:200],
         sort if sort in SORTS else "exposure",
     )
 

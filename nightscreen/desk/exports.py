@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import StreamingResponse
 
-from nightscreen.desk.visit import DeskError
+from nightscreen.desk.context import DeskError
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.schemas.clock import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
 
 _BLOCK: Final = 2000
 _FIRST_YEAR: Final = 2000
@@ -30,13 +30,13 @@ _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 
 def about_export(
-    visit: Visit, filtered: str, rows: int, *, run_id: str = ""
+    context: Context, filtered: str, rows: int, *, run_id: str = ""
 ) -> list[tuple[str, str]]:
     """Return what a file that is taken out says of itself."""
     return [
         *([("run", run_id)] if run_id else []),
-        ("taken out by", visit.name),
-        ("at", instant_text(visit.seat.clock()) or ""),
+        ("taken out by", context.name),
+        ("at", instant_text(context.clock()) or ""),
         ("filter", filtered),
         ("rows", f"{rows}"),
     ]
@@ -81,7 +81,7 @@ def csv_response(
     )
 
 
-def require_not_taken(visit: Visit) -> None:
+def require_not_taken(context: Context) -> None:
     """Refuse an export to whom the right `export` was taken; it is written into the audit.
 
     What holds no customer may be taken out by whoever reads its page: an auditor has no right
@@ -90,17 +90,17 @@ def require_not_taken(visit: Visit) -> None:
     Raises:
         DeskError: 403.
     """
-    if visit.user is not None and visit.user.rights.get("export") is False:
-        visit.require("export")
+    if context.user is not None and context.user.rights.get("export") is False:
+        context.require("export")
 
 
-def day_of(visit: Visit, name: str) -> str:
+def day_of(context: Context, name: str) -> str:
     """Return a day of the address as ISO text; empty where none is given.
 
     Raises:
         DeskError: it is no day.
     """
-    text = visit.asked_first(name).strip()
+    text = context.asked_first(name).strip()
     if not text:
         return ""
     try:

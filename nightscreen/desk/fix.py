@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.config.parameters import SCREEN_FLOW
+from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.new_file import begin, preview, quote_upload
 from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_of
-from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.person import same_person
 from nightscreen.files.quarantine import escape_formula, unescape_formula
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from nightscreen.desk.context import Context
     from nightscreen.desk.uploads import Upload
-    from nightscreen.desk.visit import Visit
     from nightscreen.journal.runs import RunRecord
 
 MOST_CELLS: Final = 1_200
@@ -121,33 +121,33 @@ class _Sheet:
                 yield _Row(place, line, column, came, cells[width:], list(came), hint)
 
 
-def fix(visit: Visit) -> Response:
+def fix(context: Context) -> Response:
     """Show a page of a run's quarantine."""
-    sheet = _sheet(visit)
-    edits = _edits(visit, sheet.draft)
-    visit.seat.audit.write(visit.name, "quarantine seen", run_id=sheet.run.run_id)
-    return _page(visit, sheet, edits, _number(visit.asked_first("page")))
+    sheet = _sheet(context)
+    edits = _edits(context, sheet.draft)
+    context.record("quarantine seen", run_id=sheet.run.run_id)
+    return _page(context, sheet, edits, _number(context.asked_first("page")))
 
 
-def fix_rows(visit: Visit) -> Response:
+def fix_rows(context: Context) -> Response:
     """Keep what was typed; then turn the page, quote the changed rows or screen them again."""
     with _ONE_AT_A_TIME:  # a second press finds that its rows were sent already
-        return _fix_rows(visit)
+        return _fix_rows(context)
 
 
-def _fix_rows(visit: Visit) -> Response:
-    sheet = _sheet(visit)
-    does = visit.text("do")
+def _fix_rows(context: Context) -> Response:
+    sheet = _sheet(context)
+    does = context.text("do")
     if does in {"confirm", "refuse"}:
-        return _second(visit, sheet, does)
-    page = _number(visit.text("page", 9))
-    edits = _edits(visit, sheet.draft) | _typed(visit, sheet)
+        return _second(context, sheet, does)
+    page = _number(context.text("page", 9))
+    edits = _edits(context, sheet.draft) | _typed(context, sheet)
     edits = {place: cells for place, cells in edits.items() if place not in sheet.done}
-    rows = _judged_edits(visit, sheet, edits)
-    sheet.draft = draft = _keep(visit, sheet, rows)
+    rows = _judged_edits(context, sheet, edits)
+    sheet.draft = draft = _keep(context, sheet, rows)
     at = f"/runs/{sheet.run.run_id}/fix"
     if does not in {"quote", "screen"}:
-        return onward(f"{at}?page={_number(visit.text('to', 9) or str(page))}")
+        return onward(f"{at}?page={_number(context.text('to', 9) or str(page))}")
     wrong = [row for row in rows if row.refused or _wrong_edits(row)]
     try:
         if draft is None:
@@ -159,89 +159,83 @@ def _fix_rows(visit: Visit) -> Response:
                 "started, and what you typed is kept."
             )
         if does == "quote":
-            quote = quote_upload(visit, draft)
-            visit.seat.uploads.choose(draft, {"quote": quote})
+            quote = quote_upload(context, draft)
+            context.uploads.choose(draft, {"quote": quote})
             expected = quote["quoted"]["expected"]
-            visit.seat.audit.write(visit.name, "file quoted", name=draft.name, expected=expected)
+            context.record("file quoted", name=draft.name, expected=expected)
             return onward(f"{at}?page={page}#quote")
-        if any(_turns(visit, sheet, row) for row in rows):
-            visit.seat.uploads.choose(draft, {WAITS: True})
-            visit.seat.audit.write(
-                visit.name, "quarantine proposed", run_id=sheet.run.run_id, rows=len(rows)
-            )
+        if any(_turns(context, sheet, row) for row in rows):
+            context.uploads.choose(draft, {WAITS: True})
+            context.record("quarantine proposed", run_id=sheet.run.run_id, rows=len(rows))
             return onward(f"{at}?page={page}#second")
-        begin(visit, draft)
+        begin(context, draft)
     except UsageError as error:
         first = wrong[0].place // sheet.page_rows if wrong else page
-        return _page(visit, sheet, edits, first, status=400, error=str(error))
-    visit.seat.audit.write(
-        visit.name, "quarantine screened again", run_id=sheet.run.run_id, rows=len(rows)
-    )
+        return _page(context, sheet, edits, first, status=400, error=str(error))
+    context.record("quarantine screened again", run_id=sheet.run.run_id, rows=len(rows))
     return onward(f"/new/{draft.upload_id}")
 
 
-def _turns(visit: Visit, sheet: _Sheet, row: _Row) -> bool:
+def _turns(context: Context, sheet: _Sheet, row: _Row) -> bool:
     """Tell whether a row may turn the decline of a customer into approve above what one may."""
     return bool(row.customer_id) and needs_second(
-        visit.seat.journal,
-        visit.seat.settings.override_above,
+        context.journal,
+        context.settings.override_above,
         batch=sheet.run.batch,
         customer_id=row.customer_id,
         decision=Decision.APPROVE.value,
     )
 
 
-def _second(visit: Visit, sheet: _Sheet, does: str) -> Response:
+def _second(context: Context, sheet: _Sheet, does: str) -> Response:
     """Screen rows that another user typed, as the second person; or send them back."""
-    visit.require("override")
-    waiting, seat, about = sheet.waiting, visit.seat, {"run_id": sheet.run.run_id}
-    if waiting is None or waiting.upload_id != visit.text("upload", 60):
+    context.require("override")
+    waiting, about = sheet.waiting, {"run_id": sheet.run.run_id}
+    if waiting is None or waiting.upload_id != context.text("upload", 60):
         raise DeskError(409, "These rows do not wait any more, or were changed. Look again.")
     if does == "refuse":
-        seat.uploads.choose(waiting, {WAITS: False})
-        seat.audit.write(visit.name, "quarantine refused", **about, by=waiting.user)
+        context.uploads.choose(waiting, {WAITS: False})
+        context.record("quarantine refused", **about, by=waiting.user)
         return onward(f"/runs/{sheet.run.run_id}/fix")
-    begin(visit, waiting)
-    seat.audit.write(visit.name, "quarantine confirmed", **about, by=waiting.user)
+    begin(context, waiting)
+    context.record("quarantine confirmed", **about, by=waiting.user)
     return onward(f"/runs/{sheet.run.run_id}")
 
 
-def _sheet(visit: Visit) -> _Sheet:
+def _sheet(context: Context) -> _Sheet:
     """Return the quarantine that the address names.
 
     Raises:
-        DeskError: the run has none, or the user sees some branches alone: what was refused is of
-            any branch.
+        DeskError: the run has none.
     """
-    visit.require_all_branches()
-    run = find_run(visit)
+    run = find_run(context)
     path = Path(run.folder) / QUARANTINE
     if run.flow != SCREEN_FLOW or not path.is_file():
         raise DeskError(404, "This run has no quarantine here: nothing was refused, or it is gone.")
     with path.open(encoding="utf-8", newline="") as file:
         named = next(csv.reader(file), [])
     headings = [unescape_formula(each) for each in named[: -len(QUARANTINE_COLUMNS)]]
-    text = _mapping_of(visit, run, headings)
+    text = _mapping_of(context, run, headings)
     mapping = None
     if text:
         with in_memory(text.encode()) as clear:
             mapping = read_mapping(clear)
-    uploads = visit.seat.uploads
+    uploads = context.uploads
     done: dict[int, Upload] = {}
     draft = waiting = None
     for upload in uploads.chosen(FIXES, value=run.run_id):
         if uploads.is_screened(upload):
             done |= dict.fromkeys(upload.choices[PLACES], upload)
-        elif upload.state == HELD and same_person(upload.user, visit.name):
+        elif upload.state == HELD and same_person(upload.user, context.name):
             draft = upload
         elif upload.state == HELD and upload.choices.get(WAITS):
             waiting = upload
     return _Sheet(run, path, headings, mapping, text, draft, waiting, done)
 
 
-def _mapping_of(visit: Visit, run: RunRecord, headings: Sequence[str]) -> str:
+def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> str:
     """Return what the run's headings meant, as a mapping for the refused rows; may be empty."""
-    upload = visit.seat.uploads.of_run(run)
+    upload = context.uploads.of_run(run)
     if upload is not None:
         chosen = upload.choices
         meant = chosen.get("headings") or {}
@@ -259,12 +253,12 @@ def _mapping_of(visit: Visit, run: RunRecord, headings: Sequence[str]) -> str:
     return mapping_toml(mapping.model_copy(update={"drop": present, "sheet": None}))
 
 
-def _edits(visit: Visit, draft: Upload | None) -> dict[int, list[str]]:
+def _edits(context: Context, draft: Upload | None) -> dict[int, list[str]]:
     """Return the rows somebody changed before, by place."""
     if draft is None:
         return {}
-    path = visit.seat.uploads.path(draft.upload_id)
-    with unsealed(path, visit.seat.journal.sealer) as clear:
+    path = context.uploads.path(draft.upload_id)
+    with unsealed(path, context.journal.sealer) as clear:
         lines = csv.reader(io.StringIO(clear.read_text("utf-8"), newline=""))
         next(lines)
         cells = [
@@ -273,10 +267,10 @@ def _edits(visit: Visit, draft: Upload | None) -> dict[int, list[str]]:
     return dict(zip(draft.choices[PLACES], cells, strict=True))
 
 
-def _typed(visit: Visit, sheet: _Sheet) -> dict[int, list[str]]:
+def _typed(context: Context, sheet: _Sheet) -> dict[int, list[str]]:
     """Return the rows of the form as they were typed, by place."""
     places = sorted(
-        {_number(each) for each in visit.form.get("row", []) if _NUMBER.fullmatch(each)}
+        {_number(each) for each in context.form.get("row", []) if _NUMBER.fullmatch(each)}
     )
     if not places:
         return {}
@@ -285,7 +279,7 @@ def _typed(visit: Visit, sheet: _Sheet) -> dict[int, list[str]]:
     for row in shown:
         if row.place not in places:
             continue
-        given = [visit.form.get(f"c{row.place}.{at}") for at in range(len(row.came))]
+        given = [context.form.get(f"c{row.place}.{at}") for at in range(len(row.came))]
         typed[row.place] = [
             came if new is None or new[-1] == _in_one_line(came) else new[-1]
             for came, new in zip(row.came, given, strict=True)
@@ -298,7 +292,7 @@ def _in_one_line(cell: str) -> str:
     return cell.replace("\r", "").replace("\n", "")
 
 
-def _judged_edits(visit: Visit, sheet: _Sheet, edits: dict[int, list[str]]) -> list[_Row]:
+def _judged_edits(context: Context, sheet: _Sheet, edits: dict[int, list[str]]) -> list[_Row]:
     """Return the changed rows with what is wrong with them now."""
     if not edits:
         return []
@@ -311,7 +305,7 @@ def _judged_edits(visit: Visit, sheet: _Sheet, edits: dict[int, list[str]]) -> l
     if ids is not None:
         for row in rows:
             row.customer_id = row.cells[ids].strip()
-    screened = visit.seat.rows.of(sheet.run)
+    screened = context.rows.of(sheet.run)
     if screened is None or ids is None or sheet.run.parameters.get("merge_rows"):
         return rows
     there = screened.among([row.cells[ids].strip() for row in rows])
@@ -362,16 +356,16 @@ def _wrong_edits(row: _Row) -> bool:
     return any(row.cells[at] != row.came[at] for at in row.hints)
 
 
-def _keep(visit: Visit, sheet: _Sheet, rows: Sequence[_Row]) -> Upload | None:
+def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload | None:
     """Seal the changed rows in place of what was kept before; None where nothing is changed."""
-    uploads, run = visit.seat.uploads, sheet.run
+    uploads, run = context.uploads, sheet.run
     given = run.parameters
     chosen = {
         **{name: given[name] for name in _AS_BEFORE if given.get(name)},
         "date_order": _date_order(run),
         "batch": run.batch,
         "purpose": run.purpose,
-        "max_spend": plain_naira(visit.text("max_spend", 20)),
+        "max_spend": plain_naira(context.text("max_spend", 20)),
         TYPED: True,
         FIXES: run.run_id,
         PLACES: [row.place for row in rows],
@@ -379,7 +373,7 @@ def _keep(visit: Visit, sheet: _Sheet, rows: Sequence[_Row]) -> Upload | None:
     }
     kept = None
     if rows:
-        with uploads.receiving("fixed.csv", visit.name, chosen) as (upload_id, sealed):
+        with uploads.receiving("fixed.csv", context.name, chosen) as (upload_id, sealed):
             sealed.write(_as_part(sheet.headings, rows))
         kept = uploads.find(upload_id)
         assert kept is not None  # noqa: S101 - kept in the lines above
@@ -414,7 +408,7 @@ def _as_part(headings: Sequence[str], rows: Sequence[_Row]) -> bytes:
 
 
 def _page(
-    visit: Visit,
+    context: Context,
     sheet: _Sheet,
     edits: dict[int, list[str]],
     page: int,
@@ -426,11 +420,11 @@ def _page(
     last = max(0, (total - 1) // sheet.page_rows)
     page = min(page, last)
     rows = sheet.rows(page * sheet.page_rows, sheet.page_rows)
-    changed = {row.place: row for row in _judged_edits(visit, sheet, edits)}
+    changed = {row.place: row for row in _judged_edits(context, sheet, edits)}
     rows = [changed.get(row.place, row) for row in rows]
     _judge(sheet, [row for row in rows if not row.edited])
     kept = {} if sheet.draft is None else sheet.draft.choices
-    return visit.page(
+    return context.page(
         "fix",
         status,
         run=sheet.run,
@@ -439,22 +433,22 @@ def _page(
         done=sheet.done,
         changed=len(changed),
         waits=bool(kept.get(WAITS)),
-        second=_changes(visit, sheet) if sheet.waiting and visit.may("override") else None,
+        second=_changes(context, sheet) if sheet.waiting and context.may("override") else None,
         second_of=sheet.waiting,
         page=page,
         last=last,
         total=total,
-        max_spend=visit.text("max_spend", 20) or kept.get("max_spend", ""),
+        max_spend=context.text("max_spend", 20) or kept.get("max_spend", ""),
         quote=None if error else kept.get("quote"),
-        ceiling=visit.seat.settings.approval_above,
+        ceiling=context.settings.approval_above,
         error=error,
     )
 
 
-def _changes(visit: Visit, sheet: _Sheet) -> list[tuple[str, list[tuple[str, str, str]]]]:
+def _changes(context: Context, sheet: _Sheet) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Return the rows that wait for a second person: line, and each heading that was changed."""
-    edits = _edits(visit, sheet.waiting)
-    rows = _judged_edits(visit, sheet, edits)
+    edits = _edits(context, sheet.waiting)
+    rows = _judged_edits(context, sheet, edits)
     return [
         (
             row.line,
@@ -468,14 +462,16 @@ def _changes(visit: Visit, sheet: _Sheet) -> list[tuple[str, list[tuple[str, str
     ]
 
 
-def waiting(visit: Visit) -> list[Upload]:
+def waiting(context: Context) -> list[Upload]:
     """Return the typed rows that wait for this user as the second person."""
-    if not visit.may("override") or not visit.may("screen") or visit.branches:
+    if not context.may("override") or not context.may("screen") or context.branches:
         return []
     return [
         each
-        for each in visit.seat.uploads.chosen(WAITS, value=True)
-        if each.state == HELD and not same_person(each.user, visit.name) and each.started_at is None
+        for each in context.uploads.chosen(WAITS, value=True)
+        if each.state == HELD
+        and not same_person(each.user, context.name)
+        and each.started_at is None
     ]
 
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk.accounts import Role
 from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
 from nightscreen.desk.pages import TITLES
-from nightscreen.desk.visit import DeskError
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.disputes import (
     confirm_invoice,
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunHead
 
 DAYS_SHOWN: Final = 62
@@ -68,26 +66,28 @@ class _Asked:
         return "; ".join(f"{name}: {value}" for name, value in parts if value) or "everything"
 
 
-def money(visit: Visit) -> Response:
+def money(context: Context) -> Response:
     """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
-    return _page(visit)
+    return _page(context)
 
 
-def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
-    asked = _asked(visit)
-    journal = visit.seat.journal
-    by_day, by_check = _by_day(visit, asked)
-    runs, by_batch = _by_batch(visit, asked)
-    doubtful = list(_in_doubt(visit, asked))
-    balances = [each for each in _balances(visit, runs[:RUNS_SHOWN]) if each["opening"] is not None]
+def _page(context: Context, status: int = 200, *, error: str = "") -> Response:
+    asked = _asked(context)
+    journal = context.journal
+    by_day, by_check = _by_day(context, asked)
+    runs, by_batch = _by_batch(context, asked)
+    doubtful = list(_in_doubt(context, asked))
+    balances = [
+        each for each in _balances(context, runs[:RUNS_SHOWN]) if each["opening"] is not None
+    ]
     days = sorted(by_day, reverse=True)
     disputed = disputed_calls(journal)
-    return visit.page(
+    return context.page(
         "money",
         status,
         error=error,
-        typed={name: visit.text(name, 30) for name in ("call", "cost")},
-        may_settle=_may_settle(visit),
+        typed={name: context.text(name, 30) for name in ("call", "cost")},
+        may_settle=context.may("settle"),
         disputed=[each for each in disputed if each.waits]
         + [each for each in disputed if not each.waits][:CALLS_SHOWN],
         disputed_number=len(disputed),
@@ -107,91 +107,79 @@ def _page(visit: Visit, status: int = 200, *, error: str = "") -> Response:
         balance=journal.runs.last_balance(),
         today=journal.money.today(),
         month=journal.money.this_month(),
-        settings=visit.seat.settings,
+        settings=context.settings,
     )
 
 
-def settle(visit: Visit) -> Response:
+def settle(context: Context) -> Response:
     """Enter what an invoice says of a call; below its reservation a second person confirms it."""
-    _require_settling(visit)
-    seat, call = visit.seat, visit.text("call", 30)
+    call = context.text("call", 30)
     try:
-        cost_micro = typed_micro(visit.text("cost", 30))
+        cost_micro = typed_micro(context.text("cost", 30))
         call_id = int(call)
-        waits = needs_second(seat.journal, call_id, cost_micro)
-        seat.journal.calls.recover()
-        done = enter_invoice(seat.journal, call_id, cost_micro, by=visit.name, waits=waits)
+        waits = needs_second(context.journal, call_id, cost_micro)
+        context.journal.calls.recover()
+        done = enter_invoice(context.journal, call_id, cost_micro, by=context.name, waits=waits)
     except InputError as error:
-        return _page(visit, 400, error=str(error))
+        return _page(context, 400, error=str(error))
     except (ValueError, OverflowError):
-        return _page(visit, 400, error="Write the call's number, and naira such as 25 or 17.50.")
+        return _page(context, 400, error="Write the call's number, and naira such as 25 or 17.50.")
     word = "cost entered" if waits else "cost settled"
-    seat.audit.write(visit.name, word, run_id=done.run_id, **done.document())
+    context.record(word, run_id=done.run_id, **done.document())
     return onward("/money#disputed")
 
 
-def confirm(visit: Visit) -> Response:
+def confirm(context: Context) -> Response:
     """Confirm what somebody else entered of an invoice."""
-    _require_settling(visit)
-    seat, call = visit.seat, visit.text("call", 30)
+    call = context.text("call", 30)
     try:
-        done = confirm_invoice(seat.journal, int(call), visit.text("cost", 30), by=visit.name)
+        done = confirm_invoice(
+            context.journal, int(call), context.text("cost", 30), by=context.name
+        )
     except InputError as error:
-        seat.audit.write(visit.name, "refused", page="money", call=call, needs="a second person")
-        return _page(visit, 403, error=str(error))
+        context.record("refused", page="money", call=call, needs="a second person")
+        return _page(context, 403, error=str(error))
     except (ValueError, OverflowError):
-        return _page(visit, 400, error="Load the page again.")
-    seat.audit.write(visit.name, "cost settled", run_id=done.run_id, **done.document())
+        return _page(context, 400, error="Load the page again.")
+    context.record("cost settled", run_id=done.run_id, **done.document())
     return onward("/money#disputed")
 
 
-def _may_settle(visit: Visit) -> bool:
-    """Tell whether the user may settle costs: an auditor sees money and changes nothing."""
-    user = visit.user
-    only_reads = user is not None and set(user.roles) <= {Role.AUDITOR}
-    return visit.may("money") and not only_reads
-
-
-def _require_settling(visit: Visit) -> None:
-    visit.require("money")
-    if not _may_settle(visit):
-        visit.seat.audit.write(visit.name, "refused", page="money", needs="money")
-        raise DeskError(403, "An auditor sees what runs cost and changes nothing.")
-
-
-def take_out(visit: Visit) -> Response:
+def take_out(context: Context) -> Response:
     """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
-    require_not_taken(visit)
-    asked = _asked(visit)
-    lines = [{**dict.fromkeys(_HEADINGS), **line} for line in _lines(visit, asked)]
-    visit.seat.audit.write(visit.name, "money taken out", rows=len(lines), filter=asked.words())
+    require_not_taken(context)
+    asked = _asked(context)
+    lines = [{**dict.fromkeys(_HEADINGS), **line} for line in _lines(context, asked)]
+    context.record("money taken out", rows=len(lines), filter=asked.words())
     return csv_response(
         "money.csv",
         _HEADINGS,
         [[line[name] for name in _HEADINGS] for line in lines],
-        about_export(visit, asked.words(), len(lines)),
+        about_export(context, asked.words(), len(lines)),
     )
 
 
-def _asked(visit: Visit) -> _Asked:
-    search = visit.asked_first("search").strip()[:200]
-    return _Asked(search, day_of(visit, "since"), day_of(visit, "until"))
+def _asked(context: Context) -> _Asked:
+    search = context.asked_first("search").strip()[:200]
+    return _Asked(search, day_of(context, "since"), day_of(context, "until"))
 
 
-def _by_day(visit: Visit, asked: _Asked) -> tuple[dict[str, dict[str, Spent]], dict[str, Spent]]:
+def _by_day(
+    context: Context, asked: _Asked
+) -> tuple[dict[str, dict[str, Spent]], dict[str, Spent]]:
     """Return the journal's counters by day and check, and their sums by check."""
     days: dict[str, dict[str, Spent]] = defaultdict(dict)
     checks: dict[str, list[Spent]] = defaultdict(list)
-    for day, check, spent in visit.seat.journal.money.by_day():
+    for day, check, spent in context.journal.money.by_day():
         if asked.of_days(day) and asked.has(day, check, TITLES.get(check, "")):
             days[day][check] = spent
             checks[check].append(spent)
     return days, {check: _sum(each) for check, each in sorted(checks.items())}
 
 
-def _by_batch(visit: Visit, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
+def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
     """Return the runs that began in these days, newest first, and their counters by batch."""
-    journal = visit.seat.journal
+    journal = context.journal
     spent = journal.money.by_run()
     runs, batches = [], dict[str, list[Spent]]()
     for run in journal.runs.heads():
@@ -208,12 +196,12 @@ def _by_batch(visit: Visit, asked: _Asked) -> tuple[list[RunHead], list[dict[str
     return runs, sorted(found, key=lambda each: -each["spent"].bound_micro)
 
 
-def _in_doubt(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
+def _in_doubt(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
     """Yield the calls that may have been charged without our knowing, newest first."""
     batches: dict[str, str] | None = None
-    for row in reversed(visit.seat.journal.runs.in_doubt()):
+    for row in reversed(context.journal.runs.in_doubt()):
         if batches is None:
-            batches = {run.run_id: run.batch for run in visit.seat.journal.runs.heads()}
+            batches = {run.run_id: run.batch for run in context.journal.runs.heads()}
         at, batch = row.sent_at or row.intent_at, batches.get(row.run_id, WITHDRAWN)
         day, why = spending_day(row.intent_at), row.trouble or CRASHED
         title = TITLES.get(row.check, "")
@@ -230,10 +218,10 @@ def _in_doubt(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
             }
 
 
-def _balances(visit: Visit, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]]:
+def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]]:
     """Yield how each run's balance adds up, as its report has it."""
     blocks = (heads[place : place + RUNS_SHOWN] for place in range(0, len(heads), RUNS_SHOWN))
-    for run in (run for block in blocks for run in visit.seat.journal.runs.find_all(block)):
+    for run in (run for block in blocks for run in context.journal.runs.find_all(block)):
         balance = (run.report or {}).get("balance") or {}
         if run.report and "drift" in balance:
             yield {
@@ -246,16 +234,16 @@ def _balances(visit: Visit, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]
             }
 
 
-def _lines(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
+def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
     """Yield the lines of an export; each names the part of the page that it is of."""
-    days, _ = _by_day(visit, asked)
+    days, _ = _by_day(context, asked)
     for day in sorted(days, reverse=True):
         for check, spent in sorted(days[day].items()):
             yield {"part": "day and check", "day": day, "check": check, **_counters(spent)}
-    runs, batches = _by_batch(visit, asked)
+    runs, batches = _by_batch(context, asked)
     for each in batches:
         yield {"part": "batch", "batch": each["batch"], **_counters(each["spent"])}
-    for each in _in_doubt(visit, asked):
+    for each in _in_doubt(context, asked):
         yield {
             "part": "call in doubt",
             **{name: each[name] for name in ("day", "check", "batch", "run_id")},
@@ -263,7 +251,7 @@ def _lines(visit: Visit, asked: _Asked) -> Iterator[dict[str, Any]]:
             "calls": 1,
             "in_doubt": naira_text(each["micro"]),
         }
-    for each in _balances(visit, runs):
+    for each in _balances(context, runs):
         run = each["run"]
         yield {
             "part": "balance of a run",

@@ -5,7 +5,6 @@ Reading, judging and quoting are `runs/`; what is brought lies sealed (`uploads`
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from contextlib import contextmanager
@@ -16,15 +15,12 @@ from pydantic import ValidationError
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
-from nightscreen.desk.runs import start
-from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED
-from nightscreen.desk.visit import (
-    MOST_FIELDS,
+from nightscreen.desk.context import (
     DeskError,
     plain_naira,
-    recognise,
-    to_sign_in,
 )
+from nightscreen.desk.runs import start
+from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import ORDERS, DateOrders
@@ -41,19 +37,16 @@ from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
 from nightscreen.values.identifiers import CustomerNumbers
-from nightscreen.web.forms import FILE_FORM_TYPE, media_type, onward, read_file_form
+from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from starlette.datastructures import UploadFile
-    from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.desk.seat import Seat
+    from nightscreen.desk.context import Context
     from nightscreen.desk.uploads import Upload
-    from nightscreen.desk.visit import Visit
     from nightscreen.reading.open_file import TableSource
 
 SHOWN_ROWS: Final = 50
@@ -93,121 +86,106 @@ _IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns
 """What a command says of a missing column; here it is chosen on the page."""
 
 
-def new(visit: Visit) -> Response:
+def new(context: Context) -> Response:
     """Show the form that takes a file."""
-    return _form(visit)
+    return _form(context)
 
 
-def _form(visit: Visit, status: int = 200, *, error: str = "", **typed: Any) -> Response:  # noqa: ANN401 - what was typed
-    return visit.page(
+def _form(context: Context, status: int = 200, *, error: str = "", **typed: Any) -> Response:  # noqa: ANN401 - what was typed
+    return context.page(
         "new",
         status,
         error=error,
         chosen=_USUAL | typed,
         purposes=PURPOSES,
         checks=CHECKS,
-        policies=policies(visit),
+        policies=policies(context),
     )
 
 
-def policies(visit: Visit) -> list[str]:
+def policies(context: Context) -> list[str]:
     """Return the policy files there are to choose from, beside the one in force."""
-    folder = visit.seat.settings.home.absolute() / "policies"
+    folder = context.settings.home.absolute() / "policies"
     return [str(each) for each in sorted(folder.glob("*.toml"))] if folder.is_dir() else []
 
 
-def receive(seat: Seat) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that takes a file and seals it."""
-
-    async def receive_file(request: Request) -> Response:
-        visit = await asyncio.to_thread(recognise, seat, request)
-        if visit.user is None:
-            return to_sign_in(request)
-        await asyncio.to_thread(visit.require, "screen")
-        if media_type(request) != FILE_FORM_TYPE:
-            raise DeskError(415, "This page takes a file by its own form.")
-        visit.form, brought = await read_file_form(request, MOST_FIELDS)
-        return await asyncio.to_thread(_keep, visit, brought)
-
-    return receive_file
-
-
-def _keep(visit: Visit, brought: UploadFile | None) -> Response:
+def receive(context: Context) -> Response:
     """Seal a file that was uploaded, or say on the form why there is nothing to keep."""
+    brought = context.file
     if brought is None or not brought.size:
         error = (
             "Choose a file first: CSV, XLSX or Parquet."
             if brought is None
             else "The file is empty. Export it again."
         )
-        return _form(visit, 400, error=error, **_choices(visit))
-    uploads = visit.seat.uploads
-    with uploads.receiving(brought.filename or "", visit.name, {}) as (upload_id, writer):
+        return _form(context, 400, error=error, **_choices(context))
+    uploads = context.uploads
+    with uploads.receiving(brought.filename or "", context.name, {}) as (upload_id, writer):
         while piece := brought.file.read(_PIECE):
             writer.write(piece)
     upload = uploads.find(upload_id)
     assert upload is not None  # noqa: S101 - kept in the lines above
-    uploads.choose(upload, _choices(visit))
+    uploads.choose(upload, _choices(context))
     return onward(f"/new/{upload_id}")
 
 
-def _choices(visit: Visit) -> dict[str, Any]:
+def _choices(context: Context) -> dict[str, Any]:
     """Return what was chosen on a form, as far as it was on it."""
     chosen: dict[str, Any] = {}
     for name in ("purpose", "max_spend", "policy"):
-        if name in visit.form:
-            chosen[name] = visit.text(name, 500)
+        if name in context.form:
+            chosen[name] = context.text(name, 500)
     if "max_spend" in chosen:
         chosen["max_spend"] = plain_naira(chosen["max_spend"])
-    if "checks_shown" in visit.form:
-        chosen["checks"] = [each for each in visit.form.get("check", []) if each in CHECKS]
-    if chosen.get("policy") and chosen["policy"] not in policies(visit):
+    if "checks_shown" in context.form:
+        chosen["checks"] = [each for each in context.form.get("check", []) if each in CHECKS]
+    if chosen.get("policy") and chosen["policy"] not in policies(context):
         chosen["policy"] = ""
     if chosen.get("purpose") not in PURPOSES:
         chosen.pop("purpose", None)
     return chosen
 
 
-def _own(visit: Visit) -> Upload:
+def _own(context: Context) -> Upload:
     """Return the upload of the address, if this user brought it.
 
     Raises:
         DeskError: there is none, or it is somebody else's.
     """
-    upload = visit.seat.uploads.find(visit.request.path_params["upload_id"])
-    if upload is None or upload.user.casefold() != visit.name.casefold():
+    upload = context.uploads.find(context.request.path_params["upload_id"])
+    if upload is None or upload.user.casefold() != context.name.casefold():
         raise DeskError(404, "There is no such file of yours. Bring it again under New file.")
     return upload
 
 
-def file(visit: Visit) -> Response:
+def file(context: Context) -> Response:
     """Show how a file is understood, what it would cost, and where its run is."""
-    upload = _own(visit)
-    run = visit.seat.uploads.run_of(upload)
+    upload = _own(context)
+    run = context.uploads.run_of(upload)
     if run is not None or upload.started_at is not None:
-        return _started(visit, upload, None if run is None else run.run_id)
+        return _started(context, upload, None if run is None else run.run_id)
     if upload.state == GONE:
         raise DeskError(410, "This file was removed, as nobody screened it. Bring it again.")
-    return _file(visit, upload)
+    return _file(context, upload)
 
 
-def _started(visit: Visit, upload: Upload, run_id: str | None) -> Response:
+def _started(context: Context, upload: Upload, run_id: str | None) -> Response:
     if run_id is not None:
         response = onward(f"/runs/{run_id}")
-        if visit.request.headers.get("hx-request") == "true":
-            response = visit.page("starting", upload=upload, waited=0)
+        if context.request.headers.get("hx-request") == "true":
+            response = context.page("starting", upload=upload, waited=0)
             response.headers["hx-redirect"] = f"/runs/{run_id}"
         return response
-    waited = visit.seat.clock() - (upload.started_at or 0)
-    return visit.page("starting", upload=upload, waited=waited // 1_000_000)
+    waited = context.clock() - (upload.started_at or 0)
+    return context.page("starting", upload=upload, waited=waited // 1_000_000)
 
 
 @contextmanager
-def _in_clear(visit: Visit, upload: Upload) -> Iterator[Path]:
+def _in_clear(context: Context, upload: Upload) -> Iterator[Path]:
     """Give the file to read; what is wrong with it is said under the name it was brought by."""
-    uploads = visit.seat.uploads
+    uploads = context.uploads
     try:
-        with unsealed(uploads.path(upload.upload_id), visit.seat.journal.sealer) as path:
+        with unsealed(uploads.path(upload.upload_id), context.journal.sealer) as path:
             yield path
     except InputError as error:
         said = str(error)
@@ -221,17 +199,17 @@ def _in_clear(visit: Visit, upload: Upload) -> Iterator[Path]:
         ) from None
 
 
-def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -> Response:
+def _file(context: Context, upload: Upload, status: int = 200, *, error: str = "") -> Response:
     headings: list[str] = []
     sheets: list[str] = []
     diagnosis, shown, open_dates = None, None, None
     try:
-        with _in_clear(visit, upload) as path:
+        with _in_clear(context, upload) as path:
             sheets = sheets_of(path)
-            mapping = _mapping(visit, upload)
+            mapping = _mapping(context, upload)
             headings = headings_of(path, mapping)
-            upload = _understood(visit, upload, path, headings)
-            merge = bool(visit.seat.settings.merge_rows or upload.choices.get("merge_rows"))
+            upload = _understood(context, upload, path, headings)
+            merge = bool(context.settings.merge_rows or upload.choices.get("merge_rows"))
             source = open_source(path, mapping=mapping)
             orders = DateOrders(source)
             of_mapping = mapping is not None and mapping.merge_rows
@@ -240,7 +218,7 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
             open_dates = orders.open_consent()
     except UsageError as trouble:
         status, error = (400 if status == 200 else status), error or str(trouble)  # noqa: PLR2004 - well so far
-    return visit.page(
+    return context.page(
         "new_file",
         status,
         upload=upload,
@@ -250,7 +228,7 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
         sheet=upload.choices.get("sheet") or (diagnosis.sheet if diagnosis else ""),
         orders=ORDERS,
         open_dates="" if open_dates is None or error else _OPEN_DATES.format(*open_dates),
-        merging=visit.seat.settings.merge_rows or upload.choices.get("merge_rows"),
+        merging=context.settings.merge_rows or upload.choices.get("merge_rows"),
         meaning=upload.choices.get("headings") or upload.choices.get("understood") or {},
         known=KNOWN_COLUMNS,
         carried=CARRIED,
@@ -264,18 +242,18 @@ def _file(visit: Visit, upload: Upload, status: int = 200, *, error: str = "") -
         chosen=_USUAL | upload.choices,
         purposes=PURPOSES,
         checks=CHECKS,
-        policies=policies(visit),
-        ceiling=visit.seat.settings.approval_above,
+        policies=policies(context),
+        ceiling=context.settings.approval_above,
     )
 
 
-def _mapping(visit: Visit, upload: Upload) -> Meaning | None:
+def _mapping(context: Context, upload: Upload) -> Meaning | None:
     """Return what was chosen for headings, sheet and dates; None where nothing was."""
-    path = visit.seat.uploads.mapping(upload.upload_id)
+    path = context.uploads.mapping(upload.upload_id)
     return read_mapping(path) if path.exists() else None
 
 
-def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -> Upload:
+def _understood(context: Context, upload: Upload, path: Path, headings: list[str]) -> Upload:
     """Note once what each heading is taken for by itself."""
     if upload.choices.get("understood"):
         return upload
@@ -290,7 +268,7 @@ def _understood(visit: Visit, upload: Upload, path: Path, headings: list[str]) -
             known = next((each for each in meanings(heading) if each not in taken), "")
             taken.add(known)
             found[heading] = known
-    return visit.seat.uploads.choose(upload, {"understood": found})
+    return context.uploads.choose(upload, {"understood": found})
 
 
 def preview(
@@ -340,75 +318,73 @@ def _as_understood(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _with_headings(visit: Visit, upload: Upload) -> Upload:
+def _with_headings(context: Context, upload: Upload) -> Upload:
     """Keep what the form says of headings, purpose, checks, policy and cap."""
-    chosen = _choices(visit)
-    sheet = visit.text("sheet", 80)
-    if sheet and sheet != (upload.choices.get("sheet") or visit.text("sheet_read", 80)):
+    chosen = _choices(context)
+    sheet = context.text("sheet", 80)
+    if sheet and sheet != (upload.choices.get("sheet") or context.text("sheet_read", 80)):
         chosen |= {"sheet": sheet, "headings": {}, "understood": {}, "quote": None}
-        return visit.seat.uploads.choose(upload, chosen)
-    order = visit.form.get("heading", [])
+        return context.uploads.choose(upload, chosen)
+    order = context.form.get("heading", [])
     if order:
         allowed = {*KNOWN_COLUMNS, CARRIED, LEFT_OUT}
-        picked = {h: visit.text(f"h{at}", 60) for at, h in enumerate(order)}
+        picked = {h: context.text(f"h{at}", 60) for at, h in enumerate(order)}
         chosen["headings"] = {
             h: known if known in allowed else CARRIED for h, known in picked.items()
         }
-    if visit.text("date_order", 3) in DATE_ORDERS:
-        chosen["declared"] = visit.text("date_order", 3)
-    elif "date_order" in visit.form:
+    if context.text("date_order", 3) in DATE_ORDERS:
+        chosen["declared"] = context.text("date_order", 3)
+    elif "date_order" in context.form:
         chosen["declared"] = None
-    if "merge_shown" in visit.form:
-        chosen["merge_rows"] = "merge_rows" in visit.form
+    if "merge_shown" in context.form:
+        chosen["merge_rows"] = "merge_rows" in context.form
     chosen["quote"] = None
-    return visit.seat.uploads.choose(upload, chosen)
+    return context.uploads.choose(upload, chosen)
 
 
-def _require_date_order(visit: Visit, upload: Upload) -> None:
+def _require_date_order(context: Context, upload: Upload) -> None:
     """Have the order of consent dates chosen where the file leaves it open, and keep it.
 
     Raises:
         UsageError: it is open, or the file cannot be read.
     """
-    with _in_clear(visit, upload) as path:
-        open_ = DateOrders(open_source(path, mapping=_mapping(visit, upload))).open_consent()
+    with _in_clear(context, upload) as path:
+        open_ = DateOrders(open_source(path, mapping=_mapping(context, upload))).open_consent()
     if open_ is not None:
         raise InputError(_OPEN_DATES.format(*open_))
     if upload.choices.get("declared"):
-        batch = visit.seat.uploads.parameters(upload).batch
-        visit.seat.journal.runs.keep_date_order(batch, upload.choices["declared"])
+        batch = context.uploads.parameters(upload).batch
+        context.journal.runs.keep_date_order(batch, upload.choices["declared"])
 
 
-def quote(visit: Visit) -> Response:
+def quote(context: Context) -> Response:
     """Quote a file as its headings are understood now."""
-    before = _own(visit)
-    upload = _with_headings(visit, before)
+    before = _own(context)
+    upload = _with_headings(context, before)
     if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
         return onward(f"/new/{upload.upload_id}")
     try:
-        _require_date_order(visit, upload)
-        document = quote_upload(visit, upload)
+        _require_date_order(context, upload)
+        document = quote_upload(context, upload)
     except UsageError as error:
-        return _file(visit, upload, 400, error=str(error))
-    visit.seat.uploads.choose(upload, {"quote": document})
-    visit.seat.audit.write(
-        visit.name, "file quoted", name=upload.name, expected=document["quoted"]["expected"]
-    )
+        return _file(context, upload, 400, error=str(error))
+    context.uploads.choose(upload, {"quote": document})
+    context.record("file quoted", name=upload.name, expected=document["quoted"]["expected"])
     return onward(f"/new/{upload.upload_id}#quote")
 
 
-def quote_upload(visit: Visit, upload: Upload) -> dict[str, Any]:
+def quote_upload(context: Context, upload: Upload) -> dict[str, Any]:
     """Return the quote of an upload as it would be screened now.
 
     Raises:
         UsageError: choices or the file are wrong.
     """
     try:
-        parameters = visit.seat.uploads.parameters(upload)
+        parameters = context.uploads.parameters(upload)
     except ValidationError as error:
         raise InputError(_mistake(error)) from None
-    with _in_clear(visit, upload):  # what is wrong is said under the file's own name
-        return quote_batch(parameters, visit.seat.settings)
+    with _in_clear(context, upload):  # what is wrong is said under the file's own name
+        return quote_batch(parameters, context.settings)
 
 
 def _mistake(error: ValidationError) -> str:
@@ -420,46 +396,44 @@ def _mistake(error: ValidationError) -> str:
     return f"{field}: {error.errors()[0]['msg']}"
 
 
-def screen(visit: Visit) -> Response:
+def screen(context: Context) -> Response:
     """Start the run of a file."""
-    upload = _own(visit)
+    upload = _own(context)
     if upload.started_at is not None:
         return onward(f"/new/{upload.upload_id}")
-    before, upload = upload, _with_headings(visit, upload)
+    before, upload = upload, _with_headings(context, upload)
     if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
         return onward(f"/new/{upload.upload_id}")
     try:
-        _require_date_order(visit, upload)
-        begin(visit, upload)
+        _require_date_order(context, upload)
+        begin(context, upload)
     except UsageError as error:
-        return _file(visit, upload, 400, error=str(error))
+        return _file(context, upload, 400, error=str(error))
     return onward(f"/new/{upload.upload_id}")
 
 
-def begin(visit: Visit, upload: Upload) -> None:
+def begin(context: Context, upload: Upload) -> None:
     """Start the run of an upload, once its file is known to be readable.
 
     Raises:
         UsageError: settings, choices or the file are wrong.
         DeskError: it cannot be started.
     """
-    seat = visit.seat
-    require_service(seat.settings, quote_only=False)
+    require_service(context.settings, quote_only=False)
     try:
-        parameters = seat.uploads.parameters(upload)
+        parameters = context.uploads.parameters(upload)
     except ValidationError as error:
         raise InputError(_mistake(error)) from None
-    with _in_clear(visit, upload) as path:
-        open_source(path, mapping=_mapping(visit, upload))
-    if not seat.uploads.claim(upload):
+    with _in_clear(context, upload) as path:
+        open_source(path, mapping=_mapping(context, upload))
+    if not context.uploads.claim(upload):
         return
     try:
-        start(visit, parameters)
+        start(context, parameters)
     except BaseException:
-        seat.uploads.give_back(upload)
+        context.uploads.give_back(upload)
         raise
-    seat.audit.write(
-        visit.name,
+    context.record(
         "run started",
         name=upload.name,
         digest=upload.digest,
@@ -467,53 +441,53 @@ def begin(visit: Visit, upload: Upload) -> None:
     )
 
 
-def applicant(visit: Visit) -> Response:
+def applicant(context: Context) -> Response:
     """Take one applicant at the counter; quote, or quote and screen at once."""
-    typed = {name: visit.text(name, 200) for name, _, _ in AT_THE_COUNTER}
-    if visit.request.method == "GET":
-        return _counter(visit, typed)
+    typed = {name: context.text(name, 200) for name, _, _ in AT_THE_COUNTER}
+    if context.request.method == "GET":
+        return _counter(context, typed)
     if not typed["customer_id"]:
-        return _counter(visit, typed, 400, error="Customer id: every applicant needs one.")
-    chosen = {**_choices(visit), "purpose": "origination", "batch": _COUNTER_BATCH}
+        return _counter(context, typed, 400, error="Customer id: every applicant needs one.")
+    chosen = {**_choices(context), "purpose": "origination", "batch": _COUNTER_BATCH}
     own = {}
-    if visit.branches:
-        key = visit.seat.journal.pseudonyms.customer(_COUNTER_BATCH, typed["customer_id"])
-        if visit.seat.customers.known([key]):  # else a customer of another branch would become ours
-            visit.require_seen(typed["customer_id"], _COUNTER_BATCH)
-        own = {"branch": visit.branches[0]}  # else they would not see them
-    upload_id = keep_rows(visit, "applicant.csv", [{**typed, **own}], chosen)
-    upload = visit.seat.uploads.find(upload_id)
+    if context.branches:
+        key = context.journal.pseudonyms.customer(_COUNTER_BATCH, typed["customer_id"])
+        if context.customers.known([key]):  # else a customer of another branch would become ours
+            context.require_seen(typed["customer_id"], _COUNTER_BATCH)
+        own = {"branch": context.branches[0]}  # else they would not see them
+    upload_id = keep_rows(context, "applicant.csv", [{**typed, **own}], chosen)
+    upload = context.uploads.find(upload_id)
     assert upload is not None  # noqa: S101 - kept in the line above
     try:
-        with _in_clear(visit, upload) as path:
+        with _in_clear(context, upload) as path:
             source = open_source(path)
             (row,) = preview(source, DateOrders(source))["rows"]
         hints = [cell["hint"] for cell in row["cells"] if cell["hint"]]
         if row["refused"] or hints:
             raise InputError(row["refused"] or " ".join(hints))
-        document = quote_upload(visit, upload)
-        upload = visit.seat.uploads.choose(upload, {"quote": document})
-        if visit.text("do") == "screen":
-            begin(visit, upload)
+        document = quote_upload(context, upload)
+        upload = context.uploads.choose(upload, {"quote": document})
+        if context.text("do") == "screen":
+            begin(context, upload)
     except UsageError as error:
-        return _counter(visit, typed, 400, error=str(error))
+        return _counter(context, typed, 400, error=str(error))
     return onward(f"/new/{upload_id}")
 
 
 def keep_rows(
-    visit: Visit, name: str, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
+    context: Context, name: str, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
 ) -> str:
     """Seal rows as a part of their batch and return the id of the upload."""
     choices = {**chosen, TYPED: True}
-    with visit.seat.uploads.receiving(name, visit.name, choices) as (upload_id, sealed):
+    with context.uploads.receiving(name, context.name, choices) as (upload_id, sealed):
         sealed.write(rows_as_part(rows))
     return upload_id
 
 
 def _counter(
-    visit: Visit, typed: dict[str, str], status: int = 200, *, error: str = ""
+    context: Context, typed: dict[str, str], status: int = 200, *, error: str = ""
 ) -> Response:
-    return visit.page(
+    return context.page(
         "applicant",
         status,
         fields=AT_THE_COUNTER,
@@ -521,7 +495,7 @@ def _counter(
         error=error,
         checks=CHECKS,
         chosen={
-            "checks": visit.form.get("check", USUAL_CHECKS),
-            "max_spend": visit.text("max_spend", 20),
+            "checks": context.form.get("check", USUAL_CHECKS),
+            "max_spend": context.text("max_spend", 20),
         },
     )

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.config.parameters import SCREEN_FLOW
+from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import NOTHING
 from nightscreen.desk.uploads import TYPED
-from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.policy.file import read_text, rewritten, threshold_comments
 from nightscreen.policy.load import sound_policy
 from nightscreen.policy.versions import (
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from nightscreen.desk.seat import Seat
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.policy import Policy
@@ -107,32 +106,36 @@ class Basis:
     unreadable: str = ""
 
 
-def policy(visit: Visit) -> Response:
+def policy(context: Context) -> Response:
     """Show the policy in force, what is proposed, and every version there was."""
-    return _page(visit)
+    return _page(context)
 
 
 def _page(
-    visit: Visit, status: int = 200, *, error: str = "", of: str = "", tried: TryOut | None = None
+    context: Context,
+    status: int = 200,
+    *,
+    error: str = "",
+    of: str = "",
+    tried: TryOut | None = None,
 ) -> Response:
-    seat = visit.seat
-    found = versions(seat.journal)
-    in_force = last_approved(found, seat.clock())
+    found = versions(context.journal)
+    in_force = last_approved(found, context.clock())
     basis = _basis(in_force)
     present = basis.policy
-    runs = _past_runs(seat)
+    runs = _past_runs(context)
     comments = threshold_comments(basis.text)
     proposals = [
         {
             "version": each,
             **_read_proposal(present, each),
-            "own": is_own(each, visit.name),
+            "own": is_own(each, context.name),
             "stale": each.replaces != basis.label,
         }
         for each in found
         if each.state == PolicyState.PROPOSED
     ]
-    return visit.page(
+    return context.page(
         "policy",
         status,
         policy=present,
@@ -142,18 +145,21 @@ def _page(
             {
                 "name": name,
                 "value": f"{value:f}",
-                "typed": visit.text(_field(name), 40) if _field(name) in visit.form else "",
+                "typed": context.text(_field(name), 40) if _field(name) in context.form else "",
                 "comment": comments.get(name, ""),
                 "codes": _codes_naming(present, name),
             }
             for name, value in present.thresholds.items()
         ],
-        version=visit.text("version", _LONGEST_VERSION)
-        or _next_version(seat, {present.version, *(each.version for each in found)}),
-        note=visit.text("note"),
+        version=context.text("version", _LONGEST_VERSION)
+        or _next_version(context, {present.version, *(each.version for each in found)}),
+        note=context.text("note"),
         runs=runs,
-        chosen=_chosen(visit, runs),
-        can_try=bool(runs) and visit.may("people") and not visit.branches and not basis.unreadable,
+        chosen=_chosen(context, runs),
+        can_try=bool(runs)
+        and context.may("people")
+        and not context.branches
+        and not basis.unreadable,
         by_file=_runs_by_file(runs),
         proposals=proposals,
         versions=[each for each in reversed(found) if each.state != PolicyState.PROPOSED][
@@ -163,7 +169,7 @@ def _page(
         rate=bad_rate,
         error=error,
         of=of,
-        reason=visit.text("reason", 2000) if error else "",
+        reason=context.text("reason", 2000) if error else "",
     )
 
 
@@ -198,22 +204,22 @@ def _codes_naming(policy: Policy, threshold: str) -> list[str]:
     return list(dict.fromkeys(naming))
 
 
-def _next_version(seat: Seat, taken: set[str]) -> str:
+def _next_version(context: Context, taken: set[str]) -> str:
     """Return a name for the next version: today in Lagos, numbered where that is taken."""
-    today = f"{to_instant(seat.clock()).astimezone(LAGOS):%Y-%m-%d}"
+    today = f"{to_instant(context.clock()).astimezone(LAGOS):%Y-%m-%d}"
     numbered = (f"{today}-{number}" for number in range(2, len(taken) + 3))
     return next(each for each in (today, *numbered) if each not in taken)
 
 
-def _past_runs(seat: Seat) -> list[RunRecord]:
+def _past_runs(context: Context) -> list[RunRecord]:
     """Return the newest runs that decided and whose rows are here, no parts of a batch."""
     found = []
-    for run in seat.journal.runs.newest(limit=_LOOKED_AT):
+    for run in context.journal.runs.newest(limit=_LOOKED_AT):
         if run.flow != SCREEN_FLOW or run.state == "test_mode":
             continue
         if not any((Path(run.folder) / "enriched").glob("part-*.parquet")):
             continue
-        upload = seat.uploads.of_run(run)
+        upload = context.uploads.of_run(run)
         typed = upload is not None and TYPED in upload.choices
         if not typed and (run.report or {}).get("decisions"):
             found.append(run)
@@ -262,40 +268,41 @@ def _rules_missing(there: Policy, other: Policy) -> list[Any]:
 # --- trying ---
 
 
-def try_on_past_runs(visit: Visit) -> Response:
+def try_again(_context: Context) -> Response:
+    """Answer the address of a result that somebody opens later."""
+    return onward("/policy")
+
+
+def try_on_past_runs(context: Context) -> Response:
     """Decide past runs again by the policy in force and by another one, and say who would move."""
-    visit.require_all_branches()
-    if visit.request.method == "GET":  # the address of a result that somebody opens later
-        return onward("/policy")
-    seat, key = visit.seat, visit.text("proposal", 60)
+    key = context.text("proposal", 60)
     try:
-        text = _proposed(visit, key).text if key else _text_typed(visit)
+        text = _proposed(context, key).text if key else _text_typed(context)
         tried = sound_policy(text, "the policy", "nightscreen policy check FILE")
-        runs = _runs_chosen(visit)
+        runs = _runs_chosen(context)
         with _one_at_a_time():
-            found = _try_out(seat, tried, runs)
+            found = _try_out(context, tried, runs)
     except UsageError as error:
-        return _page(visit, 400, error=_plainly(error), of=key or "thresholds")
-    seat.audit.write(
-        visit.name,
+        return _page(context, 400, error=_plainly(error), of=key or "thresholds")
+    context.record(
         "policy tried",
         policy=tried.label,
-        **_thresholds_changed(seat, tried),
+        **_thresholds_changed(context, tried),
         runs=[run.run_id for run in runs],
         moved=found.moves["moved"]["rows"],
         shown=len(found.moved),
     )
-    return _page(visit, tried=found, of=key)
+    return _page(context, tried=found, of=key)
 
 
-def _runs_chosen(visit: Visit) -> list[RunRecord]:
+def _runs_chosen(context: Context) -> list[RunRecord]:
     """Return the runs to try a policy on.
 
     Raises:
         UsageError: there are none.
     """
-    offered = _past_runs(visit.seat)
-    chosen = _chosen(visit, offered)
+    offered = _past_runs(context)
+    chosen = _chosen(context, offered)
     runs = [run for run in offered if run.run_id in chosen]
     if not runs:
         raise UsageError(
@@ -304,10 +311,10 @@ def _runs_chosen(visit: Visit) -> list[RunRecord]:
     return runs
 
 
-def _chosen(visit: Visit, offered: Sequence[RunRecord]) -> set[str]:
+def _chosen(context: Context, offered: Sequence[RunRecord]) -> set[str]:
     """Return the runs that are ticked; where no form says so, the newest of each batch."""
-    if "runs_shown" in visit.form:
-        return set(visit.form.get("run", []))
+    if "runs_shown" in context.form:
+        return set(context.form.get("run", []))
     return {run.run_id for run in {run.batch: run for run in reversed(offered)}.values()}
 
 
@@ -326,7 +333,7 @@ def _one_at_a_time() -> Iterator[None]:
         _TRYING.release()
 
 
-def _try_out(seat: Seat, tried: Policy, runs: Sequence[RunRecord]) -> TryOut:
+def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> TryOut:
     began = perf_counter()
     heaviest = [file_schema(2).empty_table()]
 
@@ -338,8 +345,8 @@ def _try_out(seat: Seat, tried: Policy, runs: Sequence[RunRecord]) -> TryOut:
 
     found = backtest(
         [past_run(Path(run.folder)) for run in runs],
-        [policy_in_force(seat.journal, seat.clock()), tried],
-        paid=PaidAfterwards.of(seat.journal, seat.settings.bad_loan),
+        [policy_in_force(context.journal, context.clock()), tried],
+        paid=PaidAfterwards.of(context.journal, context.settings.bad_loan),
         moving=keep,
     )
     moves = found.document()["between"]
@@ -369,28 +376,28 @@ def _names(run: RunRecord, moved: Sequence[Mapping[str, Any]]) -> dict[str, str 
     return found
 
 
-def _text_typed(visit: Visit) -> str:
+def _text_typed(context: Context) -> str:
     """Return the text of the policy in force with the thresholds and the version of the form.
 
     Raises:
         UsageError: a field holds no number, or the form is of a policy that is no longer in force.
     """
-    basis = _basis(version_in_force(visit.seat.journal, visit.seat.clock()))
+    basis = _basis(version_in_force(context.journal, context.clock()))
     text, present = basis.text, basis.policy
-    if visit.text("seen", 200) != basis.label:
+    if context.text("seen", 200) != basis.label:
         raise UsageError(
             f"{basis.label} was put in force since you opened this page. Its thresholds are "
             "shown now: change them once more."
         )
-    version = " ".join(visit.text("version", 1000).split())
+    version = " ".join(context.text("version", 1000).split())
     if not version or len(version) > _LONGEST_VERSION or not version.isprintable():
         raise UsageError(f"Version: write 1 to {_LONGEST_VERSION} letters or digits.")
-    thresholds = {name: _number(visit, name) for name in present.thresholds}
+    thresholds = {name: _number(context, name) for name in present.thresholds}
     return rewritten(text, version, thresholds)
 
 
-def _number(visit: Visit, name: str) -> Decimal:
-    typed = plain_naira(visit.text(_field(name), 100))
+def _number(context: Context, name: str) -> Decimal:
+    typed = plain_naira(context.text(_field(name), 100))
     try:
         value = Decimal(typed)
     except InvalidOperation:
@@ -400,9 +407,9 @@ def _number(visit: Visit, name: str) -> Decimal:
     return value.quantize(Decimal(1)) if value == value.to_integral_value() else value.normalize()
 
 
-def _thresholds_changed(seat: Seat, other: Policy) -> dict[str, str]:
+def _thresholds_changed(context: Context, other: Policy) -> dict[str, str]:
     """Return the entries that differ from the policy in force, for the audit."""
-    before = _basis(version_in_force(seat.journal, seat.clock())).policy
+    before = _basis(version_in_force(context.journal, context.clock())).policy
     entries = changes(before, other)["entries"]
     return {"changes": "; ".join(f"{name} from {was} to {now}" for name, was, now in entries)}
 
@@ -416,64 +423,60 @@ def _plainly(error: Exception) -> str:
 # --- proposing and deciding ---
 
 
-def propose(visit: Visit) -> Response:
+def propose(context: Context) -> Response:
     """Write down the thresholds of the form as a version that waits for somebody else."""
-    seat = visit.seat
     try:
-        text = _text_typed(visit)
-        seen = visit.text("seen", 200)
+        text = _text_typed(context)
+        seen = context.text("seen", 200)
         made = write_proposal(
-            seat.journal, text, by=visit.name, note=visit.text("note", 2000), seen=seen
+            context.journal, text, by=context.name, note=context.text("note", 2000), seen=seen
         )
     except UsageError as error:
-        return _page(visit, 400, error=_plainly(error), of="thresholds")
-    seat.audit.write(
-        visit.name,
+        return _page(context, 400, error=_plainly(error), of="thresholds")
+    context.record(
         "policy proposed",
         policy=made.policy,
         version=made.version,
         replaces=made.replaces,
-        **_thresholds_changed(seat, read_policy(text)),
+        **_thresholds_changed(context, read_policy(text)),
         note=made.note,
     )
     return onward(f"/policy#{made.key}")
 
 
-def _proposed(visit: Visit, key: str) -> PolicyVersion:
+def _proposed(context: Context, key: str) -> PolicyVersion:
     """Return a proposal that waits.
 
     Raises:
         DeskError: it does not wait, or was never made.
     """
-    found = next((each for each in versions(visit.seat.journal) if each.key == key), None)
+    found = next((each for each in versions(context.journal) if each.key == key), None)
     if found is None or found.state != PolicyState.PROPOSED:
         raise DeskError(409, "This proposal does not wait any more: somebody has decided about it.")
     return found
 
 
-def decide(visit: Visit) -> Response:
+def decide(context: Context) -> Response:
     """Approve or refuse a proposal; its proposer may take it back, and never approve it."""
-    seat = visit.seat
-    found = _proposed(visit, visit.request.path_params["key"])
-    approve, own = visit.text("do") == "approve", is_own(found, visit.name)
+    found = _proposed(context, context.request.path_params["key"])
+    approve, own = context.text("do") == "approve", is_own(found, context.name)
     if approve or not own:
-        visit.require("policy")
+        context.require("policy")
     if approve and own:
-        seat.audit.write(visit.name, "refused", policy=found.policy, needs="another user")
+        context.record("refused", policy=found.policy, needs="another user")
         raise DeskError(403, "You proposed this yourself; somebody else must approve it.")
     try:
         decided = decide_version(
-            seat.journal,
+            context.journal,
             found.key,
             PolicyState.APPROVED if approve else PolicyState.REFUSED,
-            by=visit.name,
-            reason=visit.text("reason", 2000),
+            by=context.name,
+            reason=context.text("reason", 2000),
         )
     except UsageError as error:
-        return _page(visit, 400, error=_plainly(error), of=found.key)
+        return _page(context, 400, error=_plainly(error), of=found.key)
     word = "policy approved" if approve else "proposal taken back" if own else "policy refused"
-    seat.audit.write(
-        visit.name,
+    context.record(
         word,
         policy=decided.policy,
         version=decided.version,
@@ -484,9 +487,9 @@ def decide(visit: Visit) -> Response:
     return onward("/policy")
 
 
-def waiting(visit: Visit) -> list[PolicyVersion]:
+def waiting(context: Context) -> list[PolicyVersion]:
     """Return the proposals that wait for this user, for the front page."""
-    if not visit.may("policy"):
+    if not context.may("policy"):
         return []
-    found = versions(visit.seat.journal)
-    return [e for e in found if e.state == PolicyState.PROPOSED and not is_own(e, visit.name)]
+    found = versions(context.journal)
+    return [e for e in found if e.state == PolicyState.PROPOSED and not is_own(e, context.name)]

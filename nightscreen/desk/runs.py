@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import FileResponse, Response
 
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
+from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import REPORT_POLICY
 from nightscreen.desk.run_rows import Filter
-from nightscreen.desk.visit import DeskError, plain_naira
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.journal.read_only import look_into
@@ -25,33 +25,33 @@ from nightscreen.web.forms import onward
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
 
 SHOWN: Final = 50
 
 
-def find_run(visit: Visit) -> RunRecord:
+def find_run(context: Context) -> RunRecord:
     """Return the run that the address names.
 
     Raises:
         DeskError: there is none.
     """
-    run = visit.seat.journal.runs.find(visit.request.path_params["run_id"])
+    run = context.journal.runs.find(context.request.path_params["run_id"])
     if run is None:
         raise DeskError(404, "There is no run of this id. See all of them under Runs.")
     return run
 
 
-def runs(visit: Visit) -> Response:
+def runs(context: Context) -> Response:
     """List runs, newest first."""
-    journal = visit.seat.journal
+    journal = context.journal
     heads = journal.runs.heads()
     last = max(0, (len(heads) - 1) // SHOWN)
-    page = min(visit.whole_number("page"), last)
+    page = min(context.whole_number("page"), last)
     found = journal.runs.find_all(heads[page * SHOWN : (page + 1) * SHOWN])
-    return visit.page(
+    return context.page(
         "runs",
         runs=found,
         ending=ending_of,
@@ -70,16 +70,16 @@ def ending_of(run: RunRecord) -> str:
     return ending(facts)
 
 
-def run(visit: Visit) -> Response:
+def run(context: Context) -> Response:
     """Show one run: live while it goes on, with report and files once it has ended."""
-    found = find_run(visit)
-    facts = facts_of(visit, found)
-    follows = visit.request.headers.get("hx-request") == "true"
-    ended_at = visit.asked_first("resumed")
+    found = find_run(context)
+    facts = facts_of(context, found)
+    follows = context.request.headers.get("hx-request") == "true"
+    ended_at = context.asked_first("resumed")
     facts["starting"] = ended_at != "" and ended_at == str(found.finished_at)
     approval = (facts["approval"] or {}).get("state", "")
     stands = f"{facts['state']} {approval}".strip()
-    response = visit.page(
+    response = context.page(
         "run_live" if follows else "run",
         stands=stands,
         every_s=_asks_again_after(facts, approval),
@@ -87,12 +87,12 @@ def run(visit: Visit) -> Response:
         facts=facts,
         ending=ending(facts),
         files=files_of(found),
-        open_files={name for name in files_of(found) if _is_open(visit, name)},
+        open_files={name for name in files_of(found) if _is_open(context, name)},
         declared={name: _declared(name) for name in files_of(found)},
-        waits=visit.seat.approvals.newest(found.run_id),
-        may_resume=visit.may("screen") and _of_own_branches(visit, found),
+        waits=context.approvals.newest(found.run_id),
+        may_resume=context.may("screen") and _of_own_branches(context, found),
     )
-    if follows and visit.asked("stands") != [stands]:
+    if follows and context.asked("stands") != [stands]:
         response.headers["hx-refresh"] = "true"  # its buttons, files and report change as well
     return response
 
@@ -104,19 +104,19 @@ def _asks_again_after(facts: Mapping[str, Any], approval: str) -> int:
     return 10 if approval == ApprovalState.WAITING else 0
 
 
-def facts_of(visit: Visit, run: RunRecord) -> dict[str, Any]:
+def facts_of(context: Context, run: RunRecord) -> dict[str, Any]:
     """Return how a run stands, in words and numbers for a page."""
-    settings = visit.seat.settings
+    settings = context.settings
     look = look_into(
         settings.home,
         url=settings.journal_url,
         data_key=settings.data_key.get_secret_value(),
-        clock=visit.seat.clock,
+        clock=context.clock,
     )
     if look is None:
         raise DeskError(404, "The journal is not there any more.")
     with look:
-        facts = condition_of(settings, run.run_id, look, visit.seat.clock)
+        facts = condition_of(settings, run.run_id, look, context.clock)
     assert facts is not None  # noqa: S101 - the run was found in the same journal
     facts["deadline"] = deadline_words(facts)
     facts["live"] = facts["state"] == RUNNING
@@ -139,15 +139,15 @@ def files_of(run: RunRecord) -> list[str]:
     )
 
 
-def file(visit: Visit) -> Response:
+def file(context: Context) -> Response:
     """Give one file of a run; what holds identifiers is given to those who may take data out."""
-    found, name = find_run(visit), visit.request.path_params["name"]
+    found, name = find_run(context), context.request.path_params["name"]
     if name not in files_of(found):
         raise DeskError(404, "This run has no such file.")
-    visit.require(_declared(name).right)
+    context.require(_declared(name).right)
     if _declared(name).of_branches:
-        visit.require_all_branches()
-    visit.seat.audit.write(visit.name, "file taken out", run_id=found.run_id, file=name)
+        context.require_all_branches()
+    context.record("file taken out", run_id=found.run_id, file=name)
     path = Path(found.folder) / name
     return FileResponse(path, filename=f"{found.run_id}-{path.name}")
 
@@ -157,16 +157,15 @@ def _declared(name: str) -> Output:
     return declaration_of(name) or Output(name)
 
 
-def _is_open(visit: Visit, name: str) -> bool:
+def _is_open(context: Context, name: str) -> bool:
     declared = _declared(name)
-    return visit.may(declared.right) and not (declared.of_branches and visit.branches)
+    return context.may(declared.right) and not (declared.of_branches and context.branches)
 
 
-def report(visit: Visit) -> Response:
+def report(context: Context) -> Response:
     """Give a run's report as it is shown inside its page."""
-    visit.require(_declared(REPORT_PAGE).right)
-    visit.require_all_branches()
-    found = find_run(visit)
+    context.require(_declared(REPORT_PAGE).right)
+    found = find_run(context)
     path = Path(found.folder) / REPORT_PAGE
     if not path.is_file():
         raise DeskError(404, "This run has no report yet.")
@@ -183,84 +182,84 @@ def report(visit: Visit) -> Response:
     )
 
 
-def stop(visit: Visit) -> Response:
+def stop(context: Context) -> Response:
     """Ask a run to stop in good order."""
-    found = find_run(visit)
-    facts = facts_of(visit, found)
+    found = find_run(context)
+    facts = facts_of(context, found)
     if not facts["may_stop"]:
         raise DeskError(409, "This run is not under way; there is nothing to stop.")
-    visit.seat.starter.stop(found.run_id, facts["pid"])
-    visit.seat.audit.write(visit.name, "run stopped", run_id=found.run_id)
+    context.starter.stop(found.run_id, facts["pid"])
+    context.record("run stopped", run_id=found.run_id)
     return onward(f"/runs/{found.run_id}")
 
 
-def resume(visit: Visit) -> Response:
+def resume(context: Context) -> Response:
     """Resume a run that was stopped or killed, under another cap where one is given."""
-    found = find_run(visit)
-    if not _of_own_branches(visit, found):
-        visit.require_all_branches()
+    found = find_run(context)
+    if not _of_own_branches(context, found):
+        context.require_all_branches()
     if found.flow != SCREEN_FLOW:
         raise DeskError(409, "Only screenings are resumed here; the others by their command.")
     if found.state not in {"stopped", KILLED}:
         raise DeskError(409, "This run is not one that can be resumed.")
-    if found.run_id in {each.run_id for each in visit.seat.approvals.waiting()}:
+    if found.run_id in {each.run_id for each in context.approvals.waiting()}:
         raise DeskError(409, "This run waits for approval; it goes on once it is approved.")
     given: dict[str, Any] = {"run": found.run_id}
-    cap = plain_naira(visit.text("max_spend", 20))
+    cap = plain_naira(context.text("max_spend", 20))
     if cap:
         given["max_spend"] = cap
     try:
         parameters = ScreenBatch.model_validate(given)
     except ValueError:
         raise DeskError(400, "Write the most to spend in naira, such as 250000.") from None
-    approval = visit.seat.approvals.newest(found.run_id)
+    approval = context.approvals.newest(found.run_id)
     if approval is None:
-        start(visit, parameters)
-    elif waits_in_inbox(found, visit.seat.settings):
+        start(context, parameters)
+    elif waits_in_inbox(found, context.settings):
         raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
     else:
-        resume_approved(visit, approval, found, parameters)
-    visit.seat.audit.write(visit.name, "run resumed", run_id=found.run_id, max_spend=cap)
+        resume_approved(context, approval, found, parameters)
+    context.record("run resumed", run_id=found.run_id, max_spend=cap)
     return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
 
-def _of_own_branches(visit: Visit, run: RunRecord) -> bool:
+def _of_own_branches(context: Context, run: RunRecord) -> bool:
     """Tell whether every customer of a run is of a branch that the user sees.
 
     Where a run left no rows, it is the user's own who brought its file.
     """
-    if not visit.branches:
+    if not context.branches:
         return True
-    rows = visit.seat.rows.of(run, keep=False)
+    rows = context.rows.of(run, keep=False)
     if rows is None:
-        upload = visit.seat.uploads.of_run(run)
-        return upload is not None and same_person(upload.user, visit.name)
+        upload = context.uploads.of_run(run)
+        return upload is not None and same_person(upload.user, context.name)
     number, _ = rows.counted(Filter())
-    return number > 0 and rows.within(visit.branches).counted(Filter())[0] == number
+    return number > 0 and rows.within(context.branches).counted(Filter())[0] == number
 
 
-def start(visit: Visit, parameters: ScreenBatch) -> None:
+def start(context: Context, parameters: ScreenBatch) -> None:
     """Start a run.
 
     Raises:
         DeskError: it cannot be started.
     """
     try:
-        visit.seat.starter.start(parameters)
+        context.starter.start(parameters)
     except UsageError as error:
         raise DeskError(503, str(error)) from None
 
 
 def resume_approved(
-    visit: Visit, approval: Approval, run: RunRecord, parameters: ScreenBatch
+    context: Context, approval: Approval, run: RunRecord, parameters: ScreenBatch
 ) -> None:
     """Have a run resumed by what started it.
 
     Raises:
         DeskError: it cannot be resumed.
     """
-    waits = waits_in_inbox(run, visit.seat.settings)
+    waits = waits_in_inbox(run, context.settings)
     try:
-        visit.seat.starter.resume(approval, parameters, waits_in_inbox=waits)
+        context.starter.resume(approval, parameters, waits_in_inbox=waits)
     except UsageError as error:
         raise DeskError(503, str(error)) from None

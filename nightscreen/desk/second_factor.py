@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from nightscreen.desk.accounts import DEVICE_S, key_of
-from nightscreen.desk.visit import COOKIE, DEVICE_COOKIE, DeskError, local_address, set_cookie
+from nightscreen.desk.context import COOKIE, DEVICE_COOKIE, DeskError, local_address
 from nightscreen.journal.schema import SECOND_FACTOR
 from nightscreen.schemas.clock import MICROS
 from nightscreen.web.forms import onward
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.accounts import Accounts, SignInSource, User
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
     from nightscreen.journal import Journal
 
 DIGITS: Final = 6
@@ -109,76 +109,76 @@ def _context(name: str) -> bytes:
     return SECOND_FACTOR.context(key_of(name))
 
 
-def second_factor(visit: Visit) -> Response:
+def second_factor(context: Context) -> Response:
     """Ask for a code at the sign-in, or let a user set the second factor up or remove it."""
-    half = None if visit.user else visit.seat.accounts.half_session(_cookie(visit))
-    user = visit.user or half
+    half = None if context.user else context.accounts.half_session(_cookie(context))
+    user = context.user or half
     if user is None:
         return onward("/sign-in")
-    if visit.request.method == "GET":
-        return _page(visit, user)
-    code, does = visit.text("code", 20), visit.text("do")
-    factor = SecondFactor(visit.seat.accounts, visit.seat.journal)
-    audit = visit.seat.audit
+    if context.request.method == "GET":
+        return _page(context, user)
+    code, does = context.text("code", 20), context.text("do")
+    factor = SecondFactor(context.accounts, context.journal)
+    audit = context.audit
     if user.has_second and does == "set up":
         raise DeskError(409, "Your second factor is set up already. Remove it first.")
-    source = visit.source(user.name)
-    if visit.seat.accounts.is_throttled(throttled_as(user.name), source):
+    source = context.source(user.name)
+    if context.accounts.is_throttled(throttled_as(user.name), source):
         audit.write(user.name, "second factor throttled")
-        return _page(visit, user, 429, error=_SLOW)
+        return _page(context, user, 429, error=_SLOW)
     sets_up = not user.has_second
     if not (factor.confirm if sets_up else factor.check)(user, code, source):
         audit.write(user.name, "second factor failed")
-        return _page(visit, user, 401, error=_WRONG)
+        return _page(context, user, 401, error=_WRONG)
     if sets_up:
-        visit.seat.accounts.end_others(user.name, _cookie(visit))
+        context.accounts.end_others(user.name, _cookie(context))
         audit.write(user.name, "second factor set up")
-    if visit.user is None:
-        return let_in(visit, user, local_address(visit.text("to", 2000)))
+    if context.user is None:
+        return let_in(context, user, local_address(context.text("to", 2000)))
     if not sets_up and does == "remove":
-        if user.must_have_second(visit.seat.settings.desk_second_factor):
+        if user.must_have_second(context.settings.desk_second_factor):
             raise DeskError(409, "The settings want a second factor of you; it stays.")
-        visit.seat.accounts.set_second(user.name)
+        context.accounts.set_second(user.name)
         audit.write(user.name, "second factor removed", name=user.name)
     return onward("/second-factor")
 
 
-def let_in(visit: Visit, user: User, to: str) -> Response:
+def let_in(context: Context, user: User, to: str) -> Response:
     """Begin the session of a user of whom nothing more is wanted."""
-    accounts = visit.seat.accounts
-    accounts.sign_out(_cookie(visit))
-    visit.seat.audit.write(user.name, "signed in")
+    accounts = context.accounts
+    accounts.sign_out(_cookie(context))
+    context.audit.write(user.name, "signed in")
     response = onward(to)
-    set_cookie(visit.seat, response, COOKIE, accounts.sign_in(user))
-    device = accounts.remember_device(user.name, visit.device)
-    set_cookie(visit.seat, response, DEVICE_COOKIE, device, DEVICE_S)
+    context.set_cookie(response, COOKIE, accounts.sign_in(user))
+    device = accounts.remember_device(user.name, context.cookie(DEVICE_COOKIE))
+    context.set_cookie(response, DEVICE_COOKIE, device, DEVICE_S)
     return response
 
 
-def ask_for_code(visit: Visit, user: User, to: str) -> Response:
+def ask_for_code(context: Context, user: User, to: str) -> Response:
     """Send a user who knew the password on to the second factor; nothing else opens meanwhile."""
     response = onward("/second-factor" + (f"?to={quote(to)}" if to != "/" else ""))
-    set_cookie(visit.seat, response, COOKIE, visit.seat.accounts.sign_in(user, half=True))
+    context.set_cookie(response, COOKIE, context.accounts.sign_in(user, half=True))
     return response
 
 
-def _cookie(visit: Visit) -> str:
-    return visit.request.cookies.get(visit.seat.cookie(COOKIE), "")
+def _cookie(context: Context) -> str:
+    return context.cookie(COOKIE)
 
 
-def _page(visit: Visit, user: User, status: int = 200, *, error: str = "") -> Response:
+def _page(context: Context, user: User, status: int = 200, *, error: str = "") -> Response:
     secret = ""
     if not user.has_second:
-        secret = SecondFactor(visit.seat.accounts, visit.seat.journal).offered(user)
+        secret = SecondFactor(context.accounts, context.journal).offered(user)
     label = quote(f"nightscreen:{user.name}")
-    return visit.page(
+    return context.page(
         "second_factor",
         status,
         whose=user,
-        wanted=user.must_have_second(visit.seat.settings.desk_second_factor),
+        wanted=user.must_have_second(context.settings.desk_second_factor),
         secret=secret,
         otpauth=f"otpauth://totp/{label}?secret={secret}&issuer=nightscreen"
         f"&algorithm=SHA1&digits={DIGITS}&period={STEP_S}",
-        to=local_address(visit.text("to", 2000) or visit.asked_first("to")),
+        to=local_address(context.text("to", 2000) or context.asked_first("to")),
         error=error,
     )

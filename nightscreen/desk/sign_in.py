@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nightscreen.desk.context import COOKIE, local_address
 from nightscreen.desk.second_factor import ask_for_code, let_in
-from nightscreen.desk.visit import COOKIE, local_address
 from nightscreen.schemas.errors import UsageError
 from nightscreen.web.forms import onward
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.accounts import User
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
 
 _WRONG = "Name and password do not belong together. Nothing else is known of them here."
 _SLOW = (
@@ -23,71 +23,76 @@ _SLOW = (
 _BUSY = "Many people sign in at this moment. Try again in a few seconds."
 
 
-def sign_in(visit: Visit) -> Response:
+def sign_in(context: Context) -> Response:
     """Show the form, and let in whoever knows a password."""
-    if visit.request.method == "GET":
-        if visit.user is not None:
+    if context.request.method == "GET":
+        if context.user is not None:
             return onward("/")
-        return _form(visit)
-    accounts, name = visit.seat.accounts, visit.text("name", 200)
-    source = visit.source(name)
+        return _form(context)
+    accounts, name = context.accounts, context.text("name", 200)
+    source = context.source(name)
     if accounts.is_throttled(name, source):
-        visit.seat.audit.write("", "sign-in throttled")
-        return _form(visit, 429, error=_SLOW)
-    given = visit.form.get("password") or [""]
+        context.audit.write("", "sign-in throttled")
+        return _form(context, 429, error=_SLOW)
+    given = context.form.get("password") or [""]
     with accounts.room_for(source) as is_room:
         if not is_room:
-            return _form(visit, 429, error=_BUSY)
+            return _form(context, 429, error=_BUSY)
         user = accounts.check(name, given[-1], source)
     if user is None:
-        visit.seat.audit.write("", "sign-in failed")
-        return _form(visit, 401, error=_WRONG)
-    return _let_in(visit, user, local_address(visit.text("to", 2000)))
+        context.audit.write("", "sign-in failed")
+        return _form(context, 401, error=_WRONG)
+    return _let_in(context, user, local_address(context.text("to", 2000)))
 
 
-def first(visit: Visit) -> Response:
+def first(context: Context) -> Response:
     """Make the first user, or set the password of the user whose link it is."""
-    post = visit.request.method == "POST"
-    token = visit.text("link", 200) if post else visit.asked_first("token")[:200]
-    sound, whose = visit.seat.accounts.link_for(token)
+    post = context.request.method == "POST"
+    token = context.text("link", 200) if post else context.asked_first("token")[:200]
+    sound, whose = context.accounts.link_for(token)
     if not sound:
-        return _form(visit, 410, error="This link was used already or has ended.")
+        return _form(context, 410, error="This link was used already or has ended.")
     if not post:
-        return _form(visit, link=token, whose=whose)
-    given = visit.form.get("password") or [""]
+        return _form(context, link=token, whose=whose)
+    given = context.form.get("password") or [""]
     try:
-        user = visit.seat.accounts.use_link(token, visit.text("name", 200), given[-1])
+        user = context.accounts.use_link(token, context.text("name", 200), given[-1])
     except UsageError as error:
-        return _form(visit, 400, link=token, whose=whose, error=str(error))
-    visit.seat.audit.write(user.name, "password set", first=whose is None)
-    return _let_in(visit, user, "/")
+        return _form(context, 400, link=token, whose=whose, error=str(error))
+    context.audit.write(user.name, "password set", first=whose is None)
+    return _let_in(context, user, "/")
 
 
-def sign_out(visit: Visit) -> Response:
+def sign_out(context: Context) -> Response:
     """End the session."""
-    visit.seat.accounts.sign_out(visit.session)
-    visit.seat.audit.write(visit.name, "signed out")
+    context.accounts.sign_out(context.session)
+    context.record("signed out")
     response = onward("/sign-in")
-    response.delete_cookie(visit.seat.cookie(COOKIE), path="/")
+    response.delete_cookie(context.cookie_name(COOKIE), path="/")
     return response
 
 
 def _form(
-    visit: Visit, status: int = 200, *, link: str = "", whose: str | None = None, error: str = ""
+    context: Context,
+    status: int = 200,
+    *,
+    link: str = "",
+    whose: str | None = None,
+    error: str = "",
 ) -> Response:
-    to = visit.text("to", 2000) or visit.asked_first("to")
-    return visit.page(
+    to = context.text("to", 2000) or context.asked_first("to")
+    return context.page(
         "sign_in",
         status,
         link=link,
         whose=whose,
         error=error,
-        name=visit.text("name", 200),
+        name=context.text("name", 200),
         to=local_address(to),
     )
 
 
-def _let_in(visit: Visit, user: User, to: str) -> Response:
-    if user.has_second or user.must_have_second(visit.seat.settings.desk_second_factor):
-        return ask_for_code(visit, user, to)
-    return let_in(visit, user, to)
+def _let_in(context: Context, user: User, to: str) -> Response:
+    if user.has_second or user.must_have_second(context.settings.desk_second_factor):
+        return ask_for_code(context, user, to)
+    return let_in(context, user, to)

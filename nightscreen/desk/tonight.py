@@ -20,22 +20,21 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
 
 NIGHTS: Final = 14
 _LOOKED_AT: Final = 200
 
 
-def tonight(visit: Visit) -> Response:
+def tonight(context: Context) -> Response:
     """Show what waits and how things stand."""
-    seat = visit.seat
-    runs = [run for run in seat.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREEN_FLOW]
+    runs = [run for run in context.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREEN_FLOW]
     newest: dict[str, RunRecord] = {}
     for run in runs:
         if run.batch in newest:
             continue
-        upload = seat.uploads.of_run(run)
+        upload = context.uploads.of_run(run)
         if upload is None or TYPED not in upload.choices:  # one customer is not a batch's night
             newest[run.batch] = run
     ended = [
@@ -43,9 +42,9 @@ def tonight(visit: Visit) -> Response:
         for run in newest.values()
         if run.finished_at and run.stop_reason != "approval" and (run.report or {}).get("rows")
     ]
-    money = seat.journal.money
-    waiting = seat.approvals.waiting() if visit.may("approvals") else []
-    return visit.page(
+    money = context.journal.money
+    waiting = context.approvals.waiting() if context.may("approvals") else []
+    return context.page(
         "tonight",
         last=ended[0] if ended else None,
         batches=list(newest.values())[:12],
@@ -53,29 +52,33 @@ def tonight(visit: Visit) -> Response:
         brought_by={
             each.run_id: upload.user
             for each in waiting
-            if (upload := seat.uploads.of_run(seat.journal.runs.find(each.run_id)))
+            if (upload := context.uploads.of_run(context.journal.runs.find(each.run_id)))
         },
         lists=[
             found
             for run in ended
-            if visit.may("people") and _needing(run) and (found := _to_work_on(visit, run))["rows"]
+            if context.may("people")
+            and _needing(run)
+            and (found := _to_work_on(context, run))["rows"]
         ],
         to_fix=[
             run
             for run in ended
-            if run.report and run.report["rows"]["quarantined"] and not visit.branches
+            if run.report and run.report["rows"]["quarantined"] and not context.branches
         ],
         today=money.today(),
         month=money.this_month(),
-        balance=seat.journal.runs.last_balance(),
+        balance=context.journal.runs.last_balance(),
         nights_left=_nights_left(ended),
-        settings=seat.settings,
+        settings=context.settings,
         ending=ending_of,
-        contests=contests.waiting(visit),
-        proposals=policy.waiting(visit),
-        to_confirm=[] if visit.user is None else seat.accounts.unconfirmed(visit.user),
-        made_alone=seat.accounts.made_alone(),
-        lines=_lines([] if visit.branches else runs, money.by_day() if visit.may("money") else ()),
+        contests=contests.waiting(context),
+        proposals=policy.waiting(context),
+        to_confirm=[] if context.user is None else context.accounts.unconfirmed(context.user),
+        made_alone=context.accounts.made_alone(),
+        lines=_lines(
+            [] if context.branches else runs, money.by_day() if context.may("money") else ()
+        ),
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
     )
 
@@ -85,9 +88,9 @@ def _needing(run: RunRecord) -> int:
     return sum(int(decided.get(word, 0)) for word in NEEDS_SOMEBODY)
 
 
-def _to_work_on(visit: Visit, run: RunRecord) -> dict[str, Any]:
-    if visit.branches:
-        rows = visit.rows_of(run)
+def _to_work_on(context: Context, run: RunRecord) -> dict[str, Any]:
+    if context.branches:
+        rows = context.rows_of(run)
         needing, at_risk = (0, Decimal(0)) if rows is None else rows.at_stake()
         return {"run": run, "rows": needing, "exposure": at_risk}
     exposure = (run.report or {}).get("exposure") or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nightscreen.desk.accounts import RIGHTS, Role
-from nightscreen.desk.visit import DeskError
+from nightscreen.desk.context import DeskError
 from nightscreen.schemas.errors import UsageError
 from nightscreen.web.forms import onward
 from nightscreen.web.guard import origin_of
@@ -14,43 +14,42 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.config.settings import Settings
-    from nightscreen.desk.visit import Visit
+    from nightscreen.desk.context import Context
 
 
-def users(visit: Visit) -> Response:
+def users(context: Context) -> Response:
     """Show users; add one, change roles and rights, or have a password set anew."""
-    if visit.request.method == "GET":
-        return _page(visit)
-    accounts, audit = visit.seat.accounts, visit.seat.audit
-    name, does = visit.text("name", 200), visit.text("do")
+    if context.request.method == "GET":
+        return _page(context)
+    accounts, audit = context.accounts, context.audit
+    name, does = context.text("name", 200), context.text("do")
     try:
-        roles = [Role(each) for each in visit.form.get("role", []) if each]
+        roles = [Role(each) for each in context.form.get("role", []) if each]
         if does == "add":
-            token = accounts.add(name, roles, by=visit.name)
-            audit.write(visit.name, "user added", name=name, roles=roles)
-            return _page(visit, link=_link(visit, token), of=name)
+            token = accounts.add(name, roles, by=context.name)
+            audit.write(context.name, "user added", name=name, roles=roles)
+            return _page(context, link=_link(context, token), of=name)
         if does == "reset":
-            token = accounts.reset(name, by=visit.name)
-            audit.write(visit.name, "user reset", name=name)
-            return _page(visit, link=_link(visit, token), of=name)
+            token = accounts.reset(name, by=context.name)
+            audit.write(context.name, "user reset", name=name)
+            return _page(context, link=_link(context, token), of=name)
         if does == "factor":
             accounts.set_second(name)
-            audit.write(visit.name, "second factor removed", name=name)
+            audit.write(context.name, "second factor removed", name=name)
         else:
-            _change(visit, name, roles)
+            _change(context, name, roles)
     except ValueError:
-        return _page(visit, 400, error="There is no such role.")
+        return _page(context, 400, error="There is no such role.")
     except UsageError as error:
-        return _page(visit, 400, error=str(error), of=name)
-    return _page(visit)
+        return _page(context, 400, error=str(error), of=name)
+    return _page(context)
 
 
-def _change(visit: Visit, name: str, roles: list[Role]) -> None:
-    rights = {right: visit.text(right) == "given" for right in RIGHTS if visit.text(right)}
-    branches = visit.text("branches").split(",") if "branches" in visit.form else None
-    user = visit.seat.accounts.change(name, roles, rights, branches, by=visit.name)
-    visit.seat.audit.write(
-        visit.name,
+def _change(context: Context, name: str, roles: list[Role]) -> None:
+    rights = {right: context.text(right) == "given" for right in RIGHTS if context.text(right)}
+    branches = context.text("branches").split(",") if "branches" in context.form else None
+    user = context.accounts.change(name, roles, rights, branches, by=context.name)
+    context.record(
         "user changed",
         name=name,
         roles=roles,
@@ -59,37 +58,37 @@ def _change(visit: Visit, name: str, roles: list[Role]) -> None:
     )
 
 
-def confirm(visit: Visit) -> Response:
+def confirm(context: Context) -> Response:
     """Wake the rights of a user who signed in, by an approver who could not have been it."""
-    name = visit.text("name", 200)
-    assert visit.user is not None  # noqa: S101 - the page is for approvers
+    name = context.text("name", 200)
+    assert context.user is not None  # noqa: S101 - the page is for approvers
     try:
-        visit.seat.accounts.confirm(name, visit.user)
+        context.accounts.confirm(name, context.user)
     except UsageError as error:
-        visit.seat.audit.write(visit.name, "refused", page="rights", name=name)
+        context.record("refused", page="rights", name=name)
         raise DeskError(403, str(error)) from None
-    visit.seat.audit.write(visit.name, "rights confirmed", name=name)
+    context.record("rights confirmed", name=name)
     return onward("/")
 
 
-def give_up(visit: Visit) -> Response:
+def give_up(context: Context) -> Response:
     """Take a role from the user whose request it is; anybody may."""
-    assert visit.user is not None  # noqa: S101 - the page is for who is signed in
-    role = visit.text("role", 20)
-    left = [each for each in visit.user.roles if each != role]
-    if len(left) == len(visit.user.roles) or not left:
+    assert context.user is not None  # noqa: S101 - the page is for who is signed in
+    role = context.text("role", 20)
+    left = [each for each in context.user.roles if each != role]
+    if len(left) == len(context.user.roles) or not left:
         raise DeskError(400, "Choose one of several roles that you have.")
     try:
-        visit.seat.accounts.change(visit.name, left, by=visit.name)
+        context.accounts.change(context.name, left, by=context.name)
     except UsageError as error:
         raise DeskError(409, str(error)) from None
-    visit.seat.audit.write(visit.name, "user changed", name=visit.name, roles=left)
+    context.record("user changed", name=context.name, roles=left)
     return onward("/second-factor")
 
 
-def _link(visit: Visit, token: str) -> str:
-    url = visit.request.url
-    return password_link(visit.seat.settings, token, f"{url.scheme}://{url.netloc}")
+def _link(context: Context, token: str) -> str:
+    url = context.request.url
+    return password_link(context.settings, token, f"{url.scheme}://{url.netloc}")
 
 
 def password_link(settings: Settings, token: str, at: str) -> str:
@@ -104,12 +103,12 @@ def password_link(settings: Settings, token: str, at: str) -> str:
 
 
 def _page(
-    visit: Visit, status: int = 200, *, link: str = "", of: str = "", error: str = ""
+    context: Context, status: int = 200, *, link: str = "", of: str = "", error: str = ""
 ) -> Response:
-    return visit.page(
+    return context.page(
         "users",
         status,
-        users=visit.seat.accounts.users(),
+        users=context.accounts.users(),
         roles=list(Role),
         rights=RIGHTS,
         link=link,

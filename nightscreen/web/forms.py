@@ -18,23 +18,25 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-FILE_FORM_TYPE: Final = "multipart/form-data"
 _LONGEST_FIELD: Final = 64 * 1024
 
 Form = dict[str, list[str]]
 
 
-def media_type(request: Request) -> str:
-    """Return the type of a request's body, without its parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _require_type(request: Request, wanted: str) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != wanted:
+        raise HTTPException(415, "The page takes its own form and nothing else.")
 
 
 async def read_form(request: Request, most_fields: int) -> Form:
     """Return the fields of a form.
 
     Raises:
-        HTTPException: 400: it cannot be read, has too many fields or a NUL, which no table holds.
+        HTTPException: 415: it is no form; 400: it cannot be read, has too many fields or a NUL,
+            which no table holds.
     """
+    _require_type(request, FORM_TYPE)
     body = await request.body()
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=most_fields)
@@ -47,8 +49,9 @@ async def read_file_form(request: Request, most_fields: int) -> tuple[Form, Uplo
     """Return the fields of a form, and the file it bears, in memory; None where it bears none.
 
     Raises:
-        HTTPException: 400: it cannot be read or did not arrive whole, or as `read_form` does.
+        HTTPException: 415 or 400, as `read_form` does, and where the file did not arrive whole.
     """
+    _require_type(request, "multipart/form-data")
     parser = _InMemory(
         request.headers,
         request.stream(),

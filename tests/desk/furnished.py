@@ -16,8 +16,8 @@ import uvicorn
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.accounts import Role
+from nightscreen.desk.context import COOKIE
 from nightscreen.desk.run_rows import Filter
-from nightscreen.desk.visit import COOKIE
 from nightscreen.policy.file import read_text, rewritten
 from nightscreen.policy.versions import propose
 from nightscreen.privacy.contests import open_contest
@@ -73,7 +73,7 @@ def wait_for_approval(office: Office, by: str) -> None:
         input=str(path),
         batch="applicants",
         purpose="origination",
-        output=str(office.seat.output),
+        output=str(office.context.output),
         max_spend="4000",
     )
     quote = quote_batch(parameters, office.settings)
@@ -83,12 +83,12 @@ def wait_for_approval(office: Office, by: str) -> None:
         batch="applicants",
         purpose="origination",
         input_digest=file_digest(path),
-        folder=str(office.seat.output / WAITING),
+        folder=str(office.context.output / WAITING),
         cap_micro=4_000_000_000,
         parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
     )
     office.journal.runs.finish(WAITING, state="stopped", stop_reason="approval", report={})
-    office.seat.approvals.ask(
+    office.context.approvals.ask(
         WAITING,
         by=by,
         reason="quoted above what is usual",
@@ -105,7 +105,7 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
     with socket.create_server(("127.0.0.1", 0)) as listener:
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with Office(folder, changes=CHANGES, origin=origin) as office:
-            accounts = office.seat.accounts
+            accounts = office.context.accounts
             for name, roles in (("Ada", ["analyst"]), ("Bem", ["approver", "auditor"])):
                 token = accounts.add(name, [Role(role) for role in roles])
                 accounts.use_link(token, name, PASSWORD)
@@ -128,7 +128,7 @@ def places(office: Office) -> dict[str, str]:
     """Return the address of every page by a name."""
     runs = office.journal.runs.newest(limit=10)
     run = next(each for each in runs if (each.report or {}).get("decisions"))
-    rows = office.seat.rows.of(run)
+    rows = office.context.rows.of(run)
     assert rows is not None
     customers = {
         word: rows.page(Filter({"decision": (word,)}), 0, 1)[0]["customer_id"]
@@ -169,9 +169,9 @@ def opened(
     """Return a page of somebody's browser who is signed in."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=looks)
     context.set_default_timeout(PATIENCE_MS)
-    user = office.seat.accounts.find(name)
+    user = office.context.accounts.find(name)
     assert user is not None
-    token = office.seat.accounts.sign_in(user)
+    token = office.context.accounts.sign_in(user)
     context.add_cookies([{"name": COOKIE, "value": token, "url": office.origin}])
     return context.new_page()
 

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
-from nightscreen.desk.seat import Seat
+from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import BUSY_TIMEOUT_S
 from nightscreen.journal.schema import users
@@ -81,9 +81,11 @@ class Office:
         )
         self.starts = Starts()
         out = self.folder / "out"
-        self.seat = Seat(self.journal, self.settings, self.starts, frozenset({self.origin}), out)
-        self.seat.accounts._hasher = QUICK
-        self.app = application(self.seat)
+        self.context = Context(
+            self.journal, self.settings, self.starts, frozenset({self.origin}), out
+        )
+        self.context.accounts._hasher = QUICK
+        self.app = application(self.context)
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +101,7 @@ class Office:
         browser = Browser(self)
         if roles:
             name = name or "-".join(roles)
-            accounts = self.seat.accounts
+            accounts = self.context.accounts
             token = accounts.add(name, [Role(role) for role in roles])
             user = accounts.use_link(token, name, PASSWORD)
             with accounts.transaction() as connection:
@@ -109,7 +111,7 @@ class Office:
 
     def actions(self) -> list[str]:
         """Return what the audit says was done, oldest first."""
-        return [each["action"] for each in reversed(self.seat.audit.entries())]
+        return [each["action"] for each in reversed(self.context.audit.entries())]
 
 
 @dataclass

@@ -38,10 +38,10 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
         means = understood(analyst.get(address).text) | {"Ref": "customer_id"}
         fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
         analyst.post(f"{address}/quote", heading=list(HEADINGS), **fields)
-        upload = office.seat.uploads.find(address.rpartition("/")[2])
+        upload = office.context.uploads.find(address.rpartition("/")[2])
         assert upload is not None
-        parameters = office.seat.uploads.parameters(upload)
-        path = office.seat.uploads.path(upload.upload_id)
+        parameters = office.context.uploads.parameters(upload)
+        path = office.context.uploads.path(upload.upload_id)
         with unsealed(path, office.journal.sealer) as clear:
             digest = file_digest(clear)
         office.journal.runs.begin(
@@ -56,7 +56,7 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
         )
         office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
         quote = quote_batch(parameters, office.settings)
-        office.seat.approvals.ask(
+        office.context.approvals.ask(
             RUN,
             by="root",
             reason="quoted above what is usual",
@@ -66,10 +66,10 @@ def test_lower_cap_is_quoted_on_the_sealed_file_and_a_refusal_removes_it(
         )
         approver = office.browser("approver")
         office.browser("approver", name="Bem")
-        office.seat.accounts.change("Ada", [Role.APPROVER])
-        bem = office.seat.accounts.find("Bem")
+        office.context.accounts.change("Ada", [Role.APPROVER])
+        bem = office.context.accounts.find("Bem")
         assert bem is not None
-        office.seat.accounts.confirm("Ada", bem)
+        office.context.accounts.confirm("Ada", bem)
         assert "You asked for this yourself" in analyst.get("/approvals").text
         assert analyst.get(address).headers["location"] == f"/runs/{RUN}"
         assert "asked by Ada" in approver.get("/approvals").text

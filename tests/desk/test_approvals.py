@@ -51,7 +51,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
             parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
         )
         runs.finish(RUN, state="stopped", stop_reason="approval", report={})
-        office.seat.approvals.ask(
+        office.context.approvals.ask(
             RUN,
             by="Ada",
             reason="quoted above what is usual",
@@ -76,7 +76,7 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     assert ">Spend up to ₦100</button>" in lower
     done = browser.post(f"/approvals/{RUN}", do="approve", max_spend="100", note="half of it")
     assert (done.status_code, done.headers["location"]) == (303, f"/runs/{RUN}")
-    record = office.seat.approvals.newest(RUN)
+    record = office.context.approvals.newest(RUN)
     assert record is not None
     assert (record.decided_by, record.note) == ("Bem", "half of it")
     assert record.max_spend_micro == 100_000_000
@@ -90,7 +90,7 @@ def test_refused_run_is_not_started(office: Office) -> None:
     """It stays ended; nothing is asked."""
     browser = office.browser("approver")
     assert browser.post(f"/approvals/{RUN}", do="refuse").status_code == 303
-    record = office.seat.approvals.newest(RUN)
+    record = office.context.approvals.newest(RUN)
     assert record is not None
     assert record.decision is ApprovalDecision.REFUSED
     assert office.starts.started == []
@@ -167,10 +167,10 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
 def test_whoever_resumed_a_run_does_not_approve_it(office: Office) -> None:
     """To resume under a higher cap is to ask; somebody else approves."""
     bem, chief = office.browser("approver", name="Bem"), office.browser("approver", name="Chief")
-    office.seat.audit.write("Bem", "run resumed", run_id=RUN, max_spend="400")
-    waiting = office.seat.approvals.newest(RUN)
+    office.context.audit.write("Bem", "run resumed", run_id=RUN, max_spend="400")
+    waiting = office.context.approvals.newest(RUN)
     assert waiting is not None
-    office.seat.approvals.ask(
+    office.context.approvals.ask(
         RUN,
         by="root",
         reason=waiting.reason,
@@ -188,7 +188,7 @@ def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> No
     office.journal.runs.moved_input(RUN, str(file))
     browser = office.browser("approver")
     assert browser.post(f"/approvals/{RUN}", do="approve").status_code == 303
-    record = office.seat.approvals.newest(RUN)
+    record = office.context.approvals.newest(RUN)
     assert record is not None
     assert record.decision is ApprovalDecision.APPROVED
     assert office.starts.started == []

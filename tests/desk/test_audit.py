@@ -33,7 +33,7 @@ def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
     url = "" if request.param == "sqlite" else str(request.getfixturevalue("schema_url"))
     with Office(tmp_path, changes={"journal_url": url}) as office:
         for number in range(1, 7):
-            office.seat.audit.write("Ada", "customer seen", customer_id=f"C{number}", run_id="R")
+            office.context.audit.write("Ada", "customer seen", customer_id=f"C{number}", run_id="R")
         yield office
 
 
@@ -46,7 +46,7 @@ def change(office: Office, *statements: str) -> None:
 
 def forget(office: Office, customer_id: str) -> None:
     """Erase a customer who stands in the audit alone."""
-    erasures, mine = Erasures.of(office.journal), [office.seat.audit.customer(customer_id)]
+    erasures, mine = Erasures.of(office.journal), [office.context.audit.customer(customer_id)]
     person = ErasedPseudonyms(audited=mine)
     assert erasures.held_of(person).entries == 1
     erasures.erase(person)
@@ -127,7 +127,7 @@ def test_what_was_changed_is_noticed_and_named(
     assert verify_journal(office.journal) == []
     change(office, *statements)
     assert verify_journal(office.journal) == found
-    office.seat.audit.write("Ada", "signed in")
+    office.context.audit.write("Ada", "signed in")
     assert verify_journal(office.journal) == found
 
 
@@ -146,11 +146,11 @@ def test_verify_exits_with_1_and_names_the_line(
 
 def test_erasure_keeps_the_chain_and_leaves_no_way_to_the_customer(office: Office) -> None:
     """The lines stay and verify; neither id nor pseudonym, nor anything made of them, does."""
-    pseudonym = office.seat.audit.entries(customer_id="C3")[0]["pseudonym"]
+    pseudonym = office.context.audit.entries(customer_id="C3")[0]["pseudonym"]
     forget(office, "C3")
     assert leave_no_trace(office.journal)
     assert verify_journal(office.journal) == []
-    assert [each["number"] for each in office.seat.audit.entries()] == [6, 5, 4, 3, 2, 1]
+    assert [each["number"] for each in office.context.audit.entries()] == [6, 5, 4, 3, 2, 1]
     for file in (office.folder / "home").glob("journal.sqlite*"):
         assert not file.is_file() or bytes.fromhex(pseudonym) not in file.read_bytes()
     change(office, "UPDATE audit SET \"user\" = 'Bem' WHERE number = 3")
@@ -164,11 +164,11 @@ def test_what_commands_do_and_show_stands_in_the_audit(
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
     monkeypatch.setenv("NIGHTSCREEN_JOURNAL_URL", office.settings.journal_url)
     erase._erase_one("C3", "", "", yes=True)
-    (entry,) = office.seat.audit.entries(action="customer erased")
+    (entry,) = office.context.audit.entries(action="customer erased")
     assert (entry["user"], entry["customer_id"]) == (user_name(), "")
     assert entry["detail"]["by_command"] is True
-    office.seat.audit.write_by_command("customer seen", customer_id="C9")
-    (seen,) = office.seat.audit.entries(customer_id="C9")
+    office.context.audit.write_by_command("customer seen", customer_id="C9")
+    (seen,) = office.context.audit.entries(customer_id="C9")
     assert (seen["user"], seen["action"]) == (user_name(), "customer seen")
     assert verify_journal(office.journal) == []
 
@@ -176,11 +176,11 @@ def test_what_commands_do_and_show_stands_in_the_audit(
 def test_chain_goes_on_after_purge_rotation_and_restore(office: Office, tmp_path: Path) -> None:
     """Old entries go from its beginning alone; a new data key and a backup leave it true."""
     office.clock.forward(days=10)
-    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
-    assert office.seat.audit.drop_before(office.clock() - DAY_MICROS) == 6
+    office.context.audit.write("Ada", "customer seen", customer_id="C7")
+    assert office.context.audit.drop_before(office.clock() - DAY_MICROS) == 6
     assert verify_journal(office.journal) == []
     rotate_key(office.journal)
-    office.seat.audit.write("Ada", "signed out")
+    office.context.audit.write("Ada", "signed out")
     with pytest.raises(JournalKeyError, match="was rotated"):
         back_up(office.journal, tmp_path / "copy", passphrase="a walk by the lagoon")
     url = office.settings.journal_url

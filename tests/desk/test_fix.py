@@ -218,7 +218,7 @@ def test_nothing_typed_is_lost_where_a_run_cannot_start(
 
 def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_path: Path) -> None:
     """Other data may turn the decline into approve: who typed them does not send them alone."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 1})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 1})
     bad = {**customer(7), "bvn": "22000000033"}
     night = World(bank.folder).screen([bad], batch="portfolio", policy=str(declining(tmp_path)))
     assert night.column("decision") == ["decline"]
@@ -235,14 +235,14 @@ def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_
     assert "#second" in waits.headers["location"]
     assert len(bank.starts.started) == 1
     assert "wait for a second person" in ada.get(at).text
-    own = {"do": "confirm", "upload": bank.seat.uploads.chosen("waits", value=True)[0].upload_id}
+    own = {"do": "confirm", "upload": bank.context.uploads.chosen("waits", value=True)[0].upload_id}
     assert ada.post(at, **own).status_code == 409
     assert "Rows of a quarantine" in bem.get("/decisions").text
     assert "Ada changed these rows" in bem.get(at).text
     assert bem.post(at, **{**own, "upload": "0" * 32}).status_code == 409
-    bank.seat.accounts.change("Bem", [], {"override": False})
+    bank.context.accounts.change("Bem", [], {"override": False})
     assert bem.post(at, **own).status_code == 403
-    bank.seat.accounts.change("Bem", [], {"override": True})
+    bank.context.accounts.change("Bem", [], {"override": True})
     assert bem.post(at, **own).status_code == 303
     assert len(bank.starts.started) == 2
     assert bem.post(at, **own).status_code == 409

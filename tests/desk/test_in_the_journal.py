@@ -13,7 +13,7 @@ from sqlalchemy import event
 from nightscreen.cli import erase
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.cases import CaseTakenError
-from nightscreen.desk.seat import WRITE_WAIT_S
+from nightscreen.desk.context import WRITE_WAIT_S
 from nightscreen.files.keys import encode_key
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal import open_journal
@@ -57,16 +57,16 @@ def test_two_desks_over_one_journal_are_one_desk(two_desks: tuple[Office, Office
     there = two.browser()
     there.cookies |= ada.cookies
     assert there.get("/users").status_code == 200
-    two.seat.cases.take("borrowers", "C1", "Ada")
+    two.context.cases.take("borrowers", "C1", "Ada")
     with pytest.raises(CaseTakenError):
-        one.seat.cases.take("borrowers", "C1", "Bem")
+        one.context.cases.take("borrowers", "C1", "Bem")
     ada.post("/users", do="add", name="Bem", role="analyst")
     assert "Bem" in there.get("/users").text
     for desk in (one, two, one, two, one):
         desk.browser().post("/sign-in", name="ada", password="wrong one")
     assert two.browser().post("/sign-in", name="ada", password=PASSWORD).status_code == 429
     for desk in (one, two, one):
-        desk.seat.audit.write("Ada", "customer seen", customer_id="C1")
+        desk.context.audit.write("Ada", "customer seen", customer_id="C1")
     assert one.actions() == two.actions()
     assert verify_journal(one.journal) == []
     assert ada.post("/sign-out", page="/").status_code == 303
@@ -110,13 +110,13 @@ def test_write_waits_for_a_busy_journal_a_second_and_says_so(tmp_path: Path) -> 
             assert time.monotonic() - began < 10 * WRITE_WAIT_S
         assert answer.status_code == 503
         assert "The journal is busy, and nothing was saved." in answer.text
-        assert [each.name for each in office.seat.accounts.users()] == ["Ada"]
+        assert [each.name for each in office.context.accounts.users()] == ["Ada"]
 
 
 def test_backup_has_users_and_audit_and_signs_nobody_in(office: Office, tmp_path: Path) -> None:
     """A restored desk knows its users by their passwords; sessions of the old one are over."""
     browser = office.browser("analyst", name="Ada")
-    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    office.context.audit.write("Ada", "customer seen", customer_id="C7")
     back_up(office.journal, tmp_path / "copy", passphrase="a walk by the lagoon")
     restore(tmp_path / "copy", tmp_path / "new", passphrase="a walk by the lagoon")
     with open_journal(tmp_path / "new") as journal:
@@ -129,7 +129,7 @@ def test_backup_has_users_and_audit_and_signs_nobody_in(office: Office, tmp_path
 
 def test_audit_and_uploads_open_under_a_new_data_key(office: Office) -> None:
     """Once the old key is retired, customers of the audit and files are still to be read."""
-    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    office.context.audit.write("Ada", "customer seen", customer_id="C7")
     data = b"customer_id,bvn\nK-1,22000000001\n"
     bring(office.browser("analyst"), data, "a.csv")
     rotate_key(office.journal)
@@ -149,10 +149,10 @@ def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
         rotate_key(other)
     with open_journal(office.folder / "home") as other:
         Audit(other).write("Bola", "customer seen", customer_id="C7")
-    assert [each["user"] for each in office.seat.audit.entries(customer_id="C7")] == ["Bola"]
+    assert [each["user"] for each in office.context.audit.entries(customer_id="C7")] == ["Bola"]
     data = b"customer_id,bvn\nK-1,22000000001\n"
     bring(ada, data, "a.csv")
-    office.seat.audit.write("Ada", "customer seen", customer_id="C8")
+    office.context.audit.write("Ada", "customer seen", customer_id="C8")
     (file,) = (office.folder / "home" / "desk").glob("*.sealed")
     with open_journal(office.folder / "home") as journal:
         audit = Audit(journal)
@@ -167,10 +167,10 @@ def test_erased_customer_is_no_longer_named_in_the_audit(
     """Who looked and when stays; neither the id nor anything it could be found by does."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
     for customer in ("C7", "C8"):
-        office.seat.audit.write("Ada", "customer seen", customer_id=customer)
+        office.context.audit.write("Ada", "customer seen", customer_id=customer)
     assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
-    assert office.seat.audit.entries(customer_id="C7") == []
-    erased, other = reversed(office.seat.audit.entries(action="customer seen"))
+    assert office.context.audit.entries(customer_id="C7") == []
+    erased, other = reversed(office.context.audit.entries(action="customer seen"))
     assert (erased["user"], erased["customer_id"]) == ("Ada", "")
     assert erased["detail"] == {"customer": "erased"}
     assert other["customer_id"] == "C8"
@@ -181,8 +181,8 @@ def test_customer_whom_the_audit_alone_names_is_erased(
 ) -> None:
     """Nothing else is held of them; who was never named anywhere is refused as before."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
-    office.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    office.context.audit.write("Ada", "customer seen", customer_id="C7")
     with pytest.raises(InputError, match="nothing is held"):
         erase._erase_one("C8", "", "", yes=True)
     assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
-    assert office.seat.audit.entries(customer_id="C7") == []
+    assert office.context.audit.entries(customer_id="C7") == []

@@ -94,12 +94,12 @@ def test_export_bears_user_time_and_filter_and_stands_in_the_audit(bank: Office)
     assert about["taken out by"] == "Ngozi"
     assert about["filter"] == "search: karma; from: 2020-01-01"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", about["at"])
-    (entry,) = bank.seat.audit.entries(action="money taken out")
+    (entry,) = bank.context.audit.entries(action="money taken out")
     assert (entry["user"], entry["detail"]["filter"]) == ("Ngozi", about["filter"])
-    bank.seat.accounts.change("Ngozi", [], {"export": False})
+    bank.context.accounts.change("Ngozi", [], {"export": False})
     for path in ("/money.csv", "/audit.csv"):
         assert auditor.get(path).status_code == 403
-    bank.seat.accounts.change("Ngozi", [], {"money": False})
+    bank.context.accounts.change("Ngozi", [], {"money": False})
     assert auditor.get("/money").status_code == 403
     assert ">Money</a>" not in auditor.get("/audit").text
 
@@ -130,7 +130,7 @@ def test_call_in_doubt_is_listed_with_its_worst_cost(
 
 def test_audit_is_searched_and_paged(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """By words, number, customer and day; older entries follow page by page."""
-    write = bank.seat.audit.write
+    write = bank.context.audit.write
     monkeypatch.setattr(audit_page, "SHOWN", 20)
     write("Ada", "customer seen", customer_id="C7", run_id="R-1")
     write("Bem", "policy approved", version=3, note="after the committee")
@@ -165,7 +165,7 @@ def test_audit_is_searched_and_paged(bank: Office, monkeypatch: pytest.MonkeyPat
 
 def test_audit_is_taken_out_by_pseudonym_with_the_marks_of_its_chain(bank: Office) -> None:
     """Every entry of the filter; no customer's id is in it, nor in what is written of it."""
-    write = bank.seat.audit.write
+    write = bank.context.audit.write
     write("Ada", "customer seen", customer_id="CUST-0042", run_id="R-1")
     write("=cmd()", "signed in")
     auditor = bank.browser("auditor", name="Ngozi")
@@ -173,24 +173,24 @@ def test_audit_is_taken_out_by_pseudonym_with_the_marks_of_its_chain(bank: Offic
     rows, about = taken(text)
     assert [row["number"] for row in rows] == ["2", "1"]
     assert rows[0]["user"] == "'=cmd()"
-    entry = bank.seat.audit.entries(customer_id="CUST-0042")[0]
+    entry = bank.context.audit.entries(customer_id="CUST-0042")[0]
     assert (rows[1]["customer"], rows[1]["mark"]) == (entry["pseudonym"], entry["mark"])
     assert (about["taken out by"], about["filter"], about["rows"]) == ("Ngozi", "everything", "2")
     rows, about = taken(auditor.get("/audit.csv?search=CUST-0042").text)
     assert [row["number"] for row in rows] == ["1"]
     assert about["filter"] == "search: one customer"
     assert about == taken(auditor.get("/audit.csv?search=CUST-0042").text)[1] | {"at": about["at"]}
-    written = json.dumps([each["detail"] for each in bank.seat.audit.entries(user="Ngozi")])
+    written = json.dumps([each["detail"] for each in bank.context.audit.entries(user="Ngozi")])
     assert "a search" in written
     assert "CUST-0042" not in written + text
 
 
 def test_audit_names_no_customer_to_who_sees_none(bank: Office) -> None:
     """An administrator who reads the audit too sees that somebody was looked at, not who."""
-    bank.seat.audit.write("Ada", "customer seen", customer_id="C7")
+    bank.context.audit.write("Ada", "customer seen", customer_id="C7")
     limited = bank.browser("auditor", name="Kemi")
     assert "<td>C7</td>" in limited.get("/audit").text
-    bank.seat.accounts.change("Kemi", [], branches=["Kano"])
+    bank.context.accounts.change("Kemi", [], branches=["Kano"])
     page = limited.get("/audit").text
     assert "(not shown)" in page
     assert "C7" not in page
@@ -226,8 +226,8 @@ def test_an_invoice_below_the_reservation_takes_two_people(tmp_path: Path) -> No
         assert bem.post("/money/confirm", **seen).status_code == 303
         assert spent_in_all(office).spent_micro == spent - (2_500_000 - 24) * 1_000_000
         assert verify_journal(office.journal) == []
-        (entered,) = office.seat.audit.entries(action="cost entered")
-        (settled,) = office.seat.audit.entries(action="cost settled")
+        (entered,) = office.context.audit.entries(action="cost entered")
+        (settled,) = office.context.audit.entries(action="cost settled")
         assert (entered["user"], settled["user"]) == ("Ada", "Bem")
         assert settled["detail"]["before"] == "2500000.00"
         assert settled["detail"]["invoice"] == "24.00"

@@ -74,7 +74,7 @@ def review(
 def needing(bank: Office) -> list[str]:
     """Return who needs somebody, worst exposure first, by the newest run's own list."""
     run = bank.journal.runs.newest(limit=1)[0]
-    rows = bank.seat.rows.of(run)
+    rows = bank.context.rows.of(run)
     assert rows is not None
     found = rows.ask("SELECT customer_id FROM list_0 ORDER BY place")
     return [each["customer_id"] for each in found]
@@ -82,7 +82,7 @@ def needing(bank: Office) -> list[str]:
 
 def declined(bank: Office) -> list[str]:
     """Return whom the policy declines."""
-    rows = bank.seat.rows.of(bank.journal.runs.newest(limit=1)[0])
+    rows = bank.context.rows.of(bank.journal.runs.newest(limit=1)[0])
     assert rows is not None
     found = rows.ask("SELECT customer_id FROM run_0 WHERE decision = 'decline' ORDER BY row")
     assert len(found) > 2
@@ -123,7 +123,7 @@ def test_part_of_a_batch_leaves_the_rest_of_the_list_as_it_was(
     after = list(work(browser))
     assert after[0] == one
     assert sorted(after) == sorted(before)
-    case = bank.seat.work.seen_by("Ada").case("portfolio", one)
+    case = bank.context.work.seen_by("Ada").case("portfolio", one)
     assert case is not None
     assert case["run_id"] != run.run_id
     World(bank.folder).screen(borrowers(30), batch="portfolio")
@@ -158,7 +158,7 @@ def test_review_beside_another_that_was_saved_meanwhile_is_refused(bank: Office)
     assert late.status_code == 409
     assert "Somebody reviewed this customer" in late.text
     key = bank.journal.pseudonyms.customer("portfolio", first)
-    assert [each.reviewer for each in bank.seat.reviews.of_customer(key)] == ["Ada"]
+    assert [each.reviewer for each in bank.context.reviews.of_customer(key)] == ["Ada"]
 
 
 def test_saving_opens_the_next_case_of_mine(bank: Office) -> None:
@@ -191,7 +191,7 @@ def test_waiting_case_comes_back_on_its_day(bank: Office) -> None:
     assert said.startswith("you, waiting for the reporter until")
     bank.clock.forward(days=6)
     assert work(bank.browser("analyst", name="Late"), "?whose=others")[first] == "Ada"
-    entry = bank.seat.audit.entries(action="case waits")[0]
+    entry = bank.context.audit.entries(action="case waits")[0]
     assert (entry["customer_id"], entry["detail"]["waits_for"]) == (first, "reporter")
 
 
@@ -232,12 +232,12 @@ def test_work_is_handed_over_for_leave(bank: Office) -> None:
     assert had == {name for name, whose in work(bem).items() if whose.startswith("you")}
     assert not {name for name, whose in work(ada).items() if whose.startswith("you")}
     assert do(lead, "hand over", **{"from": "Ada", "taker": "Ada"}).status_code == 400
-    assert bank.seat.audit.entries(action="work handed over")[0]["detail"]["cases"] == 1
+    assert bank.context.audit.entries(action="work handed over")[0]["detail"]["cases"] == 1
 
 
 def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     """Above the threshold the override waits; its maker cannot confirm it, another user can."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
     who = declined(bank)[0]
     key = bank.journal.pseudonyms.customer("portfolio", who)
@@ -245,15 +245,15 @@ def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     assert review(ada, who, "approve", note="", reason="").status_code == 400
     proposed = review(ada, who, "approve")
     assert proposed.status_code == 303, proposed.text
-    assert bank.seat.reviews.of_customer(key) == []
+    assert bank.context.reviews.of_customer(key) == []
     assert "waits for a second person" in ada.get(proposed.headers["location"]).text
     assert "Ada proposes to approve" in bem.get("/decisions").text
     assert ada.post(at, do="confirm").status_code == 403
-    bank.seat.accounts.change("Bem", [], {"override": False})
+    bank.context.accounts.change("Bem", [], {"override": False})
     assert bem.post(at, do="confirm").status_code == 403
-    bank.seat.accounts.change("Bem", [], {"override": True})
+    bank.context.accounts.change("Bem", [], {"override": True})
     assert bem.post(at, do="confirm").status_code == 303
-    (stored,) = bank.seat.reviews.of_customer(key)
+    (stored,) = bank.context.reviews.of_customer(key)
     assert (stored.reviewer, stored.decision) == ("Ada", "approve")
     assert stored.note.endswith("Confirmed by Bem")
     assert bem.post(at, do="confirm").status_code == 409
@@ -276,24 +276,24 @@ def test_second_person_is_asked_above_the_threshold_alone(bank: Office) -> None:
     for who, above, decision in zip(
         every, (None, 0, 10**9), ("approve", "decline", "approve"), strict=False
     ):
-        bank.seat.settings = bank.settings.model_copy(update={"override_above": above})
+        bank.context.settings = bank.settings.model_copy(update={"override_above": above})
         assert review(ada, who, decision).status_code == 303
-        assert bank.seat.reviews.waiting() == []
+        assert bank.context.reviews.waiting() == []
         key = bank.journal.pseudonyms.customer("portfolio", who)
-        assert len(bank.seat.reviews.of_customer(key)) == 1
+        assert len(bank.context.reviews.of_customer(key)) == 1
 
 
 def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither another word for approve, nor a run in which less was at stake, nor a contest."""
     ada = bank.browser("analyst", name="Ada")
     who = declined(bank)[0]
-    rows = bank.seat.rows.of(bank.journal.runs.newest(limit=1)[0])
+    rows = bank.context.rows.of(bank.journal.runs.newest(limit=1)[0])
     assert rows is not None
     ((exposure,),) = [
         tuple(each.values())
         for each in rows.ask("SELECT exposure FROM run_0 WHERE customer_id = ?", [who])
     ]
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": exposure - 1})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": exposure - 1})
 
     def cheaper(run: RunRecord, customer_id: str) -> dict[str, Any]:
         row = find_row(run, customer_id)
@@ -302,25 +302,25 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
 
     key = bank.journal.pseudonyms.customer("portfolio", who)
     assert review(ada, who, "Approved").status_code == 303
-    assert bank.seat.reviews.of_customer(key) == []
+    assert bank.context.reviews.of_customer(key) == []
     with monkeypatch.context() as patched:
         patched.setattr("nightscreen.desk.customer.find_row", cheaper)
         run = bank.journal.runs.newest(limit=2)[1].run_id
         review(ada, who, "approve", run=run)
-    assert bank.seat.reviews.of_customer(key) == []
+    assert bank.context.reviews.of_customer(key) == []
     said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
     assert ada.post("/contests", **said).status_code == 303
     (contest,) = list_contests(bank.journal)
     path = f"/contests/{contest['contest_id']}/answer"
     changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
     assert ada.post(path, **changed).status_code == 303
-    assert bank.seat.reviews.of_customer(key) == []
+    assert bank.context.reviews.of_customer(key) == []
     assert list_contests(bank.journal) != []
     at = f"/customers/{who}/override"
     assert ada.post(at, do="confirm").status_code == 403
     bem = bank.browser("approver", name="Bem")
     assert bem.post(at, do="confirm").status_code == 303
-    (stored,) = bank.seat.reviews.of_customer(key)
+    (stored,) = bank.context.reviews.of_customer(key)
     assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
     (answered,) = list_contests(bank.journal, answered=True)
     assert (answered["answered_by"], answered["new_decision"]) == ("Ada", "approve")
@@ -328,40 +328,42 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
 
 def test_another_override_than_the_one_seen_is_not_confirmed(bank: Office) -> None:
     """It was proposed anew after the page was opened."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
     who = declined(bank)[0]
     review(ada, who, "approve")
-    (first,) = bank.seat.reviews.waiting()
+    (first,) = bank.context.reviews.waiting()
     assert f'name="proposal" value="{first.key}"' in bem.get(f"/customers/{who}").text
     review(ada, who, "approve", note="another letter")
     at = f"/customers/{who}/override"
     stale = bem.post(at, do="confirm", proposal=str(first.key))
     assert stale.status_code == 409
-    assert bank.seat.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
+    assert (
+        bank.context.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
+    )
 
 
 def test_work_outlasts_files_that_cannot_be_reached(bank: Office) -> None:
     """A disk that is not there yet closes no case and ends no proposal."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     ada = bank.browser("analyst", name="Ada")
     taken, proposed = declined(bank)[:2]
     do(ada, "take", taken)
     review(ada, proposed, "approve")
     folder = Path(bank.journal.runs.newest(limit=1)[0].folder)
     away = folder.rename(folder.with_name("away"))
-    bank.seat.work = WorkList(bank.seat.journal, bank.seat.rows, bank.seat.cases)
+    bank.context.work = WorkList(bank.context.journal, bank.context.rows, bank.context.cases)
     assert ada.get("/decisions").status_code == 200
     away.rename(folder)
-    assert [each.holder for each in bank.seat.cases.all() if each.holder] == ["Ada"]
-    assert len(bank.seat.reviews.waiting()) == 1
+    assert [each.holder for each in bank.context.cases.all() if each.holder] == ["Ada"]
+    assert len(bank.context.reviews.waiting()) == 1
 
 
 def test_work_is_not_given_to_who_does_not_see_it(bank: Office) -> None:
     """A user of one branch gets cases of that branch alone."""
     ada = bank.browser("analyst", name="Ada")
     bank.browser("analyst", name="Kano")
-    bank.seat.accounts.change("Kano", [], branches=["Kano"])
+    bank.context.accounts.change("Kano", [], branches=["Kano"])
     assert do(ada, "share", which="in turn:", user=["Ada", "Kano"]).status_code == 400
     assert do(ada, "hand over", **{"from": "Ada", "taker": "Kano"}).status_code == 400
     assert do(ada, "share", which="branch:Kano", user=["Kano"]).status_code == 303
@@ -369,14 +371,16 @@ def test_work_is_not_given_to_who_does_not_see_it(bank: Office) -> None:
 
 def test_refused_override_leaves_the_decline(bank: Office) -> None:
     """The second person refuses it, or its maker takes it back: nothing is saved."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
     who = declined(bank)[0]
     for browser, action in ((bem, "override refused"), (ada, "override taken back")):
         review(ada, who, "approve")
         assert browser.post(f"/customers/{who}/override", do="end").status_code == 303
         assert bank.actions()[-1] == action
-    assert bank.seat.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
+    assert (
+        bank.context.reviews.of_customer(bank.journal.pseudonyms.customer("portfolio", who)) == []
+    )
     assert who in work(ada)
 
 
@@ -393,7 +397,7 @@ def test_case_bears_age_and_due_time(bank: Office) -> None:
 def test_user_of_one_branch_sees_its_cases_alone(bank: Office) -> None:
     """Neither the list nor a case of another branch is theirs, nor what waits there."""
     kano = bank.browser("analyst", name="Kano")
-    bank.seat.accounts.change("Kano", [], branches=["Kano"])
+    bank.context.accounts.change("Kano", [], branches=["Kano"])
     everybody = set(work(bank.browser("analyst", name="All")))
     seen = set(work(kano))
     assert seen
@@ -405,20 +409,20 @@ def test_user_of_one_branch_sees_its_cases_alone(bank: Office) -> None:
 
 def test_erasure_and_a_new_data_key_hold_for_cases_and_overrides(bank: Office) -> None:
     """An erased customer is nobody's case; what waits opens under the new key."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     ada = bank.browser("analyst", name="Ada")
     who = declined(bank)[0]
     do(ada, "take", who)
     review(ada, who, "approve")
     rotate_key(bank.journal)
     with open_journal(bank.folder / "home") as journal:
-        bank.seat.cases = Cases(journal)
+        bank.context.cases = Cases(journal)
         (waiting,) = Reviews.of(journal).waiting()
         assert waiting.customer_id == who
-        batches = {each.batch for each in bank.seat.cases.all()}
+        batches = {each.batch for each in bank.context.cases.all()}
         mine = [journal.pseudonyms.customer(batch, who) for batch in batches]
         Erasures.of(journal).erase(ErasedPseudonyms(customers=mine))
-        assert bank.seat.cases.all() == []
+        assert bank.context.cases.all() == []
 
 
 def test_name_with_a_quote_is_a_name(bank: Office) -> None:

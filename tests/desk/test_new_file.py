@@ -199,13 +199,13 @@ def test_upload_goes_after_a_day_if_nobody_screened_it(office: Office) -> None:
     browser = office.browser("analyst", name="Ada")
     address = bring(browser, workbook()).headers["location"]
     office.clock.forward(hours=23)
-    assert office.seat.uploads.sweep() == 0
+    assert office.context.uploads.sweep() == 0
     office.clock.forward(hours=2)
-    assert office.seat.uploads.sweep() == 1
+    assert office.context.uploads.sweep() == 1
     assert list((office.folder / "home" / "desk").glob("*.sealed")) == []
     again = office.browser("administrator")
     assert again.get(address).status_code == 403
-    assert office.seat.audit.entries(action="file brought")[0]["user"] == "Ada"
+    assert office.context.audit.entries(action="file brought")[0]["user"] == "Ada"
 
 
 def test_one_applicant_is_screened_at_once(office: Office) -> None:
@@ -246,7 +246,7 @@ def test_mapping_says_what_was_chosen_for_each_heading() -> None:
 
 def test_uploads_know_their_folder(office: Office) -> None:
     """An id that is none of ours leads nowhere."""
-    uploads = office.seat.uploads
+    uploads = office.context.uploads
     for foreign in ("../journal", "x" * 32, "", "0" * 31):
         assert uploads.find(foreign) is None
 
@@ -279,9 +279,9 @@ def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.Monkey
         assert browser.post(f"{address}/screen", **fields).status_code == 503
     assert "is starting" not in browser.get(address).text
     assert browser.post(f"{address}/screen", **fields).status_code == 303
-    upload = office.seat.uploads.find(address.rpartition("/")[2])
+    upload = office.context.uploads.find(address.rpartition("/")[2])
     assert upload is not None
-    assert not office.seat.uploads.claim(upload)
+    assert not office.context.uploads.claim(upload)
     assert len(office.starts.started) == 1
 
 
@@ -294,7 +294,7 @@ def test_files_no_run_is_resumed_with_go(office: Office) -> None:
     cut_short.write_bytes(b"nightscreen sealed 1\n")
     for file, days in ((cut_short, 2), (known, 8)):
         os.utime(file, (time.time() - days * 86_400,) * 2)
-    office.seat.uploads.sweep()
+    office.context.uploads.sweep()
     assert list(folder.iterdir()) == [known]
     purge(office.journal, due(office.journal, office.settings.retention))
     assert list(folder.iterdir()) == []

@@ -23,14 +23,14 @@ def office(bank: Office) -> Office:
     """A desk with two nights, a run that waits for approval, and one that was stopped."""
     wait_for_approval(bank, "somebody else")
     path = World(bank.folder).write([{"customer_id": "C1"}], "stopped.csv")
-    parameters = {"input": str(path), "batch": "stopped", "output": str(bank.seat.output)}
+    parameters = {"input": str(path), "batch": "stopped", "output": str(bank.context.output)}
     bank.journal.runs.begin(
         STOPPED,
         flow="screen_batch",
         batch="stopped",
         purpose="portfolio",
         input_digest="sha256:0",
-        folder=str(bank.seat.output / STOPPED),
+        folder=str(bank.context.output / STOPPED),
         cap_micro=None,
         parameters=parameters,
     )

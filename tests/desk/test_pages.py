@@ -125,7 +125,7 @@ def test_files_with_identifiers_are_a_right_of_their_own(bank: Office) -> None:
     assert browser.get(f"/runs/{run}/files/report.json").status_code == 200
     assert browser.get(f"/runs/{run}/files/decisions.csv").status_code == 403
     assert browser.get(f"/runs/{run}/decisions.csv").status_code == 403
-    refused = bank.seat.audit.entries(action="refused")
+    refused = bank.context.audit.entries(action="refused")
     assert [each["detail"]["needs"] for each in refused] == ["export", "export"]
 
 
@@ -277,10 +277,10 @@ def test_review_is_saved_and_the_next_customer_follows(
     assert saved.status_code == 303, saved.text
     assert "The review is saved." in browser.get(saved.headers["location"]).text
     key = bank.journal.pseudonyms.customer("portfolio", first)
-    (stored,) = bank.seat.reviews.of_customer(key)
+    (stored,) = bank.context.reviews.of_customer(key)
     assert (stored.reviewer, stored.decision) == ("Ada", "approve")
     assert stored.note == "Settled since, proof seen. letter of 3 March"
-    assert bank.seat.audit.entries(customer_id=first, action="review saved")
+    assert bank.context.audit.entries(customer_id=first, action="review saved")
     assert rewritten == [run], "what the customer is told follows the review"
 
 
@@ -306,7 +306,7 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
     assert "It is written down that the customer was told." in page
     (record,) = store.of_customers([key])
     assert (record.told_how, record.told_by, record.run_id) == ("text message", "Ada", run)
-    assert bank.seat.audit.entries(customer_id=first, action="notice told")
+    assert bank.context.audit.entries(customer_id=first, action="notice told")
 
 
 def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
@@ -324,13 +324,13 @@ def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
         assert answer.status_code == 400
         assert f">{note}</textarea>" in answer.text
     key = bank.journal.pseudonyms.customer("portfolio", first)
-    assert bank.seat.reviews.of_customer(key) == []
+    assert bank.context.reviews.of_customer(key) == []
 
 
 def test_overriding_is_a_right_of_its_own(bank: Office) -> None:
     """A reviewer from whom it was taken may agree with the policy and no more."""
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)
-    bank.seat.accounts.change("Ada", [], {"override": False})
+    bank.context.accounts.change("Ada", [], {"override": False})
     first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
     fields = {"run": run, "reason": "The policy is right", "note": "seen"}
     path = f"/customers/{first}/review"
@@ -343,7 +343,7 @@ def test_override_right_holds_against_the_latest_decision_too(
 ) -> None:
     """A run that said the same once is no way round the right."""
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)
-    bank.seat.accounts.change("Ada", [], {"override": False})
+    bank.context.accounts.change("Ada", [], {"override": False})
     first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
     older = bank.journal.runs.newest(limit=2)[1]
 
@@ -422,13 +422,13 @@ def test_one_check_is_asked_again_once_its_price_is_confirmed(bank: Office) -> N
     with unsealed(Path(started.input), bank.journal.sealer) as clear:
         assert open_source(clear).header.fed_back
     assert quote_batch(started, bank.settings)["calls"] == 1
-    assert bank.seat.audit.entries(customer_id="C1", action="asked again")
+    assert bank.context.audit.entries(customer_id="C1", action="asked again")
 
 
 def test_asking_again_keeps_to_its_own_cap(bank: Office) -> None:
     """What costs more than CONTEST__ASK_AGAIN_CAP is refused with both amounts."""
     contest = bank.settings.contest.model_copy(update={"ask_again_cap": Decimal(5)})
-    bank.seat.settings = bank.settings.model_copy(update={"contest": contest})
+    bank.context.settings = bank.settings.model_copy(update={"contest": contest})
     browser, run = bank.browser("analyst"), newest(bank)
     answer = browser.post("/customers/C1/again", run=run, check="karma")
     assert answer.status_code == 400
@@ -476,7 +476,7 @@ def test_contest_is_recorded_and_answered_by_somebody_who_did_not_decide(bank: O
     assert privacy.post(path, **stands).status_code == 303
     assert list_contests(bank.journal) == []
     assert bank.browser("auditor").post("/contests", said="x").status_code == 403
-    assert [each["user"] for each in bank.seat.audit.entries(action="contest answered")] == [
+    assert [each["user"] for each in bank.context.audit.entries(action="contest answered")] == [
         "Ngozi"
     ]
 
@@ -512,9 +512,11 @@ def test_desk_that_is_prepared_lists_without_reading_files(tmp_path: Path) -> No
     World(tmp_path).screen(borrowers(12), batch="portfolio")
     with Office(tmp_path) as office:
         browser = office.browser("analyst")
-        office.seat.prepare()
+        office.context.prepare()
         run = office.journal.runs.newest(limit=1)[0]
         (Path(run.folder) / "enriched").rename(tmp_path / "away")
         assert ROW.findall(browser.get("/decisions").text)
-        office.seat.work = WorkList(office.seat.journal, office.seat.rows, office.seat.cases)
+        office.context.work = WorkList(
+            office.context.journal, office.context.rows, office.context.cases
+        )
         assert not ROW.findall(browser.get("/decisions").text)

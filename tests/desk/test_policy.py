@@ -59,7 +59,7 @@ def in_force(bank: Office) -> str:
 
 def last(bank: Office, action: str) -> dict[str, Any]:
     """Return the newest entry of the audit about something."""
-    return bank.seat.audit.entries(action=action)[0]
+    return bank.context.audit.entries(action=action)[0]
 
 
 def test_every_threshold_is_a_field_and_every_rule_is_in_words(bank: Office) -> None:
@@ -226,7 +226,7 @@ def test_who_may_look_propose_and_put_in_force(bank: Office) -> None:
     other = bank.browser("analyst", name="Eze")
     assert ">Approve</button>" not in other.get("/policy").text
     assert other.post(f"/policy/{key}", do="refuse").status_code == 403
-    bank.seat.accounts.change("Eze", [], {"policy": True}, ["Kano"])
+    bank.context.accounts.change("Eze", [], {"policy": True}, ["Kano"])
     assert "See who would move" not in other.get("/policy").text
     assert other.post("/policy/try", proposal=key).status_code == 403
     assert other.post(f"/policy/{key}", do="approve").status_code == 303

@@ -21,7 +21,7 @@ KANO = [f"C{number}" for number in range(1, 61) if number % 3 == 1]
 def limited(bank: Office, *branches: str, name: str = "Kemi") -> Browser:
     """Return the browser of an analyst and auditor who sees some branches alone."""
     browser = bank.browser("analyst", "auditor", name=name)
-    bank.seat.accounts.change(name, [], branches=branches)
+    bank.context.accounts.change(name, [], branches=branches)
     return browser
 
 
@@ -68,7 +68,7 @@ def test_customer_of_another_branch_is_403_and_in_the_audit(bank: Office) -> Non
     fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "x"}
     for form in ("review", "again", "consent"):
         assert browser.post(f"/customers/C59/{form}", **fields).status_code == 403
-    refused = bank.seat.audit.entries(action="refused")
+    refused = bank.context.audit.entries(action="refused")
     assert {(each["customer_id"], each["detail"]["needs"]) for each in refused} == {
         ("C59", "branch")
     }
@@ -105,7 +105,7 @@ def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
     assert ">Resume</button>" not in browser.get(f"/runs/{whole}").text
     assert browser.post(f"/runs/{whole}/resume", max_spend="100").status_code == 403
     assert bank.starts.started == []
-    assert bank.seat.audit.entries(action="refused")[0]["detail"]["needs"] == "branch"
+    assert bank.context.audit.entries(action="refused")[0]["detail"]["needs"] == "branch"
     assert ">Resume</button>" in browser.get(f"/runs/{own.report['run_id']}").text
     sent = browser.post(f"/runs/{own.report['run_id']}/resume", max_spend="100")
     assert sent.status_code == 303
@@ -117,7 +117,7 @@ def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
 def test_front_page_counts_what_the_user_sees(bank: Office) -> None:
     """What waits is counted within the branches; figures of all of them are left out."""
     browser, run = limited(bank, "Kano"), newest(bank)
-    rows = bank.seat.rows.of(bank.journal.runs.newest(limit=1)[0])
+    rows = bank.context.rows.of(bank.journal.runs.newest(limit=1)[0])
     assert rows is not None
     needing = rows.within(["Kano"]).needing()
     assert 0 < needing < rows.needing()
@@ -154,19 +154,19 @@ def test_limits_and_rights_are_set_on_the_page_and_shown_there(bank: Office) -> 
     fields = {"name": "Kemi", "do": "change", "role": "analyst"}
     page = admin.post("/users", branches="Kano, Lagos Island", export="taken", **fields).text
     assert 'value="Kano, Lagos Island"' in page
-    kemi = bank.seat.accounts.find("Kemi")
+    kemi = bank.context.accounts.find("Kemi")
     assert kemi is not None
     assert kemi.branches == ("Kano", "Lagos Island")
     assert not kemi.may("export")
     admin.post("/users", money="taken", **fields)
-    kemi = bank.seat.accounts.find("Kemi")
+    kemi = bank.context.accounts.find("Kemi")
     assert kemi is not None
     assert kemi.branches == ("Kano", "Lagos Island"), "a form without the field changes nothing"
     admin.post("/users", branches="", **fields)
-    kemi = bank.seat.accounts.find("Kemi")
+    kemi = bank.context.accounts.find("Kemi")
     assert kemi is not None
     assert kemi.branches == ()
-    (first, *_) = bank.seat.audit.entries(action="user changed")[::-1]
+    (first, *_) = bank.context.audit.entries(action="user changed")[::-1]
     assert first["detail"]["branches"] == ["Kano", "Lagos Island"]
     assert first["detail"]["rights"] == {"export": False}
 

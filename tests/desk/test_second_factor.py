@@ -168,15 +168,15 @@ def test_factor_is_removed_by_its_user_with_a_code_or_by_an_administrator(office
     assert ada.post("/second-factor", code="000000", do="remove").status_code == 401
     code = present_code(office, secret)
     assert ada.post("/second-factor", code=code, do="remove").status_code == 303
-    assert office.seat.accounts.second_of("Ada", offered=False) is None
+    assert office.context.accounts.second_of("Ada", offered=False) is None
     office.clock.forward(minutes=1)
     set_up(office, ada)
     assert "Remove second factor" in admin.get("/users").text
     admin.post("/users", do="factor", name="Ada")
-    user = office.seat.accounts.find("Ada")
+    user = office.context.accounts.find("Ada")
     assert user is not None
     assert not user.has_second
-    removed = office.seat.audit.entries(action="second factor removed")
+    removed = office.context.audit.entries(action="second factor removed")
     assert [each["user"] for each in removed] == ["Chief", "Ada"]
 
 

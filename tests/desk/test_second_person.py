@@ -39,7 +39,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 def first_user(office: Office, name: str = "Ada") -> Browser:
     """Return the browser of the first user, who has every role."""
-    token = office.seat.accounts.first_link()
+    token = office.context.accounts.first_link()
     assert token is not None
     return by_link(office, token, name)
 
@@ -67,7 +67,7 @@ def added(admin: Browser, name: str, *roles: str) -> Browser:
 
 def may(office: Office, name: str, what: str) -> bool:
     """Tell what a user may now."""
-    user = office.seat.accounts.find(name)
+    user = office.context.accounts.find(name)
     assert user is not None
     return user.may(what)
 
@@ -80,7 +80,7 @@ def two_approvers(office: Office) -> tuple[Browser, Browser]:
 
 def test_administrator_confirms_no_override_of_his_own_as_somebody_he_made(bank: Office) -> None:
     """The whole attack: more roles, a made-up analyst, and the reset of a colleague."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     ada, bem = two_approvers(bank)
     carol = added(ada, "Carol", "administrator", "auditor")
     who = declined(bank)[0]
@@ -100,7 +100,7 @@ def test_administrator_confirms_no_override_of_his_own_as_somebody_he_made(bank:
     as_bem = by_link(bank, link_of(reset.text))
     assert as_bem.post(at, do="confirm").status_code == 403
     assert ada.post("/users/confirm", name="Bem").status_code == 403
-    assert bank.seat.reviews.of_customer(key) == []
+    assert bank.context.reviews.of_customer(key) == []
     assert bem.get("/").status_code == 303, "her session ended with the reset"
 
 
@@ -117,7 +117,7 @@ def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> N
     assert "Confirm Chi" not in ada.get("/").text
     assert bem.post("/users/confirm", name="Chi").status_code == 303
     assert may(office, "Chi", "override")
-    (entry,) = office.seat.audit.entries(action="rights confirmed")
+    (entry,) = office.context.audit.entries(action="rights confirmed")
     assert (entry["user"], entry["detail"]) == ("Bem", {"name": "Chi"})
     assert bem.post("/users/confirm", name="Chi").status_code == 403
 
@@ -147,12 +147,12 @@ def test_second_approver_is_made_by_the_first_user_and_shown_for_seven_days(
     eye = added(ada, "Eye", "auditor")
     for browser in (ada, bem, eye):
         assert re.search(r'class="error" role="alert">Bem got .* from Ada', browser.get("/").text)
-    assert office.seat.audit.entries(action="user added")[-1]["detail"]["name"] == "Bem"
+    assert office.context.audit.entries(action="user added")[-1]["detail"]["name"] == "Bem"
     office.clock.forward(days=6, hours=23)
-    shown = office.seat.accounts.made_alone()
+    shown = office.context.accounts.made_alone()
     assert [each.name for each in shown] == ["Bem"]
     office.clock.forward(hours=2)
-    assert office.seat.accounts.made_alone() == []
+    assert office.context.accounts.made_alone() == []
 
 
 def test_of_two_approvers_the_other_cannot_be_done_away_with(office: Office) -> None:
@@ -161,9 +161,9 @@ def test_of_two_approvers_the_other_cannot_be_done_away_with(office: Office) -> 
     assert ada.post("/users", do="change", name="Bem", role="auditor").status_code == 200
     added(ada, "Eve", "approver")
     assert not may(office, "Eve", "approve")
-    user = office.seat.accounts.find("Ada")
+    user = office.context.accounts.find("Ada")
     assert user is not None
-    assert not office.seat.accounts.may_decide(user, ["ADA"])
+    assert not office.context.accounts.may_decide(user, ["ADA"])
 
 
 def test_last_approver_and_last_administrator_stay_and_others_may_give_up(office: Office) -> None:
@@ -183,7 +183,7 @@ def test_own_limit_to_branches_is_not_widened(office: Office) -> None:
     """Other branches are more rights; fewer are not."""
     ada, _ = two_approvers(office)
     dan = added(ada, "Dan", "administrator")
-    office.seat.accounts.change("Dan", [], branches=["Kano", "Jos"], by="Ada")
+    office.context.accounts.change("Dan", [], branches=["Kano", "Jos"], by="Ada")
     for wider in ("", "Kano, Lagos"):
         own = dan.post("/users", do="change", name="Dan", role="administrator", branches=wider)
         assert own.status_code == 400
@@ -200,14 +200,14 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     done = CliRunner().invoke(app, ["desk", "user", "reset", "Bem", "--json"])
     assert done.exit_code == 0, done.output
     token = re.findall(r'"token": "([\w-]+)"', done.output)[0]
-    at_command = office.seat.accounts.find("Bem")
+    at_command = office.context.accounts.find("Bem")
     assert at_command is not None
     assert at_command.asleep
     assert bem.get("/").status_code == 303
     new = by_link(office, token)
     assert not may(office, "Bem", "approve")
     assert re.search(r'role="alert">Bem got .* sleep until', ada.get("/").text)
-    with office.seat.accounts.transaction() as connection:  # the command has the clock of today
+    with office.context.accounts.transaction() as connection:  # the command has the clock of today
         until = office.clock() + 24 * 3600 * 1_000_000
         connection.execute(update(users).where(users.c.name == "Bem").values(asleep_until=until))
     office.clock.forward(hours=23)
@@ -228,10 +228,10 @@ def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.Monkey
     by_link(office, re.findall(r'"token": "([\w-]+)"', made.output)[0])
     assert not may(office, "Eve", "approve")
     assert run(app, ["desk", "user", "reset", "Eve"]).exit_code == 0
-    user = office.seat.accounts.find("Eve")
+    user = office.context.accounts.find("Eve")
     assert user is not None
     assert user.waits_for_approver, "a reset is no way round the confirmation"
-    assert {"aud"} <= {each["user"] for each in office.seat.audit.entries(action="user added")}
+    assert {"aud"} <= {each["user"] for each in office.context.audit.entries(action="user added")}
     assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)
 
 
@@ -240,7 +240,7 @@ def test_office_of_one_approver_works_as_before(office: Office) -> None:
     ada = first_user(office)
     added(ada, "Chi", "analyst")
     assert may(office, "Chi", "override")
-    assert [each.name for each in office.seat.accounts.made_alone()] == ["Chi"]
+    assert [each.name for each in office.context.accounts.made_alone()] == ["Chi"]
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_commands_leave_decisions_to_the_desk_where_it_has_users(
         parameters={},
     )
     bank.journal.runs.finish("R1", state="stopped", stop_reason="approval", report={})
-    bank.seat.approvals.ask("R1", by="x", reason="", quote={}, ceiling_micro=1, cap_micro=None)
+    bank.context.approvals.ask("R1", by="x", reason="", quote={}, ceiling_micro=1, cap_micro=None)
     back(Path(run.folder), bank.folder / "back.csv", who)
-    bank.seat.accounts.add("Ada", [Role.ANALYST])
+    bank.context.accounts.add("Ada", [Role.ANALYST])
     refused = CliRunner().invoke(app, words)
     assert isinstance(refused.exception, UsageError)
     assert f"{page} at the desk" in str(refused.exception)
-    assert [each.run_id for each in bank.seat.approvals.waiting()] == ["R1"]
-    assert bank.seat.reviews.of_batch("portfolio") == []
+    assert [each.run_id for each in bank.context.approvals.waiting()] == ["R1"]
+    assert bank.context.reviews.of_batch("portfolio") == []
 
 
 def test_override_by_a_list_is_confirmed_at_the_desk(
@@ -296,7 +296,7 @@ def test_override_by_a_list_is_confirmed_at_the_desk(
     assert json.loads(CliRunner().invoke(app, ["review", "import", str(file), "--json"]).stdout)[
         "imported"
     ]
-    (review_,) = bank.seat.reviews.of_batch("portfolio")
+    (review_,) = bank.context.reviews.of_batch("portfolio")
     assert (review_.reviewer, review_.imported_by) == ("Ada", user_name())
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("analyst", name="Bem")
     at = f"/customers/{first}/override"
@@ -304,7 +304,7 @@ def test_override_by_a_list_is_confirmed_at_the_desk(
     assert ada.post(at, do="confirm").status_code == 403
     assert bem.post(at, do="confirm").status_code == 303
     key = bank.journal.pseudonyms.customer("portfolio", first)
-    (stored,) = bank.seat.reviews.of_customer(key)
+    (stored,) = bank.context.reviews.of_customer(key)
     assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
 
 
@@ -322,7 +322,7 @@ def back(folder: Path, file: Path, customer_id: str) -> Path:
 
 def test_contest_above_the_limit_is_answered_by_two(bank: Office) -> None:
     """An answer by one person keeps the contest open; a privacy officer confirms nothing."""
-    bank.seat.settings = bank.settings.model_copy(update={"override_above": 0})
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     who = declined(bank)[0]
     key = bank.journal.pseudonyms.customer("portfolio", who)
     ada, bem, pri = (
@@ -338,12 +338,12 @@ def test_contest_above_the_limit_is_answered_by_two(bank: Office) -> None:
     for _ in range(2):
         waits = ada.post(path, **changed)
         assert "waits for a second person" in ada.get(waits.headers["location"]).text
-    assert bank.seat.reviews.of_customer(key) == []
+    assert bank.context.reviews.of_customer(key) == []
     assert [each["state"] for each in list_contests(bank.journal)] == ["open"]
     at = f"/customers/{who}/override"
     for browser in (ada, pri):
         assert browser.post(at, do="confirm").status_code == 403
     assert bem.post(at, do="confirm").status_code == 303
-    (stored,) = bank.seat.reviews.of_customer(key)
+    (stored,) = bank.context.reviews.of_customer(key)
     assert (stored.decision, stored.reviewer, stored.confirmed_by) == ("approve", "Ada", "Bem")
     assert list_contests(bank.journal) == []

@@ -28,7 +28,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 def test_first_link_makes_a_user_with_every_role_and_works_once(office: Office) -> None:
     """The link printed at the first start signs its user in; nobody can use it again."""
-    token = office.seat.accounts.first_link()
+    token = office.context.accounts.first_link()
     browser = office.browser()
     page = browser.get(f"/first?token={token}")
     assert page.status_code == 200
@@ -36,10 +36,10 @@ def test_first_link_makes_a_user_with_every_role_and_works_once(office: Office) 
     made = browser.post("/first", link=token, name="Ada Obi", password=PASSWORD)
     assert (made.status_code, made.headers["location"]) == (303, "/")
     assert browser.get("/users").status_code == 200
-    user = office.seat.accounts.find("ada obi")
+    user = office.context.accounts.find("ada obi")
     assert user is not None
     assert set(user.roles) == set(Role)
-    assert office.seat.accounts.first_link() is None
+    assert office.context.accounts.first_link() is None
     assert office.browser().get(f"/first?token={token}").status_code == 410
 
 
@@ -51,7 +51,7 @@ def test_nobody_sees_a_page_without_signing_in(office: Office) -> None:
         assert (answer.status_code, answer.headers["location"]) == (303, f"/sign-in?to={path}")
     answer = stranger.ask("POST", "/users", data={"do": "add", "name": "eve", "role": "approver"})
     assert answer.status_code == 303
-    assert office.seat.accounts.users() == []
+    assert office.context.accounts.users() == []
 
 
 def test_signing_in_and_out(office: Office) -> None:
@@ -168,16 +168,18 @@ def test_a_device_is_known_for_who_signed_in_from_it(office: Office) -> None:
     assert right(planted, "ada") == 303
     office.clock.forward(minutes=16)
     assert right(planted, "bem") == 303
-    assert office.seat.accounts.source("ada", planted.cookies["nightscreen-desk-device"], "").known
-    office.seat.accounts.reset("ada")
-    source = office.seat.accounts.source("ada", planted.cookies["nightscreen-desk-device"], "")
+    assert office.context.accounts.source(
+        "ada", planted.cookies["nightscreen-desk-device"], ""
+    ).known
+    office.context.accounts.reset("ada")
+    source = office.context.accounts.source("ada", planted.cookies["nightscreen-desk-device"], "")
     assert not source.known
 
 
 def test_sign_ins_of_strangers_leave_room_for_known_devices(office: Office) -> None:
     """However many wait for their password to be looked at at once."""
     office.browser("analyst", name="ada")
-    known, accounts = office.browser(), office.seat.accounts
+    known, accounts = office.browser(), office.context.accounts
     assert right(known, "ada") == 303
     with ExitStack() as stack:
         stranger = accounts.source("eve", "", "192.0.2.7")
@@ -206,7 +208,7 @@ def test_page_a_role_may_not_see_is_refused_and_written_down(office: Office) -> 
         answer = analyst.get(path)
         assert answer.status_code == 403
         assert 'role="alert"' in answer.text
-    refused = office.seat.audit.entries(action="refused")
+    refused = office.context.audit.entries(action="refused")
     assert [(each["user"], each["detail"]["page"]) for each in refused] == [
         ("analyst", "audit"),
         ("analyst", "users"),
@@ -222,7 +224,7 @@ def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> N
     made = bem.post("/first", link=link, name="other", password=PASSWORD)
     assert made.status_code == 303
     assert admin.get("/users").status_code == 200
-    assert office.seat.accounts.find("other") is None
+    assert office.context.accounts.find("other") is None
     assert bem.get("/audit").status_code == 403
     assert admin.post("/users", do="reset", name="Bem").status_code == 200
     assert bem.get("/audit").status_code == 303
@@ -230,7 +232,7 @@ def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> N
 
 def test_right_is_given_and_taken_beside_the_roles(office: Office) -> None:
     """A right of its own outweighs what the roles say, either way."""
-    accounts = office.seat.accounts
+    accounts = office.context.accounts
     accounts.add("ada", [Role.ANALYST])
     assert accounts.change("ada", [], {"export": False}).may("export") is False
     assert accounts.change("ada", [Role.AUDITOR], {"export": True}).may("export") is True
@@ -240,7 +242,7 @@ def test_last_administrator_stays(office: Office) -> None:
     """Nobody can lock everybody out of the page of users."""
     office.browser("administrator", name="ada")
     with pytest.raises(UsageError, match="only administrator"):
-        office.seat.accounts.change("ada", [Role.ANALYST])
+        office.context.accounts.change("ada", [Role.ANALYST])
 
 
 def test_form_from_another_site_changes_nothing(office: Office) -> None:
@@ -250,7 +252,7 @@ def test_form_from_another_site_changes_nothing(office: Office) -> None:
     for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
         answer = admin.ask("POST", "/users", data=fields, headers=headers)
         assert answer.status_code == 403
-    assert office.seat.accounts.find("eve") is None
+    assert office.context.accounts.find("eve") is None
 
 
 def test_pages_bear_the_headers_that_keep_them_to_themselves(office: Office) -> None:
@@ -290,7 +292,7 @@ def test_passwords_and_tokens_lie_nowhere_in_clear(office: Office) -> None:
 def test_many_tries_at_once_are_no_more_than_five(office: Office) -> None:
     """A try counts before its password is looked at; a right one counts no more."""
     office.browser("administrator", name="ada")
-    accounts = office.seat.accounts
+    accounts = office.context.accounts
     for _ in range(7):
         assert accounts.check("ada", PASSWORD) is not None
     with ThreadPoolExecutor(8) as pool:
@@ -301,7 +303,7 @@ def test_many_tries_at_once_are_no_more_than_five(office: Office) -> None:
 
 def test_link_for_a_password_has_the_address_people_use(office: Office) -> None:
     """Behind a proxy the desk's own address is of no use to them."""
-    office.seat.settings = office.settings.model_copy(
+    office.context.settings = office.settings.model_copy(
         update={"desk_url": "https://desk.lender.example/x"}
     )
     browser = office.browser("administrator")
@@ -311,7 +313,7 @@ def test_link_for_a_password_has_the_address_people_use(office: Office) -> None:
 
 def test_two_administrators_who_give_up_at_once_leave_one(office: Office) -> None:
     """Each looked before the other changed: the second finds that nobody else is left."""
-    accounts = office.seat.accounts
+    accounts = office.context.accounts
     accounts.use_link(accounts.first_link() or "", "Ada", PASSWORD)
     accounts.use_link(accounts.add("Bem", [Role.ADMINISTRATOR], by="Ada"), "Bem", PASSWORD)
     both = accounts.users()

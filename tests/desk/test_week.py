@@ -47,7 +47,9 @@ def test_a_week_of_four_users_stands_in_the_audit(tmp_path: Path) -> None:
     """A contest answered, a quarantine fixed, a threshold in force; one changed line is seen."""
     with furnished(tmp_path) as office, chromium() as browser:
         for name, role in (("Ngozi", Role.PRIVACY), ("Aud", Role.AUDITOR)):
-            office.seat.accounts.use_link(office.seat.accounts.add(name, [role]), name, PASSWORD)
+            office.context.accounts.use_link(
+                office.context.accounts.add(name, [role]), name, PASSWORD
+            )
         _work(office, browser)
         office.clock.forward(days=1)
         _contest(office, browser)

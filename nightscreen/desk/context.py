@@ -1,0 +1,513 @@
+"""What a page works with: the desk's own parts, one request, and who sent it.
+
+`page` makes an endpoint of a view: it knows the session, asks for the rights that the route
+declares, reads the form, and writes refusals into the audit. That a form comes from a page of ours
+is judged before (`web.guard`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import wraps
+from ipaddress import IPv4Address, ip_address
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
+from urllib.parse import quote
+
+from starlette.responses import RedirectResponse
+
+from nightscreen.desk.accounts import Accounts
+from nightscreen.desk.cases import Cases
+from nightscreen.desk.pages import compile_templates, html
+from nightscreen.desk.run_rows import RunRowsCache, branch_of
+from nightscreen.desk.uploads import Uploads
+from nightscreen.desk.work_list import WorkList
+from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.audit import Audit
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.policy.engine import locked_connection
+from nightscreen.results.one_row import find_row
+from nightscreen.schemas.errors import JournalBusyError, NightscreenError
+from nightscreen.web.forms import read_file_form, read_form
+from nightscreen.web.guard import note, page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
+    from starlette.datastructures import UploadFile
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
+    from nightscreen.desk.accounts import SignInSource, User
+    from nightscreen.desk.run_rows import RunRows
+    from nightscreen.journal import Journal
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.approvals import Approval
+    from nightscreen.schemas.clock import Clock
+
+T = TypeVar("T")
+WRITE_WAIT_S: Final = 1.0
+"""How long a write of a page waits where a run has the journal locked; then the page says so."""
+COOKIE: Final = "nightscreen-desk"
+DEVICE_COOKIE: Final = "nightscreen-desk-device"
+MOST_FIELDS: Final = 1_400
+"""A page of a quarantine has the most: a field for each cell."""
+_NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+_LOOKED_AT: Final = 60
+"""Runs that are searched for a customer's newest row."""
+NAVIGATION: Final = (
+    ("/", "Tonight", ""),
+    ("/new", "New file", "screen"),
+    ("/approvals", "Approvals", "approvals"),
+    ("/runs", "Runs", "runs"),
+    ("/decisions", "Decisions", "people"),
+    ("/contests", "Contests", "people"),
+    ("/policy", "Policy", "runs"),
+    ("/money", "Money", "money"),
+    ("/audit", "Audit", "audit"),
+    ("/users", "Users", "users"),
+)
+"""Path, word and the right without which the entry is not shown."""
+_NEEDS: Final = {
+    "approvals": "Approvals are for users with the role approver or auditor.",
+    "approve": "Only users with the role approver can approve spending.",
+    "audit": "The audit is for users with the role auditor.",
+    "users": "Only an administrator can manage users.",
+    "people": "Your roles do not include customer data.",
+    "runs": "Your roles do not include runs.",
+    "screen": "Only users with the role analyst can screen files.",
+    "review": "Only users with the role analyst can review customers.",
+    "contest": "Only analysts, approvers and privacy can record and answer contests.",
+    "export": "Exporting requires the export permission; an administrator can give it to you.",
+    "take out": "The export permission was taken from you; an administrator can give it back.",
+    "money": "Costs require the money permission; an administrator can give it to you.",
+    "settle": "An auditor sees what runs cost and changes nothing.",
+    "propose": "Only users with the role analyst can propose a policy.",
+    "policy": "Putting a policy in force requires the policy permission; an administrator can "
+    "give it to you.",
+    "override": "Deciding differently from the policy requires the override permission; an "
+    "administrator can give it to you.",
+}
+BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
+_TITLES: Final = {
+    403: "You may not see this",
+    404: "Page not found",
+    413: "That is too large",
+}
+
+
+class DeskError(Exception):
+    """A request that is refused, in a sentence for the person who made it."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+
+
+class Starter(Protocol):
+    """Starts and stops runs outside this process."""
+
+    def start(self, parameters: ScreenBatch) -> None:
+        """Start a run, or resume the one that the parameters name.
+
+        Raises:
+            UsageError: nothing can be started.
+        """
+
+    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
+        """Resume an approved run by what started it; the watch resumes what waits in the inbox.
+
+        Raises:
+            UsageError: nothing can be resumed.
+        """
+
+    def stop(self, run_id: str, pid: int | None) -> None:
+        """Ask a run to stop in good order.
+
+        Raises:
+            UsageError: it cannot be reached from here.
+        """
+
+
+@dataclass(slots=True)
+class RuleEngine:
+    """Finds which rules applied; opening a connection takes longer than asking, so one is kept."""
+
+    _connection: DuckDBPyConnection | None = None
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @contextmanager
+    def in_use(self) -> Iterator[DuckDBPyConnection]:
+        """Give the connection to one page at a time."""
+        with self._one_at_a_time:
+            if self._connection is None:
+                self._connection = locked_connection("256MB", optimizer=False)
+            yield self._connection
+
+
+@dataclass(slots=True)
+class Context:
+    """The desk's parts, made once when it is served; each request has a copy with its own fields.
+
+    Attributes:
+        journal: an open journal.
+        settings: those of the product.
+        starter: starts and stops runs.
+        origins: addresses under which browsers reach the desk.
+        output: where runs that are started here put their results.
+        request: as it came.
+        user: who is signed in.
+        session: the token of the session; empty where nobody is signed in.
+        form: the fields of a form, each with every value given.
+        file: the file of a form that bears one.
+    """
+
+    journal: Journal
+    settings: Settings
+    starter: Starter
+    origins: frozenset[str]
+    output: Path
+    clock: Clock = field(init=False)
+    accounts: Accounts = field(init=False)
+    audit: Audit = field(init=False)
+    customers: Customers = field(init=False)
+    approvals: Approvals = field(init=False)
+    uploads: Uploads = field(init=False)
+    reviews: Reviews = field(init=False)
+    cases: Cases = field(init=False)
+    work: WorkList = field(init=False)
+    rows: RunRowsCache = field(default_factory=RunRowsCache)
+    rules: RuleEngine = field(default_factory=RuleEngine)
+    request: Request = field(init=False)
+    user: User | None = None
+    session: str = ""
+    form: Mapping[str, list[str]] = field(default_factory=dict)
+    file: UploadFile | None = None
+
+    def __post_init__(self) -> None:
+        self.clock = self.journal.clock
+        self.accounts = Accounts(self.journal)
+        self.audit = Audit(self.journal)
+        self.customers = Customers.of(self.journal)
+        self.reviews = Reviews.of(self.journal)
+        self.approvals = Approvals.of(self.journal)
+        self.uploads = Uploads(
+            self.journal, self.settings, self.accounts, self.audit, self.approvals, self.output
+        )
+        self.cases = Cases(self.journal)
+        self.work = WorkList(self.journal, self.rows, self.cases)
+
+    def of(self, request: Request) -> Context:
+        """Return the context of one request: whose it is."""
+        context = copy.copy(self)
+        context.request = request
+        token = context.cookie(COOKIE)
+        user = self.accounts.session(token) if token else None
+        wanted = self.settings.desk_second_factor
+        if user is not None and (user.has_second or not user.must_have_second(wanted)):
+            context.user, context.session = user, token
+        return context
+
+    def prepare(self) -> None:
+        """Make what pages need and takes a second to make: templates, the list, the newest rows."""
+        compile_templates()
+        self.work.seen_by("")
+        newest = max((run_id for _, run_id in self.work.newest), default="")
+        run = self.journal.runs.find(newest)
+        if run is not None:
+            self.rows.of(run)
+
+    # --- cookies ---
+
+    @property
+    def is_secure(self) -> bool:
+        """Tell whether browsers reach the desk by https alone."""
+        return all(origin.startswith("https://") for origin in self.origins)
+
+    def cookie_name(self, name: str) -> str:
+        """Return a cookie's name; by https it is bound to this host."""
+        return f"__Host-{name}" if self.is_secure else name
+
+    def cookie(self, name: str) -> str:
+        """Return what the browser keeps under a name; empty where it keeps nothing."""
+        return self.request.cookies.get(self.cookie_name(name), "")
+
+    def set_cookie(
+        self, response: Response, name: str, value: str, seconds: int | None = None
+    ) -> None:
+        """Have the browser keep a word so many seconds, or until it is closed.
+
+        No script and no other site can use it.
+        """
+        response.set_cookie(
+            self.cookie_name(name),
+            value,
+            max_age=seconds,
+            path="/",
+            secure=self.is_secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+    # --- who it is, and what they may ---
+
+    @property
+    def name(self) -> str:
+        """Return the name that the audit bears."""
+        return "" if self.user is None else self.user.name
+
+    def record(
+        self, action: str, *, run_id: str = "", customer_id: str = "", **detail: object
+    ) -> None:
+        """Write down in the audit what the user did or saw."""
+        self.audit.write(self.name, action, run_id=run_id, customer_id=customer_id, **detail)
+
+    def source(self, name: str) -> SignInSource:
+        """Return where somebody tries to sign in from under a name."""
+        client = self.request.client
+        address = "" if client is None else neighbourhood(client.host)
+        return self.accounts.source(name, self.cookie(DEVICE_COOKIE), address)
+
+    def may(self, what: str) -> bool:
+        """Tell whether the user may do or see something."""
+        return self.user is not None and self.user.may(what)
+
+    def refuse(self, needs: str, sentence: str, **about: str) -> NoReturn:
+        """Refuse to go on; it is written into the audit.
+
+        Args:
+            needs: what the user would need.
+            sentence: why, for the user.
+            about: the run or the customer that it was about.
+
+        Raises:
+            DeskError: 403.
+        """
+        self.record("refused", page=page_of(self.request.scope), needs=needs, **about)
+        raise DeskError(403, sentence)
+
+    def require(self, what: str) -> None:
+        """Refuse to go on without a right.
+
+        Raises:
+            DeskError: 403.
+        """
+        if not self.may(what):
+            self.refuse(what, _NEEDS.get(what, "Your roles do not allow this."))
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Return the branches whose customers alone this user sees; empty for all."""
+        return () if self.user is None else self.user.branches
+
+    def sees_branch(self, branch: str) -> bool:
+        """Tell whether the user sees customers of a branch."""
+        lower = {each.lower() for each in self.branches}
+        return not lower or branch.strip().lower() in lower
+
+    def require_branch(self, branch: str, **about: str) -> None:
+        """Refuse to show a customer of another branch.
+
+        Raises:
+            DeskError: 403.
+        """
+        if not self.sees_branch(branch):
+            theirs = "You see customers of these branches: " + ", ".join(self.branches)
+            self.refuse("branch", theirs, **about)
+
+    def require_all_branches(self) -> None:
+        """Refuse what shows customers of every branch to a user who is limited to some.
+
+        Raises:
+            DeskError: 403.
+        """
+        if self.branches:
+            self.require_branch("")
+
+    def sees(self, customer_id: str, batch: str) -> bool:
+        """Tell whether a customer is of a branch that the user sees, by the newest row there is.
+
+        Args:
+            customer_id: the customer.
+            batch: the batch name; empty for any.
+        """
+        if not self.branches:
+            return True
+        runs = self.journal.runs
+        of_batch = (head for head in runs.heads() if not batch or head.batch == batch)
+        for head in islice(of_batch, _LOOKED_AT):
+            run = runs.find(head.run_id)
+            row = None if run is None else find_row(run, customer_id)
+            if row is not None:
+                return self.sees_branch(branch_of(row))
+        return False
+
+    def require_seen(self, customer_id: str, batch: str) -> None:
+        """Refuse to go on with a customer of a branch that the user does not see.
+
+        Raises:
+            DeskError: 403.
+        """
+        if not self.sees(customer_id, batch):
+            self.require_branch("", customer_id=customer_id)
+
+    def rows_of(self, run: RunRecord) -> RunRows | None:
+        """Return a run's rows of the branches this user sees; None where its files are gone."""
+        rows = self.rows.of(run)
+        return rows.within(self.branches) if rows is not None and self.branches else rows
+
+    # --- what was sent ---
+
+    def text(self, name: str, most: int = 4000) -> str:
+        """Return a field of the form without blanks round it."""
+        given = self.form.get(name) or [""]
+        return given[-1].strip()[:most]
+
+    def asked(self, name: str) -> list[str]:
+        """Return every value of a parameter of the address, without NUL, which no table holds."""
+        given = self.request.query_params.getlist(name)
+        return [value for each in given if (value := each.replace("\0", ""))]
+
+    def asked_first(self, name: str) -> str:
+        """Return the first value of a parameter of the address; empty where there is none."""
+        return next(iter(self.asked(name)), "")
+
+    def whole_number(self, name: str) -> int:
+        """Return a number of the address; 0 where there is none."""
+        text = self.asked_first(name)
+        return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
+
+    # --- the answer ---
+
+    def page(self, template: str, status: int = 200, **values: object) -> Response:
+        """Return a page with the navigation of this user."""
+        waiting = len(self.approvals.waiting()) if self.may("approvals") else 0
+        here = "/" + self.request.url.path.split("/")[1]
+        if here == "/customers" or self.request.url.path.endswith("/decisions"):
+            here = "/decisions"
+        return html(
+            template,
+            status,
+            user=self.user,
+            may=self.may,
+            navigation=[
+                (path, word, waiting if path == "/approvals" else 0)
+                for path, word, need in NAVIGATION
+                if self.user is not None and (not need or self.may(need))
+            ],
+            here=here,
+            now=self.clock(),
+            **values,
+        )
+
+    def refusal(self, error: DeskError) -> Response:
+        """Return the page of a refused request."""
+        note(self.request.scope, refused=str(error.status))
+        title = _TITLES.get(error.status, "That did not work")
+        return self.page("trouble", error.status, title=title, sentence=error.sentence)
+
+
+def plain_naira(text: str) -> str:
+    """Return an amount as it was typed, without separators of thousands and the sign of naira."""
+    return text.replace(",", "").replace("₦", "").strip()
+
+
+def naira_typed(text: str) -> Decimal | None:
+    """Return an amount of naira as it was typed; None where it is none, or empty."""
+    plain = plain_naira(text)
+    return Decimal(plain) if _NAIRA.fullmatch(plain) else None
+
+
+def page(
+    desk: Context,
+    view: Callable[[Context], Response],
+    *,
+    need: str = "",
+    signed_in: bool = True,
+    all_branches: bool = False,
+    takes_file: bool = False,
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the endpoint of a view, which runs beside the loop.
+
+    Args:
+        desk: the desk's parts.
+        view: makes the answer.
+        need: the right without which the page is refused.
+        signed_in: somebody must be signed in.
+        all_branches: refused to users who see some branches alone.
+        takes_file: the form bears a file.
+    """
+
+    def let_in(context: Context) -> None:
+        if need:
+            context.require(need)
+        if all_branches:
+            context.require_all_branches()
+
+    @wraps(view)  # the log and the audit name the page by its view
+    async def endpoint(request: Request) -> Response:
+        context = await asyncio.to_thread(desk.of, request)
+        if signed_in and context.user is None:
+            return to_sign_in(request)
+        refused = await asyncio.to_thread(_answered, context, let_in)  # before a body is read
+        if refused is not None:
+            return refused
+        if request.method == "POST" and takes_file:
+            context.form, context.file = await read_file_form(request, MOST_FIELDS)
+        elif request.method == "POST":
+            context.form = await read_form(request, MOST_FIELDS)
+        return await asyncio.to_thread(_answered, context, view)
+
+    return endpoint
+
+
+def _answered(context: Context, work: Callable[[Context], T]) -> T | Response:
+    """Return what work returns, or the page that says why it was refused."""
+    try:
+        return work(context)
+    except DeskError as error:
+        return context.refusal(error)
+    except JournalBusyError:
+        return context.refusal(DeskError(503, BUSY))
+    except NightscreenError as error:
+        return context.refusal(DeskError(400, str(error)))
+
+
+def neighbourhood(address: str) -> str:
+    """Return an address, or of an IPv6 one the /64 network, as one line has all of its addresses.
+
+    What is no address is returned as it came.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or found.packed[:8].hex())
+
+
+def local_address(address: str) -> str:
+    """Return a path of our own; anything else becomes the front page."""
+    sound = address.startswith("/") and not address.startswith(("//", "/\\"))
+    return address if sound and address.isprintable() else "/"
+
+
+def to_sign_in(request: Request) -> Response:
+    """Send a browser to sign in, and back to the page it asked for."""
+    wanted = request.url.path if request.method == "GET" else "/"
+    if request.headers.get("hx-request") == "true":
+        return RedirectResponse("/sign-in", 401, {"HX-Redirect": "/sign-in"})
+    return RedirectResponse("/sign-in" + (f"?to={quote(wanted)}" if wanted != "/" else ""), 303)
