@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING
 from nightscreen.cli.deciding import desk_has_users
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks.open_run import screening_at_terminal
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nightscreen.schemas.approvals import Approval
 
 _LOOK_S = 0.3
@@ -39,26 +36,18 @@ def ask_on_terminal() -> None:
 
 def ask(asked: Approval) -> bool:
     """Ask whether to spend; Ctrl-C, an end of input and the approval timeout are a no."""
-    terminal, run = AT_TERMINAL.get(), screening_at_terminal()
-    if terminal is None or run is None:
+    terminal = AT_TERMINAL.get()
+    if terminal is None or terminal.run is None:
         return False
+    run = terminal.run.run
     timeout_s = run.settings.approval_timeout.total_seconds()
-    terminal.is_asking = True
-    try:
-        time.sleep(_LOOK_S)  # the panel clears its lines meanwhile
-        sys.stderr.write(
-            f"This run needs approval: {asked.reason}.\n"
-            f"Spend up to {naira_words(asked.offered_micro)}? [y/N] "
-        )
-        sys.stderr.flush()
-        until = time.monotonic() + timeout_s
-        return _answer(until, lambda: run.stops.reason is not None)
-    finally:
-        terminal.is_asking = False
-
-
-def _answer(until: float, stopped: Callable[[], bool]) -> bool:
-    while time.monotonic() < until and not stopped():
+    sys.stderr.write(
+        f"This run needs approval: {asked.reason}.\n"
+        f"Spend up to {naira_words(asked.offered_micro)}? [y/N] "
+    )
+    sys.stderr.flush()
+    until = time.monotonic() + timeout_s
+    while time.monotonic() < until and run.stops.reason is None:
         if select.select([sys.stdin], [], [], _LOOK_S)[0]:
             return sys.stdin.readline().strip().casefold() in _YES
     sys.stderr.write("\n")

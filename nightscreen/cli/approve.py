@@ -16,6 +16,7 @@ from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.engine import run_flow, set_engine_defaults
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.output import say
 from nightscreen.cli.preflight import check_service
 from nightscreen.cli.screen import screened
 from nightscreen.config.parameters import ScreenBatch
@@ -26,7 +27,6 @@ from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
 from nightscreen.schemas.money import naira_text, naira_words, to_micro
-from nightscreen.tasks.logs import say_on_stderr
 
 if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
@@ -86,7 +86,7 @@ def approve(
     document: dict[str, Any] = {"approval": approval.document()}
     if refuse:
         return Result(document)
-    say_on_stderr(
+    say(
         f"Run {run_id} is approved up to {naira_words(approval.max_spend_micro)}, by "
         f"{approval.decided_by}."
     )
@@ -98,7 +98,7 @@ def approve(
         check_service(settings)
         if not waits:
             return screened(parameters)
-        watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say_on_stderr, shown=False)
+        watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say, shown=False)
     except NightscreenError as error:
         text = f"run {run_id} is approved, but it could not be resumed here: {error}"
         raise type(error)(text) from None

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from nightscreen.cli.command import Result, command
 from nightscreen.cli.engine import EXIT_BY_STATE, run_flow
 from nightscreen.cli.env_settings import DOTENV
-from nightscreen.cli.output import naira
+from nightscreen.cli.output import naira, say
 from nightscreen.cli.summary import print_summary
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import PREFIX, Settings
@@ -27,7 +27,6 @@ from nightscreen.files.private_files import make_private_folder
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.errors import UsageError
-from nightscreen.tasks.logs import say_on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,11 +71,9 @@ def demo(
     file = folder / "customers.csv"
     facts = make_batch(file, rows=rows, seed=SEED, damage_pct=DAMAGE_PCT)
     file.chmod(0o600)
-    say_on_stderr(
-        f"{facts.rows:,} fictional customers, about {DAMAGE_PCT:.0f} % with bad data: {file}"
-    )
+    say(f"{facts.rows:,} fictional customers, about {DAMAGE_PCT:.0f} % with bad data: {file}")
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
-        say_on_stderr(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
+        say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
         point_at(sandbox.url, sandbox.api_key, folder)
         given = {"input": str(file), "batch": "demo", "output": str(folder / "out"), "yes": True}
         parameters = ScreenBatch(**given)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nightscreen.cli import reaper
 from nightscreen.cli.command import Result
 from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.output import say
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.files.local_engine import running_engine
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks import temporary_server
 from nightscreen.tasks.engine_login import client_environment
-from nightscreen.tasks.logs import say_on_stderr, set_up_logs
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ Returned = TypeVar("Returned")
 
 
 def settings_for_calls() -> Settings:
-    """Return the settings of a command that asks the service, and set its log up.
+    """Return the settings of a command that asks the service.
 
     Raises:
         SettingsError: a setting is wrong, or address or key are missing.
@@ -58,7 +58,6 @@ def settings_for_calls() -> Settings:
     from nightscreen.cli.preflight import check_service
 
     settings = settings_of_command()
-    set_up_logs(settings.log_format)
     check_service(settings)
     return settings
 
@@ -106,7 +105,7 @@ def prepare_engine() -> None:
         if os.environ.get("PREFECT_API_URL") == served[0]:  # a flow ran here before
             return
         os.environ.update(client_environment(*served))  # before Prefect is loaded, which reads it
-        say_on_stderr(_STARTING)
+        say(_STARTING)
         from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
 
         import nightscreen.tasks.open_run  # noqa: F401 - while the server starts
@@ -121,7 +120,7 @@ def prepare_engine() -> None:
         require_engine()
     else:
         reaper.begin()
-        say_on_stderr(_STARTING)
+        say(_STARTING)
 
 
 def run_flow(path: str, *given: object, shown: bool = True, **options: object) -> Any:  # noqa: ANN401 - what the flow returns
@@ -204,5 +203,5 @@ def graceful_sigint() -> Iterator[None]:
 def _stop_newest(terminal: Terminal) -> None:
     """Ask nothing more in the run that is open."""
     if terminal.run is not None:
-        say_on_stderr("\nStopping: calls in flight settle, then the report is written ...")
+        say("\nStopping: calls in flight settle, then the report is written ...")
         terminal.run.stops.stop(StopReason.CANCELLED)

@@ -21,7 +21,7 @@ _INTERRUPTED = 130
 def run() -> NoReturn:
     """Load the command line and run it; never ends in a traceback."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts more; no algebra needs them
-    logging.captureWarnings(capture=True)
+    quiet_libraries()
     try:
         from nightscreen.files import memory_tuning
 
@@ -42,6 +42,13 @@ def run() -> NoReturn:
     if status == _INTERRUPTED:
         fail(STOPPED, 3)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def quiet_libraries() -> None:
+    """Show of what libraries log and warn of only the kind and the place: texts may quote a row."""
+    logging.captureWarnings(capture=True)
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(logging.Formatter("%(levelname)s %(name)s %(lineno)d"))
 
 
 def _fail(error: BaseException) -> NoReturn:
@@ -83,9 +90,5 @@ def fail(message: str, status: int) -> NoReturn:
     if "--json" in sys.argv:
         document = {"error": message, "exit_status": status}
         sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-    logs = sys.modules.get("nightscreen.tasks.logs")  # not imported for the sake of an error
-    if logs is not None and logs.in_json():
-        logs.say("failed", message=message)
-    else:
-        sys.stderr.write(f"nightscreen: {message}\n")
+    sys.stderr.write(f"nightscreen: {message}\n")
     sys.exit(status)

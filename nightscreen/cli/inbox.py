@@ -11,8 +11,8 @@ import typer
 
 from nightscreen.cli.command import command
 from nightscreen.cli.engine import run_flow, settings_for_calls
+from nightscreen.cli.output import say
 from nightscreen.config.parameters import WatchInbox
-from nightscreen.tasks.logs import say_on_stderr
 
 
 def _print_fates(fates: dict[str, int]) -> None:
@@ -30,8 +30,6 @@ def inbox(
     """Screen each file that is dropped into the inbox, once."""
     settings = settings_for_calls()
     if not once:
-        say_on_stderr(f"Watching {settings.inbox.absolute()}; Ctrl-C ends it.")
-    watch = run_flow(
-        "watch_inbox:keep_watch", parameters, forever=not once, tell=say_on_stderr, shown=False
-    )
+        say(f"Watching {settings.inbox.absolute()}; Ctrl-C ends it.")
+    watch = run_flow("watch_inbox:keep_watch", parameters, forever=not once, tell=say, shown=False)
     return dict(watch.fates)

@@ -27,6 +27,11 @@ def print_json(document: object) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
+def say(message: str) -> None:
+    """Write a sentence for whoever typed the command, on stderr."""
+    typer.echo(message, err=True)
+
+
 def fields(values: Mapping[str, str | Sequence[str] | None], label: int = _LABEL) -> None:
     """Print each value under its label, several one below the other; nothing for what is empty."""
     for name, value in values.items():

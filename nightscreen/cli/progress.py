@@ -1,25 +1,18 @@
-"""The progress of a run on stderr: a panel on a terminal, lines now and then where there is none.
+"""The progress of a run on stderr: a line now and then, numbers only.
 
-Numbers only. The counting is in `calling.progress`.
+The counting is in `calling.progress`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
-from nightscreen.cli.output import duration
+from nightscreen.cli.output import duration, say
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks.logs import in_json
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
@@ -28,16 +21,13 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
 
 _LOOK_S = 0.25
-_FIRST_LINE_S = 2.0
 _LINE_EVERY_S = 10.0
 
 
 @asynccontextmanager
 async def show_progress() -> AsyncIterator[None]:
-    """Show the newest run of this process while the body runs; nothing where the log is in JSON."""
-    console = Console(stderr=True, highlight=False)
-    shown = _quiet() if in_json() else _panel(console) if console.is_terminal else _lines()
-    task = asyncio.get_running_loop().create_task(shown)
+    """Show how far the newest run of this process has come, while the body runs."""
+    task = asyncio.get_running_loop().create_task(_lines())
     try:
         yield
     finally:
@@ -45,108 +35,43 @@ async def show_progress() -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-async def _quiet() -> None:
-    """Show nothing."""
-
-
-def _run() -> Run | None:
-    """Return the run that is open, once there is something to count."""
-    terminal = AT_TERMINAL.get()
-    run: Run | None = None if terminal is None or terminal.run is None else terminal.run.run
-    return None if isinstance(run, ScreeningRun) and run.quote is None else run
-
-
-async def _panel(console: Console) -> None:
-    """Redraw the panel in its place; it is gone when the run is over."""
-    pace = _Pace()
-    with Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False) as live:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            terminal, run = AT_TERMINAL.get(), _run()
-            if terminal is not None and terminal.is_asking:
-                live.update("", refresh=True)
-            elif run is not None:
-                live.update(_drawn(run, pace), refresh=True)
-
-
 async def _lines() -> None:
     """Write what a batch needs at once, then a line now and then where something was done."""
-    pace, due, said = _Pace(), 0.0, -1
+    due, begun, written = 0.0, (0.0, 0), -1
     while True:
         await asyncio.sleep(_LOOK_S)
-        run = _run()
-        if run is None:
+        terminal, now_s = AT_TERMINAL.get(), time.monotonic()
+        run = None if terminal is None or terminal.run is None else terminal.run.run
+        if run is None or (isinstance(run, ScreeningRun) and run.quote is None):
             continue
-        now = _totals(run)
+        done = sum(check.done for check in run.progress.values())
         if not due:
-            due = time.monotonic() + _FIRST_LINE_S
-            pace.left(0, 0)
+            due, begun = now_s + _LINE_EVERY_S, (now_s, done)
             if isinstance(run, ScreeningRun):
-                _say(
-                    f"Run {run.run_id}: {run.rows_read:,} rows read, {run.rows_quarantined:,} in "
-                    f"quarantine; {now['wanted']:,} lookups needed, {now['reused']:,} reused; "
-                    f"about {naira_words(now['expected'])}"
-                )
-        elif time.monotonic() >= due and now["wanted"] and now["done"] != said:
-            due, said = time.monotonic() + _LINE_EVERY_S, now["done"]
-            _say(
-                f"{now['done']:,} of {now['wanted']:,} done, reused {now['reused']:,}, paid "
-                f"{now['paid']:,}, failed {now['failed']:,}, in doubt {now['in_doubt']:,}, "
-                f"{_money(run, now)}, time left {pace.left(now['done'], now['wanted'])}"
-            )
+                say(_needed(run))
+        elif now_s >= due and done != written:
+            due, written = now_s + _LINE_EVERY_S, done
+            say(_so_far(run, (now_s - begun[0]) / max(1, done - begun[1])))
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+def _needed(run: ScreeningRun) -> str:
+    wanted = sum(check.wanted for check in run.progress.values())
+    reused = 0 if run.plan is None else sum(check.reused for check in run.plan.checks.values())
+    expected = 0 if run.quote is None else run.quote.expected_micro
+    return (
+        f"Run {run.run_id}: {run.rows_read:,} rows read, {run.rows_quarantined:,} in quarantine; "
+        f"{wanted:,} lookups needed, {reused:,} reused; about {naira_words(expected)}"
+    )
 
 
-class _Pace:
-    """Estimates the time left from what was done since the first look."""
-
-    def __init__(self) -> None:
-        self._began: tuple[float, int] | None = None
-
-    def left(self, done: int, wanted: int) -> str:
-        """Return the time left in words."""
-        now = time.monotonic()
-        began, before = self._began = self._began or (now, done)
-        if done <= before:
-            return "unknown"
-        return duration((wanted - done) * (now - began) / (done - before))
-
-
-def _totals(run: Run) -> dict[str, int]:
-    """Return the run's numbers over all checks; money in micro-naira."""
-    names = ("wanted", "done", "paid", "free", "failed", "in_doubt", "reused", "cost_micro")
-    counts = list(run.progress.values())
-    totals = {name: sum(getattr(check, name) for check in counts) for name in names}
-    totals["expected"] = 0
-    if isinstance(run, ScreeningRun):
-        totals["expected"] = 0 if run.quote is None else run.quote.expected_micro
-        planned = {} if run.plan is None else run.plan.checks
-        totals["reused"] += sum(check.reused for check in planned.values())
-    return totals
-
-
-def _money(run: Run, now: dict[str, int]) -> str:
-    about = f" of about {naira_words(now['expected'])}" if now["expected"] else ""
-    balance = naira_words(run.wallet.balance_micro)
-    return f"spent {naira_words(now['cost_micro'])}{about}, balance {balance}"
-
-
-def _drawn(run: Run, pace: _Pace) -> Group:
-    """Return the panel: a line for each check, then money and time; it fits 80 columns."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("check", no_wrap=True)
-    for name in ("done", "of", "paid", "free", "failed", "doubt", "in flight", "spent"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for check, one in run.progress.items():
-        numbers = (one.done, one.wanted, one.paid, one.free, one.failed, one.in_doubt)
-        cells: list[Any] = [f"{number:,}" for number in numbers]
-        cells += [f"{one.in_flight} of {one.cap}", naira_words(one.cost_micro).removesuffix(".00")]
-        table.add_row(check.replace("_", " "), *cells)
-    now = _totals(run)
-    left = f"reused {now['reused']:,}, time left {pace.left(now['done'], now['wanted'])}"
-    title = f"Run {run.run_id}  {run.rows_read:,} rows"
-    return Group(Text(title), table, Text(_money(run, now)), Text(left))
+def _so_far(run: Run, seconds_each: float) -> str:
+    names = ("done", "wanted", "paid", "failed", "in_doubt", "in_flight", "cost_micro")
+    checks = run.progress.values()
+    now = {name: sum(getattr(check, name) for check in checks) for name in names}
+    left = duration((now["wanted"] - now["done"]) * seconds_each)
+    return (
+        f"{now['done']:,} of {now['wanted']:,} done, paid {now['paid']:,}, failed "
+        f"{now['failed']:,}, in doubt {now['in_doubt']:,}, in flight {now['in_flight']:,}, spent "
+        f"{naira_words(now['cost_micro'])}, balance {naira_words(run.wallet.balance_micro)}, "
+        f"time left {left}"
+    )

@@ -13,7 +13,6 @@ from nightscreen.cli.command import Result, command
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.summary import print_quote, print_summary
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.tasks.logs import set_up_logs
 
 
 @command(
@@ -49,7 +48,6 @@ def screened(parameters: ScreenBatch) -> Result:
     from nightscreen.cli.date_prompt import with_date_order
     from nightscreen.cli.preflight import check_before_engine
 
-    set_up_logs(settings.log_format)
     check_before_engine(parameters, settings)
     parameters = with_date_order(parameters, settings)
     if parameters.quote_only:

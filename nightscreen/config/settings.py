@@ -532,7 +532,7 @@ class Settings(BaseSettings):
         description="Customers of one task run, where transactions are pulled.",
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="json writes one JSON object a line on stderr."
+        "text", description="json: desk and portal write one JSON object a request on stderr."
     )
     retention: Retention = Field(Retention(), description="How long each kind is kept, in days.")
     bvn_consent: BvnConsent = Field(

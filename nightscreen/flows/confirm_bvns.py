@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.api_runs import ApiRunParameters
 
 REQUESTS, CONFIRMATIONS = "request-bvns", "confirm-bvns"
-"""Name the flows' runs and their progress."""
+"""Name the flows' runs."""
 P = TypeVar("P", bound="ApiRunParameters")
 
 
@@ -62,7 +62,6 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
                 partial(call, run, _request),
                 again=partial(ask_again, run.run, run.work),
                 close=partial(close_request, run.run, run.work),
-                word=REQUESTS,
             )
             report = await carry_out(run, "report BVN requests", close_request, run.run, run.work)
         return await ended(run, report)
@@ -93,7 +92,6 @@ async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
                 partial(call, run, _confirm),
                 again=partial(send_again, run.run, run.work),
                 close=partial(close_confirm, run.run, run.work),
-                word=CONFIRMATIONS,
             )
             report = await carry_out(
                 run, "report BVN confirmations", close_confirm, run.run, run.work

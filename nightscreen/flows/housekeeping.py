@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nightscreen.config.settings import read_settings
 from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.own_flow import flow
 
 
@@ -47,7 +47,7 @@ async def back_up(parameters: BackUp) -> dict[str, Any]:
         JournalError: the journal cannot be read.
         OutputError: the folder cannot be written, or holds a copy of today.
     """
-    with sanitize_errors(), telling_false_starts("back-up", ""):
+    with sanitize_errors(), paging_false_starts("back-up", ""):
         settings = read_settings()
         return await asyncio.to_thread(
             back_up_dated,
@@ -66,5 +66,5 @@ async def purge() -> dict[str, Any]:
         JournalError: the journal cannot be used.
         OutputError: a folder cannot be written.
     """
-    with sanitize_errors(), telling_false_starts("purge", ""):
+    with sanitize_errors(), paging_false_starts("purge", ""):
         return await asyncio.to_thread(purge_due_now, read_settings())

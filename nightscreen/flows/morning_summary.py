@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from nightscreen.tasks.daily_summary import tell_the_night
+from nightscreen.config.settings import read_settings
+from nightscreen.ops.summary import last_night
+from nightscreen.tasks import events
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.own_flow import flow
 
 
 @flow(name="morning-summary", flow_run_name="morning-summary", persist_result=False)
 async def morning_summary() -> dict[str, Any]:
-    """Return what the night brought, once a day.
+    """Send the morning summary as an event; return its numbers.
 
     Raises:
-        JournalError: the journal cannot be read.
+        JournalError: the journal cannot be read, or there is none.
     """
     with sanitize_errors():
-        return await tell_the_night()
+        numbers = await asyncio.to_thread(last_night, read_settings())
+        events.morning(numbers)
+        return numbers

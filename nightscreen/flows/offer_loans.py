@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nightscreen.tasks.run_in_engine import OpenApiRun
 
 WORD = "loan-offers"
-"""Names the flow's runs and their progress."""
+"""Names the flow's runs."""
 
 
 @flow(
@@ -50,7 +50,6 @@ async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
                 partial(call, run, _make),
                 again=partial(make_again, run.work),
                 close=partial(close_offering, run.work),
-                word=WORD,
             )
             report = await carry_out(run, "report offers", close_offering, run.work)
         return await ended(run, report)

@@ -28,7 +28,7 @@ SHARDS_AT_ONCE = 3
 """Shards in flight at a time, so that the window never runs dry between two."""
 
 TRANSACTIONS, ACCOUNTS = "transactions", "accounts"
-"""Name the flows' runs and their progress."""
+"""Name the flows' runs."""
 
 
 @flow(
@@ -73,7 +73,6 @@ async def _pull(parameters: PullTransactions, word: str) -> dict[str, Any] | Sta
                 partial(call, run, _pull_all),
                 again=partial(pull_again, run.work),
                 close=partial(close_pull, run.work),
-                word=word,
             )
             report = await carry_out(run, "report pull", close_pull, run.work)
         return await ended(run, report)

@@ -16,8 +16,7 @@ from nightscreen.schemas.naming import batch_name
 from nightscreen.tasks.cancellation import to_prefect_state
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
-from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.open_run import ended
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.screening_runner import EngineRunner
@@ -48,9 +47,8 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
     batch = parameters.batch or (batch_name(Path(source)) if source else "")
     runner = EngineRunner(batch, parameters.run)
     with sanitize_errors():
-        with telling_false_starts(batch, parameters.run):
+        with paging_false_starts(batch, parameters.run):
             settings = read_settings()
-            set_up_logs(settings.log_format)
             parameters = await asyncio.to_thread(newest_input, parameters)
             await require_worker_available(parameters, settings)
         report = await run_screening(parameters, settings, runner=runner)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nightscreen.tasks.run_in_engine import OpenApiRun
 
 WORD = "loans"
-"""Names the flow's runs and their progress."""
+"""Names the flow's runs."""
 
 
 @flow(name="track-loans", flow_run_name=named(WORD), persist_result=False, validate_parameters=True)
@@ -44,7 +44,6 @@ async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
                 partial(call, run, _follow),
                 again=partial(follow_again, run.work),
                 close=partial(close_tracking, run.work),
-                word=WORD,
             )
             report = await carry_out(run, "report loans", close_tracking, run.work)
         return await ended(run, report)

@@ -20,13 +20,12 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox_watch import (
     examine_file,
-    is_cancelled,
     open_watch,
     put_aside,
     put_away,
 )
-from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.own_flow import flow
+from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +61,6 @@ async def keep_watch(
         tell: is told what happens, in a sentence without names.
     """
     settings = read_settings()
-    set_up_logs(settings.log_format)
     watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
     if forever:  # what is installed may be another version by the time the first file comes
         await asyncio.to_thread(load_last_stations)

@@ -8,15 +8,35 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.journal.read_only import look_into
 from nightscreen.ops.status import ENDS
-from nightscreen.schemas.clock import DAY_MICROS, spending_day
+from nightscreen.schemas.clock import DAY_MICROS, spending_day, system_clock
+from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.money import naira_text, naira_words
 
 if TYPE_CHECKING:
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.read_only import Look
 
 _MOST_RUNS = 200
 _STATES = ("completed", "stopped", "test_mode", "killed", "running")
+
+
+def last_night(settings: Settings) -> dict[str, Any]:
+    """Return the numbers of the night that just ended.
+
+    Raises:
+        JournalError: the journal cannot be read, or there is none.
+    """
+    key = settings.data_key.get_secret_value()
+    look = look_into(settings.home, url=settings.journal_url, data_key=key)
+    if look is None:
+        raise JournalError(
+            f"there is no journal under {settings.home}: set NIGHTSCREEN_HOME where the worker "
+            "runs to where runs keep their state"
+        )
+    with look:
+        return night_of(look, system_clock())
 
 
 def night_of(look: Look, now: int) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Events of a run for whoever watches the engine: pages for a person now, the rest for the morning.
+"""Events for whoever watches the engine: pages for a person now, the rest for the morning.
 
 `nightscreen.page.*` are sent only for what needs a person at once, see `ops.vitals`;
-`nightscreen.run.*`, `.balance.*` and `.listings.*` tell how a run ended. Numbers, ids and the
-reason's word only: who is told is an automation's.
+`nightscreen.run.*`, `.balance.*` and `.listings.*` report how a run ended. Numbers, ids and the
+reason's word only: who is notified is an automation's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.errors import NightscreenError
 
-PAGE = "nightscreen.page"
-MORNING = "nightscreen.morning"
-WAITS = "nightscreen.approval.waiting"
 WORDS: Mapping[Alarm, str] = {
     Alarm.NOT_STARTED: "a run could not begin",
     Alarm.AUTH: "the service refuses the API key, or an operation it has no right to",
@@ -33,105 +30,80 @@ WORDS: Mapping[Alarm, str] = {
 }
 
 
-def _resource(batch: str) -> dict[str, str]:
-    return {
+def _emit(event: str, batch: str, payload: Mapping[str, Any], run_id: str = "") -> None:
+    """Emit an event about a batch and one of its runs."""
+    batch_ = {
         "prefect.resource.id": f"nightscreen.batch.{batch}",
         "prefect.resource.name": batch,
         "prefect.resource.role": "batch",
     }
+    run = {
+        "prefect.resource.id": f"nightscreen.run.{run_id}",
+        "prefect.resource.role": "nightscreen-run",
+    }
+    emit_event(f"nightscreen.{event}", batch_, related=[run] if run_id else [], payload={**payload})
 
 
-def _related(run_id: str) -> list[dict[str, str]]:
-    return [
-        {
-            "prefect.resource.id": f"nightscreen.run.{run_id}",
-            "prefect.resource.role": "nightscreen-run",
-        }
-    ]
-
-
-def tell_events(report: Mapping[str, Any]) -> None:
+def run_ended(report: Mapping[str, Any]) -> None:
     """Emit a finished run's events."""
     payload = payload_of(report)
     for name in names_of(report):
-        emit_event(
-            event=name,
-            resource=_resource(report["batch"]),
-            related=_related(report["run_id"]),
-            payload=payload,
-        )
+        _emit(name, report["batch"], payload, report["run_id"])
 
 
 def names_of(report: Mapping[str, Any]) -> list[str]:
-    """Return the names of a finished run's events.
-
-    `nightscreen.run.completed`, `.stopped` or `.test_mode` for each run; `nightscreen.balance.low`
-    and `nightscreen.balance.drift` where the wallet wants a look; `nightscreen.listings.new` where
-    customers are on the blacklist who were not before; `nightscreen.approval.waiting` where the run
-    waits for a person to approve its spending.
-    """
-    names = [f"nightscreen.run.{report['state']}"]
-    if report["stop_reason"] == StopReason.APPROVAL:
-        names.append(WAITS)
-    if any(notice.startswith(LOW_BALANCE) for notice in report["notices"]):
-        names.append("nightscreen.balance.low")
-    if report["balance"]["drift"] not in {None, "0.00"}:
-        names.append("nightscreen.balance.drift")
-    if report.get("changes", {}).get("new_listing"):
-        names.append("nightscreen.listings.new")
-    return names
+    """Return what is worth an event of a finished run, as the last words of the events' names."""
+    worth = {
+        f"run.{report['state']}": True,
+        "approval.waiting": report["stop_reason"] == StopReason.APPROVAL,
+        "balance.low": any(each.startswith(LOW_BALANCE) for each in report["notices"]),
+        "balance.drift": report["balance"]["drift"] not in {None, "0.00"},
+        "listings.new": bool(report.get("changes", {}).get("new_listing")),
+    }
+    return [name for name, is_so in worth.items() if is_so]
 
 
 def payload_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an event tells of a run: its id, its state and its numbers; money in naira."""
+    """Return a run's id, its state and its numbers; money in naira."""
     checks, changes = report["checks"].values(), report.get("changes", {})
+    cost, balance = report["cost"], report["balance"]
     return {
-        "run_id": report["run_id"],
-        "state": report["state"],
-        "stop_reason": report["stop_reason"],
-        "publishable": report["publishable"],
+        **{name: report[name] for name in ("run_id", "state", "stop_reason", "publishable")},
         "rows_screened": report["rows"]["screened"],
         "rows_quarantined": report["rows"]["quarantined"],
-        "lookups_pending": sum(check["pending"] for check in checks),
-        "lookups_failed": sum(check["failed"] for check in checks),
-        "lookups_unreadable": sum(check.get("unreadable", 0) for check in checks),
-        "lookups_in_doubt": sum(check["in_doubt"] for check in checks),
-        "cost": report["cost"]["total"],
-        "quoted": report["cost"]["quoted"]["expected"],
-        "quoted_high": report["cost"]["quoted"]["high"],
-        "in_doubt_exposure": report["cost"]["in_doubt_exposure"],
-        "balance": report["balance"]["closing"],
-        "nights_left": report["balance"]["nights_left"],
-        "drift": report["balance"]["drift"],
+        **{
+            f"lookups_{end}": sum(check.get(end, 0) for check in checks)
+            for end in ("pending", "failed", "unreadable", "in_doubt")
+        },
+        "cost": cost["total"],
+        "quoted": cost["quoted"]["expected"],
+        "quoted_high": cost["quoted"]["high"],
+        "in_doubt_exposure": cost["in_doubt_exposure"],
+        "balance": balance["closing"],
+        "nights_left": balance["nights_left"],
+        "drift": balance["drift"],
         "new_listings": changes.get("new_listing", 0),
         "customers_changed": changes.get("customers", 0),
     }
 
 
-def tell_alarm(alarm: Alarm, signs: Mapping[str, Any]) -> None:
+def page(alarm: Alarm, signs: Mapping[str, Any]) -> None:
     """Emit the page for an alarm, with a run's numbers at that moment."""
     checks = signs["checks"].values()
-    emit_event(
-        event=f"{PAGE}.{alarm.value}",
-        resource=_resource(signs["batch"]),
-        related=_related(signs["run_id"]),
-        payload={
-            "run_id": signs["run_id"],
-            "says": WORDS[alarm],
-            "type": f"nightscreen doctor {signs['run_id']}",
-            "lookups_done": sum(each["done"] for each in checks),
-            "lookups_wanted": sum(each["wanted"] for each in checks),
-            "finish_at": instant_text(signs["finish_at"]),
-            "deadline_at": instant_text(signs["deadline_at"]),
-            "silent_since": instant_text(signs["silent_since"]),
-            "disk_free_bytes": min(
-                (each for each in signs["disk_free"].values() if each is not None), default=None
-            ),
-        },
-    )
+    free = [each for each in signs["disk_free"].values() if each is not None]
+    payload = {
+        "run_id": signs["run_id"],
+        "says": WORDS[alarm],
+        "type": f"nightscreen doctor {signs['run_id']}",
+        "lookups_done": sum(each["done"] for each in checks),
+        "lookups_wanted": sum(each["wanted"] for each in checks),
+        **{at: instant_text(signs[at]) for at in ("finish_at", "deadline_at", "silent_since")},
+        "disk_free_bytes": min(free, default=None),
+    }
+    _emit(f"page.{alarm.value}", signs["batch"], payload, signs["run_id"])
 
 
-def tell_false_start(batch: str, run_id: str, error: NightscreenError) -> None:
+def false_start(batch: str, run_id: str, error: NightscreenError) -> None:
     """Emit the page for a run that could not begin: settings, input or journal are in the way.
 
     Args:
@@ -139,25 +111,20 @@ def tell_false_start(batch: str, run_id: str, error: NightscreenError) -> None:
         run_id: the run it was to resume, empty where it was to be a new one.
         error: what was in the way; its text may quote a path, so that only its kind is sent.
     """
-    emit_event(
-        event=f"{PAGE}.{Alarm.NOT_STARTED.value}",
-        resource=_resource(batch.rstrip("-*") or "unnamed"),
-        payload={
-            "run_id": run_id,
-            "says": WORDS[Alarm.NOT_STARTED],
-            "type": "nightscreen doctor",
-            "error": type(error).__name__,
-        },
-    )
+    payload = {
+        "run_id": run_id,
+        "says": WORDS[Alarm.NOT_STARTED],
+        "type": "nightscreen doctor",
+        "error": type(error).__name__,
+    }
+    _emit(f"page.{Alarm.NOT_STARTED.value}", batch.rstrip("-*") or "unnamed", payload)
 
 
-def tell_morning(numbers: Mapping[str, Any]) -> None:
+def morning(numbers: Mapping[str, Any]) -> None:
     """Emit the morning summary: a night's numbers, and `text` that says them."""
-    emit_event(
-        event=MORNING,
-        resource={
-            "prefect.resource.id": f"nightscreen.night.{numbers['night']}",
-            "prefect.resource.name": numbers["night"],
-        },
-        payload=dict(numbers),
-    )
+    night = numbers["night"]
+    resource = {
+        "prefect.resource.id": f"nightscreen.night.{night}",
+        "prefect.resource.name": night,
+    }
+    emit_event("nightscreen.morning", resource, payload={**numbers})

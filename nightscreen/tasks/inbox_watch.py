@@ -12,10 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from prefect import get_client
-from prefect.runtime import deployment, flow_run
 from watchfiles import awatch
 
 from nightscreen.config.settings import overridden
@@ -36,6 +33,7 @@ from nightscreen.policy.versions import policy_in_force
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.clock import Clock, system_clock
+from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -224,12 +222,3 @@ async def put_aside(watch: InboxWatch, due: PendingFile, error: InputError) -> N
     fate = await asyncio.to_thread(refuse, due.ticket, error, watch.inbox)
     watch.count(fate)
     watch.tell(f"{due.ticket.folder.name}: {fate.value}")
-
-
-async def is_cancelled() -> bool:
-    """Return whether a person cancelled this flow run of a worker."""
-    if deployment.id is None:
-        return False
-    async with get_client() as client:
-        state = (await client.read_flow_run(UUID(flow_run.id))).state
-    return state is not None and state.is_cancelling()

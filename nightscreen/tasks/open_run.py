@@ -1,13 +1,12 @@
 """A run of any flow within the engine: opened, handed to its tasks, called for, ended.
 
 Tasks take the run itself: the engine stores no arguments and looks inside no plain object. Two runs
-of one process share nothing. What is asked, and what answers mean, is each flow's own (`runs/`).
+of one process share nothing. What is asked, and what answers mean, is each flow's own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,43 +16,29 @@ from prefect.runtime import flow_run
 from nightscreen.calling.caller import open_caller
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.config.settings import read_settings
+from nightscreen.ops.vitals import ASKING, WRITING
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import StopReason
-from nightscreen.tasks.artifacts import ending_tags, show_report, tag_run
+from nightscreen.tasks import events
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
-from nightscreen.tasks.events import tell_events
-from nightscreen.tasks.logs import say_report, set_up_logs
-from nightscreen.tasks.monitoring import telling_false_starts, watching
-from nightscreen.tasks.progress import show_progress
-from nightscreen.tasks.run_in_engine import OpenApiRun, OpenRun, OpenScreening
-from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
+from nightscreen.tasks.monitoring import paging_false_starts, watching
+from nightscreen.tasks.run_in_engine import OpenApiRun, OpenRun
+from nightscreen.tasks.server import show_report, tag_run
+from nightscreen.tasks.terminal import shown_at_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from prefect.client.schemas.objects import State
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.run import Run
-    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.screening_run import ScreeningRun
 
 
-T = TypeVar("T")
 P = TypeVar("P", bound=ApiRunParameters)
 Opened = TypeVar("Opened", bound=OpenRun[Any])
-
-
-def screening_at_terminal() -> ScreeningRun | None:
-    """Return the screening run that whoever typed the command has open."""
-    terminal = AT_TERMINAL.get()
-    open_run = None if terminal is None else terminal.run
-    return open_run.run if isinstance(open_run, OpenScreening) else None
-
-
-# --- the life of a run ---
 
 
 def named(word: str) -> Callable[[], str]:
@@ -76,7 +61,7 @@ async def in_thread(
 
 @asynccontextmanager
 async def opened(
-    parameters: ScreenBatch | ApiRunParameters,
+    parameters: ApiRunParameters,
     opening: Callable[[Settings], Awaitable[Opened]],
     *,
     word: str,
@@ -90,10 +75,8 @@ async def opened(
         opening: opens the run.
         word: what names the flow where the run has no batch name yet.
     """
-    with telling_false_starts(word, parameters.run):
-        settings = read_settings()
-        set_up_logs(settings.log_format)
-        run = await opening(settings)
+    with paging_false_starts(word, parameters.run):
+        run = await opening(read_settings())
     try:
         async with watched(run):
             yield run
@@ -114,21 +97,10 @@ async def watched(run: OpenRun[Any]) -> AsyncIterator[None]:
             yield
 
 
-async def tried(asked: Coroutine[Any, Any, T]) -> T | None:
-    """Ask the server; None where it refuses or cannot be reached."""
-    task = asyncio.get_running_loop().create_task(asked)
-    await asyncio.wait([task])
-    if task.cancelled() or task.exception() is not None:
-        logging.getLogger(__name__).warning("the Prefect server gave no answer")
-        return None
-    return task.result()
-
-
 @asynccontextmanager
 async def calls_settled(run: OpenRun[Any], caller: Caller) -> AsyncIterator[None]:
     """Let the tasks of a run call for the body; what is in flight settles at its end."""
-    run.called = True
-    run.caller = caller
+    run.caller, run.step = caller, ASKING
     try:
         yield
     except asyncio.CancelledError:
@@ -136,6 +108,7 @@ async def calls_settled(run: OpenRun[Any], caller: Caller) -> AsyncIterator[None
         raise
     finally:
         await shield_until_done(run.settle())
+        run.step = WRITING
 
 
 async def call(run: OpenApiRun, ask: Callable[[OpenApiRun], Awaitable[object]]) -> None:
@@ -150,23 +123,19 @@ async def make_calls(
     *,
     again: Callable[[], object],
     close: Callable[[], object],
-    word: str,
 ) -> None:
     """Make a run's calls, once more after each stop that passes before the deadline.
-
-    When cancelled, calls in flight settle, then the run's folder is closed.
 
     Args:
         run: the open run.
         ask: makes the calls that are left.
         again: lets what was lost or failed be asked again.
         close: writes what there is to write of a run that was cancelled; called in a thread.
-        word: names its progress.
 
     Raises:
         ServiceAddressError: the address is not the service's; nothing is left of a new run.
     """
-    async with shown_progress(run, word, close):
+    async with closed_if_cancelled(close):
         await ask()
         while await wait_and_resume(run.run, again):
             await ask()
@@ -174,13 +143,10 @@ async def make_calls(
 
 
 @asynccontextmanager
-async def shown_progress(
-    run: OpenRun[Any], word: str, close: Callable[[], object]
-) -> AsyncIterator[None]:
-    """Show a run's progress for the body; where it is cancelled, close the run's folder."""
+async def closed_if_cancelled(close: Callable[[], object]) -> AsyncIterator[None]:
+    """Close the run's folder, in a thread, where the body is cancelled."""
     try:
-        async with show_progress(run.run, word):
-            yield
+        yield
     except asyncio.CancelledError:
         await shield_until_done(asyncio.to_thread(close))
         raise
@@ -188,16 +154,17 @@ async def shown_progress(
 
 async def ended(run: OpenRun[Any], report: dict[str, Any]) -> dict[str, Any] | State[Any]:
     """Say everywhere how a run ended; return its report, or what the engine is to be told."""
+    state, reason = report["state"], report["stop_reason"]
     get_run_logger().info(
         "run %s %s%s: %s naira; results in %s",
         run.run_id,
-        report["state"],
-        f" ({report['stop_reason']})" if report["stop_reason"] else "",
+        state,
+        f" ({reason})" if reason else "",
         report["cost"]["total"],
         run.run.folder.path,
     )
-    say_report(report)
-    tell_events(report)
+    events.run_ended(report)
     await show_report(run.run, report)
-    await tag_run(*ending_tags(report))
+    held = state == "completed" and not report["publishable"]
+    await tag_run(state, reason, "held back" if held else None)
     return await to_prefect_state(run, report)

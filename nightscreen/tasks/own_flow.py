@@ -23,7 +23,7 @@ from prefect.settings import (
 )
 
 from nightscreen.config.settings import read_settings
-from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.prefect_health import require_engine
 from nightscreen.tasks.temporary_server import at_hand
 
@@ -86,7 +86,7 @@ async def _refuse_open_engine(name: str) -> None:
     context = FlowRunContext.get()
     run = None if context is None else context.flow_run
     if run is not None and run.deployment_id is not None:
-        with telling_false_starts(name, ""):
+        with paging_false_starts(name, ""):
             allowed = read_settings().open_engine
             await asyncio.to_thread(require_engine, takes_work=True, open_engine=allowed)
 

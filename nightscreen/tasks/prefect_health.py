@@ -1,4 +1,4 @@
-"""What can be seen of the engine from outside a run: its server, the work pool, workers, late runs.
+"""What can be seen of the engine from outside a run: its server, its login, workers, late runs.
 
 For the doctor, and before work is taken from a server. Nothing is started or changed; whatever is
 wrong is reported in words. `/health` answers anybody: whether a server has a login, and whether it
@@ -8,7 +8,7 @@ is ours, is asked of a route that wants one.
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from prefect import get_client
@@ -30,24 +30,24 @@ from nightscreen.ops.doctor import OK, SCHEDULE, WARNING, WRONG, HealthFinding, 
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from prefect.client.orchestration import PrefectClient
-    from prefect.client.schemas.objects import FlowRun
     from prefect.client.schemas.responses import DeploymentResponse
 
 TIMEOUT_S = 25.0
 """On SQLite a server that has a lot to do answers after ten seconds; a run waits for a minute."""
 TAG = "nightscreen"
-_LATE = "Late"
-_PLANNED_WITHIN = timedelta(minutes=2)
-"""The scheduler looks at new deployments every few seconds, and at all of them once a minute."""
-_AT_ONCE = 8
-"""Questions at once: more than the connections a server still has open to a database file that was
-removed under it, by which it would answer some as if nothing had happened."""
-
-
 _REFUSALS = (401, 403)
+_START = "start it with prefect server start, or correct PREFECT_API_URL"
+_LOGIN = "set PREFECT_API_AUTH_STRING to the login of the Prefect server, see docs/deploy.md"
+_CLOSE = (
+    "start it with PREFECT_SERVER_API_AUTH_STRING and set PREFECT_API_AUTH_STRING here, see "
+    "docs/deploy.md, or set NIGHTSCREEN_OPEN_ENGINE=yes"
+)
+_LOG = "look at the server's log: its database is away or overloaded, or of another version"
+_OPEN = (
+    "the Prefect server {} answers without a login, so that whoever reaches it can run programs "
+    "here"
+)
 
 
 def answers_anybody(url: str) -> bool:
@@ -81,49 +81,44 @@ def require_engine(*, takes_work: bool = False, open_engine: bool = False) -> No
     with get_client(sync_client=True) as client:
         if client.api_healthcheck() is not None:
             raise SettingsError(
-                f"the Prefect server {url} cannot be reached: start it with prefect server "
-                "start, or correct PREFECT_API_URL; nothing was asked"
+                f"the Prefect server {url} cannot be reached: {_START}; nothing was asked"
             )
         try:
             client.api_version()
         except PrefectHTTPStatusError as error:
             if error.response.status_code in _REFUSALS:
-                raise SettingsError(f"{_refuses(url)}: {_LOGIN}; nothing was asked") from None
+                raise SettingsError(
+                    f"the Prefect server {url} refuses the login: {_LOGIN}; nothing was asked"
+                ) from None
     if takes_work and not open_engine and answers_anybody(url):
-        raise SettingsError(f"{_is_open(url)}: {_TO_CLOSE}")
-
-
-def _refuses(url: str) -> str:
-    return f"the Prefect server {url} refuses the login"
-
-
-_LOGIN = "set PREFECT_API_AUTH_STRING to the login of the Prefect server, see docs/deploy.md"
-
-
-def _is_open(url: str) -> str:
-    return (
-        f"the Prefect server {url} answers without a login, so that whoever reaches it can run "
-        "programs here"
-    )
-
-
-_TO_CLOSE = (
-    "start it with PREFECT_SERVER_API_AUTH_STRING and set PREFECT_API_AUTH_STRING here, see "
-    "docs/deploy.md, or set NIGHTSCREEN_OPEN_ENGINE=yes"
-)
+        raise SettingsError(f"{_OPEN.format(url)}: {_CLOSE}")
 
 
 def look_at_engine() -> tuple[HealthFinding, ...]:
-    """Look at the server that runs would use, and at the pools of our deployments."""
+    """Look at the server that runs would use, at its login, and at our deployments."""
     url = PREFECT_API_URL.value()
     if not url:
         says = "PREFECT_API_URL is not set: each run starts a temporary server of its own"
         return (HealthFinding("engine", OK, says),)
     try:
-        found = asyncio.run(_look(url))
-        return (*found, _door(url)) if found[0].standing == OK else found
+        found = asyncio.run(_look())
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
-        return (_unreachable(url, type(error).__name__),)
+        says, first = f"the Prefect server {url} {_trouble(error)}", _LOG
+        if isinstance(error, ConnectionError):
+            first = _START
+        elif isinstance(error, PrefectHTTPStatusError):
+            first = _LOGIN if error.response.status_code in _REFUSALS else _LOG
+        return (HealthFinding("engine", WRONG, says, Remedy(first)),)
+    return (HealthFinding("engine", OK, f"the Prefect server {url} answers"), *found, _door(url))
+
+
+def _trouble(error: Exception) -> str:
+    if isinstance(error, ConnectionError):
+        return f"cannot be reached ({error})"
+    if isinstance(error, PrefectHTTPStatusError):
+        status = error.response.status_code
+        return "refuses the login" if status in _REFUSALS else f"lives, but answers with {status}"
+    return f"lives, but does not answer ({type(error).__name__})"
 
 
 def _door(url: str) -> HealthFinding:
@@ -135,54 +130,36 @@ def _door(url: str) -> HealthFinding:
     except SettingsError:  # the doctor reports what is wrong with them
         allowed = False
     if allowed:
-        return HealthFinding("login", OK, f"{_is_open(url)}, as NIGHTSCREEN_OPEN_ENGINE allows")
-    return HealthFinding("login", WRONG, _is_open(url), Remedy(_TO_CLOSE, ""))
+        return HealthFinding("login", OK, f"{_OPEN.format(url)}, as NIGHTSCREEN_OPEN_ENGINE allows")
+    return HealthFinding("login", WRONG, _OPEN.format(url), Remedy(_CLOSE))
 
 
-def _unreachable(url: str, why: str) -> HealthFinding:
-    return HealthFinding(
-        "engine",
-        WRONG,
-        f"the Prefect server {url} cannot be reached ({why})",
-        Remedy("start it with prefect server start, or correct PREFECT_API_URL", ""),
-    )
+async def _look() -> list[HealthFinding]:
+    """Look at pools and schedules of our deployments.
 
-
-def _without_database(url: str, how: str) -> HealthFinding:
-    says = f"the Prefect server {url} lives, but asked about deployments it {how}"
-    first = "look at the server's log: its database is away or overloaded, or of another version"
-    return HealthFinding("engine", WRONG, says, Remedy(first, ""))
-
-
-async def _look(url: str) -> tuple[HealthFinding, ...]:
+    Raises:
+        ConnectionError: the server is away.
+        Exception: it lives, and does not do what it was asked.
+    """
     settings = {"timeout": TIMEOUT_S}
     async with asyncio.timeout(2 * TIMEOUT_S), get_client(httpx_settings=settings) as client:
-        trouble = await client.api_healthcheck()
-        if trouble is not None:
-            return (_unreachable(url, type(trouble).__name__),)
+        away = await client.api_healthcheck()
+        if away is not None:
+            raise ConnectionError(type(away).__name__)
         ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-        try:
-            asked = (client.read_deployments(deployment_filter=ours) for _ in range(_AT_ONCE))
-            async with asyncio.timeout(TIMEOUT_S):
-                deployments, *_ = await asyncio.gather(*asked)
-        except PrefectHTTPStatusError as error:
-            if error.response.status_code in _REFUSALS:
-                return (HealthFinding("engine", WRONG, _refuses(url), Remedy(_LOGIN, "")),)
-            return (_without_database(url, f"answers with {error.response.status_code}"),)
-        except Exception as error:  # noqa: BLE001 - the server lives, so whatever it is lies behind it
-            return (_without_database(url, f"does not answer ({type(error).__name__})"),)
+        deployments = await client.read_deployments(deployment_filter=ours)
         pools = sorted({each.work_pool_name for each in deployments if each.work_pool_name})
-        found = [HealthFinding("engine", OK, f"the Prefect server {url} answers")]
-        found += [await _pool(client, name) for name in pools]
-        return (*found, *await look_at_schedules(client, deployments))
+        found = [await _pool(client, name) for name in pools]
+        late = [await _newest_run(client, each) for each in deployments]
+        return [*found, *(each for each in late if each is not None)]
 
 
 async def _pool(client: PrefectClient, name: str) -> HealthFinding:
     """Return whether somebody takes runs out of a work pool."""
     workers = await client.read_workers_for_work_pool(name)
-    alive = [each.name for each in workers if each.status == WorkerStatus.ONLINE]
+    alive = sum(each.status == WorkerStatus.ONLINE for each in workers)
     if alive:
-        return HealthFinding("worker", OK, f"{len(alive)} of work pool {name} alive")
+        return HealthFinding("worker", OK, f"{alive} of work pool {name} alive")
     return HealthFinding(
         "worker",
         WARNING,
@@ -191,57 +168,30 @@ async def _pool(client: PrefectClient, name: str) -> HealthFinding:
     )
 
 
-async def _runs(
-    client: PrefectClient,
-    deployment: DeploymentResponse,
-    when: FlowRunFilterExpectedStartTime | None = None,
-) -> list[FlowRun]:
-    """Return the newest run of a deployment, in a list; of all times where none is said."""
-    return await client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            deployment_id=FlowRunFilterDeploymentId(any_=[deployment.id]), expected_start_time=when
-        ),
+async def _newest_run(
+    client: PrefectClient, deployment: DeploymentResponse
+) -> HealthFinding | None:
+    """Report a deployment whose newest run is late, crashed or failed, of whatever flow.
+
+    Of runs whose time has not come nothing is said.
+    """
+    due = FlowRunFilterExpectedStartTime(before_=datetime.now(UTC))
+    which = FlowRunFilterDeploymentId(any_=[deployment.id])
+    runs = await client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(deployment_id=which, expected_start_time=due),
         sort=FlowRunSort.EXPECTED_START_TIME_DESC,
         limit=1,
     )
-
-
-def _is_planned(deployment: DeploymentResponse, now: datetime) -> bool:
-    """Return whether the server should have planned a run by now."""
-    is_on = not deployment.paused and any(each.active for each in deployment.schedules)
-    touched = deployment.updated or deployment.created
-    return is_on and touched is not None and now - touched > _PLANNED_WITHIN
-
-
-async def look_at_schedules(
-    client: PrefectClient, deployments: Sequence[DeploymentResponse]
-) -> list[HealthFinding]:
-    """Report each deployment whose newest run is late, crashed or failed, of whatever flow.
-
-    A late run is one whose time has come. Of runs still to come all that counts is whether there
-    is one, where a schedule is on.
-    """
-    found = []
-    for deployment in deployments:
-        now = datetime.now(UTC)
-        runs = await _runs(client, deployment, FlowRunFilterExpectedStartTime(before_=now))
-        if not runs and _is_planned(deployment, now) and not await _runs(client, deployment):
-            says = f"{deployment.name} has a schedule that is on, and no run of it is planned"
-            first = "the server does not schedule: start it with prefect server start"
-            found.append(HealthFinding(SCHEDULE, WARNING, says, Remedy(first, "")))
-        state = runs[0].state if runs else None
-        if state is None:
-            continue
-        late = state.name == _LATE
-        if late or state.type in {StateType.CRASHED, StateType.FAILED}:
-            at = runs[0].expected_start_time
-            since = f" of {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
-            word = "has not started" if late else f"is {str(state.name).casefold()}"
-            pool = deployment.work_pool_name
-            command = f"prefect worker start --pool {pool}" if late and pool else ""
-            first = "" if command else "look at its log in Prefect's pages"
-            if late and not command:
-                first = "start what serves it: nightscreen up"
-            says = f"the newest run of {deployment.name}{since} {word}"
-            found.append(HealthFinding(SCHEDULE, WARNING, says, Remedy(first, command)))
-    return found
+    state = runs[0].state if runs else None
+    late = state is not None and state.name == "Late"
+    if state is None or not (late or state.type in {StateType.CRASHED, StateType.FAILED}):
+        return None
+    at, pool = runs[0].expected_start_time, deployment.work_pool_name
+    since = f" of {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
+    word = "has not started" if late else f"is {str(state.name).casefold()}"
+    remedy = Remedy("look at its log in Prefect's pages")
+    if late:
+        start = Remedy("start what serves it: nightscreen up")
+        remedy = Remedy("", f"prefect worker start --pool {pool}") if pool else start
+    says = f"the newest run of {deployment.name}{since} {word}"
+    return HealthFinding(SCHEDULE, WARNING, says, remedy)

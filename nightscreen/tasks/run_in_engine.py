@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nightscreen.calling.run import Run
-from nightscreen.ops.vitals import ASKING, PAUSED, PLANNING, READING, WRITING
+from nightscreen.ops.vitals import PAUSED, READING
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.errors import NightscreenError
 
@@ -38,7 +38,7 @@ class OpenRun(Generic[R]):
         run: what the run has open.
         caller: what is open while it makes its calls.
         asking: what asks the lookups of a screening run, while it does.
-        called: its calls were begun.
+        step: which part of its work it was in last, a word of `ops.vitals`.
         work: what the tasks of its flow share, made by its own steps.
         signalled: the process was told to end while the run was open.
     """
@@ -47,7 +47,7 @@ class OpenRun(Generic[R]):
         self.run = run
         self.caller: Caller | None = None
         self.asking: Asking | None = None
-        self.called = False
+        self.step = READING
         self.work: Any = None
         self.signalled = False
 
@@ -79,15 +79,8 @@ class OpenRun(Generic[R]):
     @property
     def phase(self) -> str:
         """Return which part of its work the run is in."""
-        if self.caller is not None:
-            return ASKING
-        if self.stops.resting_since is not None:
-            return PAUSED
-        return WRITING if self.called else self._before_calls
-
-    @property
-    def _before_calls(self) -> str:
-        return READING
+        rests = self.caller is None and self.stops.resting_since is not None
+        return PAUSED if rests else self.step
 
     async def cut(self) -> None:
         """Cut what is still in flight, so that it is written down as in doubt."""
@@ -96,28 +89,11 @@ class OpenRun(Generic[R]):
 
     async def settle(self) -> None:
         """Let what is in flight settle, and close what is open for calls."""
-        if self.caller is not None:
-            await self.caller.close()
+        closing, self.asking = self.asking or self.caller, None
+        if closing is not None:
+            await closing.close()
             self.caller = None
 
 
-class OpenScreening(OpenRun[ScreeningRun]):
-    """One open screening run."""
-
-    async def settle(self) -> None:
-        """Let what is in flight settle, and close what is open for calls."""
-        asking, self.asking = self.asking, None
-        if asking is not None:
-            await asking.close()
-            self.caller = None
-
-    @property
-    def _before_calls(self) -> str:
-        if self.run.plan is None:
-            return READING
-        if self.run.quote is None:
-            return PLANNING
-        return PAUSED if self.stops.reason is None else WRITING
-
-
+OpenScreening = OpenRun[ScreeningRun]
 OpenApiRun = OpenRun[Run]

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from prefect import get_run_logger
 
+from nightscreen.ops.vitals import PAUSED, PLANNING, WRITING
 from nightscreen.runs import screening
 from nightscreen.runs.screening import Runner
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.approval import approved
-from nightscreen.tasks.artifacts import show_quote
-from nightscreen.tasks.monitoring import telling_false_starts
-from nightscreen.tasks.open_run import calls_settled, shown_progress, watched
+from nightscreen.tasks.monitoring import paging_false_starts
+from nightscreen.tasks.open_run import calls_settled, closed_if_cancelled, watched
 from nightscreen.tasks.run_in_engine import OpenScreening
+from nightscreen.tasks.server import show_quote
 from nightscreen.tasks.stations import ask_check, carry_out
 from nightscreen.tasks.workers import workers_started
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.clock import Clock
 
-PROGRESS = "screening"
-"""Names the progress of a run."""
+_PHASES = {"plan": PLANNING, "write rows": WRITING}
+"""The part of its work that a run comes to with a station."""
 
 
 class EngineRunner(Runner):
@@ -55,7 +56,7 @@ class EngineRunner(Runner):
 
     async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run in a thread."""
-        with telling_false_starts(self._batch, self._resumed):
+        with paging_false_starts(self._batch, self._resumed):
             run = await asyncio.to_thread(open_screening, parameters, settings, clock=clock)
             self.open_run = OpenScreening(run)
         return self.open_run.run
@@ -68,12 +69,12 @@ class EngineRunner(Runner):
 
     @asynccontextmanager
     async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
-        """Show progress; a run that is cancelled leaves a complete folder of what was done."""
+        """Leave a complete folder of what was done by a run that is cancelled."""
 
         def close() -> None:
             screening.write_report(run, screening.write_rows(run))
 
-        async with shown_progress(self.open_run, PROGRESS, close):
+        async with closed_if_cancelled(close):
             yield
 
     @asynccontextmanager
@@ -85,6 +86,7 @@ class EngineRunner(Runner):
 
     async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - as the station
         """Carry out one station as a task run and log its numbers."""
+        self.open_run.step = _PHASES.get(name, self.open_run.step)
         done = await carry_out(self.open_run, name, station, *given)
         await self._say(name)
         return done
@@ -104,6 +106,7 @@ class EngineRunner(Runner):
 
     async def may_spend(self, run: ScreeningRun) -> bool:
         """Use an approval where there is one; ask whoever sits at the terminal."""
+        self.open_run.step = PAUSED
         return await approved(run)
 
     @asynccontextmanager

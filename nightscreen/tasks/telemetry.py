@@ -1,31 +1,23 @@
-"""OpenTelemetry: measures of runs, where an exporter is configured by its own variables.
+"""OpenTelemetry: one meter for the runs of this process, where its own variables name an exporter.
 
-The only module that knows OpenTelemetry. Where OTEL_EXPORTER_OTLP_ENDPOINT (or that of metrics) is
-not set, nothing of it is imported and nothing is counted. Ids, words and numbers only.
+Where OTEL_EXPORTER_OTLP_ENDPOINT (or that of metrics) is not set, nothing of it is imported and
+nothing is counted. Ids, words and numbers only.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.money import MICRO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterator
 
-    from opentelemetry.metrics import CallbackOptions, Observation
-    from opentelemetry.sdk.metrics import MeterProvider
-
-    from nightscreen.calling.progress import CheckProgress
     from nightscreen.calling.run import Run
     from nightscreen.client.classify import CallOutcome
-
-    Point = tuple[float, dict[str, str]]
-    """A value, and what it is about beside the run."""
 
 NAME = "nightscreen"
 FLUSH_MS = 5_000
@@ -33,127 +25,87 @@ FLUSH_MS = 5_000
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 75)
 """Bounds of the latency histogram; the last is the longest timeout."""
-BY_CHECK: tuple[tuple[str, str, Callable[[CheckProgress], float]], ...] = (
-    ("in_flight", "{call}", lambda each: each.in_flight),
-    ("cap", "{call}", lambda each: each.cap),
-    ("spend", "NGN", lambda each: each.cost_micro / MICRO),
-    ("lookups.done", "{lookup}", lambda each: each.done),
-    ("lookups.wanted", "{lookup}", lambda each: each.wanted),
-)
-"""Live numbers of each check of the open runs: name, unit, and how it is read."""
+BY_CHECK = {
+    "in_flight": ("{call}", "in_flight", 1),
+    "cap": ("{call}", "cap", 1),
+    "spend": ("NGN", "cost_micro", MICRO),
+    "lookups.done": ("{lookup}", "done", 1),
+    "lookups.wanted": ("{lookup}", "wanted", 1),
+}
+"""Live numbers of each check of the open runs: unit, field of its progress, and its divisor."""
 
 
-@dataclass(slots=True)
-class Telemetry:
-    """What is open while measures are taken.
+class Meter:
+    """Hands measures of the open runs to a reader of the SDK; sets nothing globally."""
 
-    Attributes:
-        measures: hands them to the exporter.
-        heard: enters an attempt that came back, by check, seconds and outcome.
-        runs: the runs this process has open, by id.
-    """
+    def __init__(self, reader: Any) -> None:  # noqa: ANN401 - the SDK is imported below
+        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - only where wanted
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where wanted
 
-    measures: MeterProvider
-    heard: Callable[[str, float, CallOutcome], None]
-    runs: dict[str, Run] = field(default_factory=dict)
-
-
-_open: Telemetry | None = None
-
-
-def is_wanted() -> bool:
-    """Return whether an exporter is configured."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    return any(os.environ.get(name) for name in ENDPOINTS)
-
-
-def use(telemetry: Telemetry | None) -> None:
-    """Take measures with this from now on, or with none."""
-    global _open  # noqa: PLW0603 - one per process, as exporters are
-    _open = telemetry
-
-
-def begin(run: Run) -> bool:
-    """Take measures of a run from now on; False where no exporter is configured."""
-    if _open is None and is_wanted():
-        use(_from_environment())
-    if _open is None:
-        return False
-    _open.runs[run.run_id] = run
-    run.stops.heard = _open.heard
-    return True
-
-
-def end(run: Run) -> None:
-    """Hand in what was measured of a run, and forget the run."""
-    if _open is not None:
-        _open.measures.force_flush(FLUSH_MS)
-        _open.runs.pop(run.run_id, None)
-
-
-def _from_environment() -> Telemetry | None:
-    """Open an exporter as the standard variables describe it."""
-    try:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - only where wanted
-            OTLPMetricExporter,
+        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", NAME)})
+        self.provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        self._runs: dict[str, Run] = {}
+        meter = self.provider.get_meter(NAME)
+        self._calls = meter.create_counter(f"{NAME}.calls", unit="{call}")
+        self._seconds = meter.create_histogram(
+            f"{NAME}.call.duration", unit="s", explicit_bucket_boundaries_advisory=SECONDS
         )
-        from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415 - only where wanted
-            PeriodicExportingMetricReader,
-        )
-    except ImportError:
-        logging.getLogger(__name__).warning(
-            "OpenTelemetry is configured but not installed: pip install 'nightscreen[otel]'"
-        )
-        return None
-    return assemble(PeriodicExportingMetricReader(OTLPMetricExporter()))
+        for name, (unit, field, divisor) in BY_CHECK.items():
+            read = partial(self._of_checks, field, divisor)
+            meter.create_observable_gauge(f"{NAME}.{name}", [read], unit=unit)
+        meter.create_observable_gauge(f"{NAME}.balance", [self._balances], unit="NGN")
 
+    def begin(self, run: Run) -> None:
+        """Measure a run from now on."""
+        self._runs[run.run_id] = run
+        run.stops.heard = self._heard
 
-def assemble(reader: Any) -> Telemetry:  # noqa: ANN401 - the SDK is imported below
-    """Return telemetry that hands measures to a reader of the SDK, and sets nothing globally."""
-    from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
-    from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - only where wanted
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where wanted
+    def end(self, run: Run) -> None:
+        """Hand in what was measured of a run, and forget the run."""
+        self.provider.force_flush(FLUSH_MS)
+        self._runs.pop(run.run_id, None)
 
-    resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", NAME)})
-    measures = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-    meter = measures.get_meter(NAME)
-    calls = meter.create_counter(f"{NAME}.calls", unit="{call}", description="Attempts made.")
-    took = meter.create_histogram(
-        f"{NAME}.call.duration",
-        unit="s",
-        description="From sending to the whole answer.",
-        explicit_bucket_boundaries_advisory=SECONDS,
-    )
-
-    def heard(check: str, seconds: float, outcome: CallOutcome) -> None:
+    def _heard(self, check: str, seconds: float, outcome: CallOutcome) -> None:
         which = {"check": check, "verdict": str(outcome.verdict)}
-        said = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}
-        calls.add(1, {**which, **said})
-        took.record(seconds, which)
+        met = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}
+        self._calls.add(1, {**which, **met})
+        self._seconds.record(seconds, which)
 
-    found = Telemetry(measures, heard)
+    def _of_checks(self, field: str, divisor: int, _options: object) -> Iterator[Any]:
+        from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
-    def gauge(name: str, unit: str, read: Callable[[Run], Iterable[Point]]) -> None:
-        def observed(_options: CallbackOptions) -> Iterable[Observation]:
-            return [
-                Observation(value, {"run_id": run.run_id, **about})
-                for run in list(found.runs.values())
-                for value, about in read(run)
-            ]
+        for run in list(self._runs.values()):
+            for check, each in run.progress.items():
+                about = {"run_id": run.run_id, "check": check}
+                yield Observation(getattr(each, field) / divisor, about)
 
-        meter.create_observable_gauge(f"{NAME}.{name}", [observed], unit=unit)
+    def _balances(self, _options: object) -> Iterator[Any]:
+        from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
-    for name, unit, value in BY_CHECK:
-        gauge(name, unit, partial(_of_each_check, value=value))
-    gauge("balance", "NGN", _balance)
-    return found
+        for run in list(self._runs.values()):
+            if run.wallet.balance_micro is not None:
+                yield Observation(run.wallet.balance_micro / MICRO, {"run_id": run.run_id})
 
 
-def _of_each_check(run: Run, value: Callable[[CheckProgress], float]) -> list[Point]:
-    return [(value(each), {"check": check}) for check, each in run.progress.items()]
+_meter: Meter | None = None
 
 
-def _balance(run: Run) -> list[Point]:
-    micro = run.wallet.balance_micro
-    return [] if micro is None else [(micro / MICRO, {})]
+def meter() -> Meter | None:
+    """Return this process's meter; None where no exporter is configured or installed."""
+    global _meter  # noqa: PLW0603 - one per process, as exporters are
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if _meter is None and not off and any(os.environ.get(name) for name in ENDPOINTS):
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - only where wanted
+                OTLPMetricExporter,
+            )
+            from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415 - only where wanted
+                PeriodicExportingMetricReader,
+            )
+        except ImportError:
+            logging.getLogger(__name__).warning(
+                "OpenTelemetry is configured but not installed: pip install 'nightscreen[otel]'"
+            )
+        else:
+            _meter = Meter(PeriodicExportingMetricReader(OTLPMetricExporter()))
+    return _meter

@@ -24,14 +24,12 @@ class Terminal:
     Attributes:
         run: the run that was opened last and is still open.
         ask: asks the person to approve spending; None where nobody sits there.
-        is_asking: the person is being asked, so that nothing else is drawn over the question.
         interrupted: Ctrl-C came before a run was open: one that opens all the same asks nothing.
     """
 
     def __init__(self) -> None:
         self.run: OpenRun[Any] | None = None
         self.ask: Callable[[Approval], bool] | None = None
-        self.is_asking = False
         self.interrupted = False
 
 

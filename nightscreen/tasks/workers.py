@@ -23,9 +23,8 @@ from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
-from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.open_run import tried
 from nightscreen.tasks.run_in_engine import OpenRun, OpenScreening
+from nightscreen.tasks.server import tried
 from nightscreen.tasks.temporary_server import is_temporary
 
 if TYPE_CHECKING:
@@ -208,7 +207,6 @@ async def _workers_left(run: OpenScreening) -> None:
 async def worker_opened(run_id: str) -> AsyncIterator[OpenRun[Run] | None]:
     """Open a run as one of its workers; None where it does not ask any more."""
     settings = read_settings()
-    set_up_logs(settings.log_format)
     worker = await asyncio.to_thread(open_worker, run_id, settings)
     if worker is None:
         yield None

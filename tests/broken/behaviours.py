@@ -1352,12 +1352,12 @@ _PEOPLE = (
         "Identifiers stand in the log of whoever keeps it.",
         (
             Edit(
-                "nightscreen/tasks/logs.py",
-                '"logger": record.name, "line": record.lineno}',
-                '"logger": record.name, "line": record.getMessage()}',
+                "nightscreen/cli/entry.py",
+                '"%(levelname)s %(name)s %(lineno)d"',
+                '"%(levelname)s %(name)s %(message)s"',
             ),
         ),
-        ("tests/ops/test_logs.py::test_the_text_of_a_library_is_left_out",),
+        ("tests/cli/test_starting.py::test_the_text_of_a_library_is_left_out",),
     ),
     Broken(
         "a file named after somebody is taken",

@@ -170,3 +170,15 @@ def test_a_command_leaves_alone_what_others_need(
     open_journal(tmp_path / "home").close()
     loaded = _loaded(tmp_path, *arguments, NIGHTSCREEN_HOME=str(tmp_path / "home"))
     assert not loaded & unused
+
+
+def test_the_text_of_a_library_is_left_out() -> None:
+    """What a library logs or warns of could quote a row: its kind and place are enough."""
+    code = (
+        "import logging, warnings; from nightscreen.cli.entry import quiet_libraries\n"
+        "quiet_libraries(); warnings.warn('of 22212345678')\n"
+        "logging.getLogger('some.library').warning('for 22212345678 %s', 'Ngozi')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "WARNING some.library" in done.stderr
+    assert not [word for word in ("22212345678", "Ngozi") if word in done.stdout + done.stderr]

@@ -14,7 +14,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.tasks import cancellation, progress
+from nightscreen.tasks import cancellation, server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,15 +108,15 @@ async def test_signal_handler_is_given_back(at_home: Path, sandbox: SandboxProce
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-async def test_run_goes_on_when_progress_cannot_be_shown(
+async def test_run_goes_on_when_the_server_refuses_artifacts(
     at_home: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An engine that refuses the progress artifact costs the picture, never the night."""
+    """An engine that refuses what a run shows costs the picture, never the night."""
 
     async def refused(*_: object, **__: object) -> None:
         raise ConnectionError("the server restarts")
 
     sandbox.post("/_sandbox/latency", {"kind": "none"})
-    monkeypatch.setattr(progress, "aupdate_progress_artifact", refused)
+    monkeypatch.setattr(server, "acreate_markdown_artifact", refused)
     report = await started(at_home)
     assert report["state"] == "completed"

@@ -203,7 +203,6 @@ def test_a_run_is_looked_at_from_outside_killed_and_resumed(
 ) -> None:
     """Live caps and the pid while it runs; the command that ends it once it was killed."""
     monkeypatch.setitem(engine.extra, "NIGHTSCREEN_HOME", os.environ["NIGHTSCREEN_HOME"])
-    monkeypatch.setitem(engine.extra, "NIGHTSCREEN_LOG_FORMAT", "json")
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 600})
     make_batch(at_home / "people.csv", rows=100, seed=79)
     run = command(
@@ -226,9 +225,7 @@ def test_a_run_is_looked_at_from_outside_killed_and_resumed(
     assert "answers" in by_name["engine"]["says"]
     assert "alive" in by_name["worker"]["says"]
     os.kill(run.pid, signal.SIGKILL)
-    _, err = run.communicate(timeout=120)
-    lines = [json.loads(line) for line in err.splitlines()]
-    assert {"run_opened", "progress"} <= {line["event"] for line in lines}
+    run.communicate(timeout=120)
     sandbox.post("/_sandbox/latency", {"kind": "none"})
     status, told = asked(engine, at_home)
     assert (status, told["run"]["state"]) == (3, "killed")

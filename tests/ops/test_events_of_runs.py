@@ -22,16 +22,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_quiet_night_is_one_event(report: dict[str, Any]) -> None:
     """Nothing else is worth a word."""
     quiet = {**report, "changes": {}, "notices": []}
-    assert names_of(quiet) == ["nightscreen.run.completed"]
+    assert names_of(quiet) == ["run.completed"]
 
 
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"changes": {"new_listing": 2}}, "nightscreen.listings.new"),
-        ({"notices": ["the balance is low: top it up"]}, "nightscreen.balance.low"),
-        ({"state": "stopped", "stop_reason": "budget"}, "nightscreen.run.stopped"),
-        ({"state": "test_mode"}, "nightscreen.run.test_mode"),
+        ({"changes": {"new_listing": 2}}, "listings.new"),
+        ({"notices": ["the balance is low: top it up"]}, "balance.low"),
+        ({"state": "stopped", "stop_reason": "budget"}, "run.stopped"),
+        ({"state": "test_mode"}, "run.test_mode"),
     ],
 )
 def test_what_is_worth_a_word_has_a_name(
@@ -44,7 +44,7 @@ def test_what_is_worth_a_word_has_a_name(
 def test_drift_is_an_event(report: dict[str, Any]) -> None:
     """Money went that no call accounts for."""
     drifting = {**report, "balance": {**report["balance"], "drift": "12.50"}}
-    assert "nightscreen.balance.drift" in names_of(drifting)
+    assert "balance.drift" in names_of(drifting)
     assert payload_of(drifting)["drift"] == "12.50"
 
 

@@ -12,6 +12,7 @@ from nightscreen.calling.caller import open_caller
 from nightscreen.client import loans
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.ops.doctor import diagnose
+from nightscreen.ops.vitals import ASKING, WRITING
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation, SubjectKind
@@ -33,7 +34,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         watch = RunMonitor(live)
         seen.append(await watch.look())
         session = open_caller(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
-        live.caller, live.called = session, True
+        live.caller, live.step = session, ASKING
         task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await session.make([task])
         seen.append(await watch.look())
@@ -44,7 +45,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         assert found.run["deadline_at"] == run.stops.deadline_at
         assert found.run["checks"]["loan_products"]["answered"] == 1
         await session.close()
-        live.caller = None
+        live.caller, live.step = None, WRITING
         seen.append(await watch.look())
 
     asyncio.run(lived())

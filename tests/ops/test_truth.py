@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -32,15 +28,13 @@ from nightscreen.ops.doctor import (
 from nightscreen.ops.status import COMMANDS, from_signs
 from nightscreen.schemas.errors import JournalError, SettingsError
 from nightscreen.schemas.stops import StopReason
-from nightscreen.tasks.prefect_health import look_at_engine, look_at_schedules
+from nightscreen.tasks.prefect_health import look_at_engine
 from tests.ops.signs import signs_in_a_test
 from tests.ops.walk import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from prefect.client.schemas.filters import FlowRunFilter
 
     from nightscreen.journal import Journal
 
@@ -267,46 +261,6 @@ def test_a_deployment_whose_newest_run_is_late_is_not_well(tmp_path: Path) -> No
     assert found.exit_status == 3
     assert found.remedy == late.remedy
     assert found.safe
-
-
-class _PlansNothing:
-    """A server that keeps deployments, whose scheduler does not run."""
-
-    def __init__(self, *planned: object) -> None:
-        self._planned = list(planned)
-
-    async def read_flow_runs(self, *, flow_run_filter: FlowRunFilter, **_: object) -> list[object]:
-        """Return the runs that are planned; none was begun."""
-        return [] if flow_run_filter.expected_start_time is not None else self._planned
-
-
-@pytest.mark.parametrize(
-    ("paused", "active", "hours_old", "planned", "reported"),
-    [
-        (False, True, 24, 0, True),
-        (False, True, 24, 1, False),  # its time has not come
-        (False, False, 24, 0, False),
-        (True, True, 24, 0, False),
-        (False, True, 0, 0, False),  # the scheduler has not looked yet
-    ],
-)
-def test_a_schedule_of_which_no_run_is_planned_is_reported(
-    *, paused: bool, active: bool, hours_old: int, planned: int, reported: bool
-) -> None:
-    """The night would not begin, and nothing would be late."""
-    deployment = SimpleNamespace(
-        id=uuid4(),
-        name="nightly",
-        paused=paused,
-        schedules=[SimpleNamespace(active=active)],
-        created=None,
-        updated=datetime.now(UTC) - timedelta(hours=hours_old),
-    )
-    client = _PlansNothing(*[object()] * planned)
-    found = asyncio.run(look_at_schedules(client, [deployment]))  # type: ignore[arg-type, list-item]
-    assert [each.says for each in found] == (
-        ["nightly has a schedule that is on, and no run of it is planned"] if reported else []
-    )
 
 
 def test_not_all_is_well_while_the_service_cannot_be_reached(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""What is asked of the Prefect server beside a run's own states: artifacts, tags, cancellations.
+
+Numbers, ids and words only: the engine keeps all of it in clear. What artifacts show is made in
+`report.summary`. A run never fails for what the server does not take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from prefect import get_client
+from prefect.artifacts import acreate_markdown_artifact
+from prefect.context import FlowRunContext
+from prefect.runtime import deployment, flow_run
+
+from nightscreen.report.summary import api_run_markdown, quote_markdown, summary_markdown
+from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.screening_run import ScreeningRun
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from nightscreen.calling.run import Run
+
+T = TypeVar("T")
+_NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
+_MOST_LETTERS = 60
+
+
+async def tried(
+    asked: Coroutine[Any, Any, T], otherwise: str = "the Prefect server gave no answer"
+) -> T | None:
+    """Return what comes of it; None where it fails, which is noted without its text."""
+    task = asyncio.get_running_loop().create_task(asked)
+    await asyncio.wait([task])
+    if task.cancelled() or (error := task.exception()) is None:
+        return None if task.cancelled() else task.result()
+    logging.getLogger(__name__).warning("%s: %s", otherwise, type(error).__name__)
+    return None
+
+
+async def show_quote(run: ScreeningRun) -> None:
+    """Show what a run is expected to cost, before anybody approves it."""
+    text, about = quote_markdown(quote_document(run)), f"What run {run.run_id} is expected to cost"
+    await _show(text, f"{run.batch}-quote", about)
+
+
+async def show_report(run: Run, report: Mapping[str, Any]) -> None:
+    """Show how a run ended, and what to do next."""
+    folder, about = str(run.folder.path.absolute()), f"How run {run.run_id} ended, what to do next"
+    if isinstance(run, ScreeningRun):
+        await _show(summary_markdown(report, folder), f"{run.batch}-summary", about)
+    else:
+        await _show(api_run_markdown(report, folder), f"{run.batch}-{run.flow}-summary", about)
+
+
+async def _show(text: str, key: str, about: str) -> None:
+    """Make an artifact under a key by which those of a batch follow each other."""
+    slug = _NOT_IN_KEYS.sub("-", key.casefold())[-_MOST_LETTERS:].strip("-")
+    await tried(acreate_markdown_artifact(text, key=slug, description=about))
+
+
+async def tag_run(*tags: str | None) -> None:
+    """Add tags to the flow run that is under way, so that it is found by them in the UI."""
+    context = FlowRunContext.get()
+    if context is not None and context.flow_run is not None:
+        await tried(_tag(context.flow_run.id, [tag for tag in tags if tag]))
+
+
+async def _tag(flow_run_id: UUID, tags: list[str]) -> None:
+    async with get_client() as client:
+        now = (await client.read_flow_run(flow_run_id)).tags
+        await client.update_flow_run(flow_run_id, tags=list(dict.fromkeys([*now, *tags])))
+
+
+async def is_cancelled() -> bool:
+    """Return whether a person cancelled this flow run of a worker.
+
+    The engine hears of a cancellation by a signal that it takes for a crash unless its own handler
+    is in place, so it is asked.
+    """
+    if deployment.id is None:
+        return False
+    async with get_client() as client:
+        state = (await client.read_flow_run(UUID(flow_run.id))).state
+    return state is not None and state.is_cancelling()
