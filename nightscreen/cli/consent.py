@@ -19,18 +19,17 @@ from nightscreen.cli.env_settings import require_consent, settings_of_command
 from nightscreen.cli.journal_context import made_journal, opened_journal
 from nightscreen.cli.output import lagos_time, table
 from nightscreen.client.aggregator import consent_address, read_scopes
-from nightscreen.journal.vault import GrantState
 from nightscreen.operations.consents.admin import consent_by_hand, grant_rows, read_code
 from nightscreen.operations.consents.admin import revoke as revoke_grant
-from nightscreen.operations.consents.links import ConsentLinks
-from nightscreen.operations.consents.token_exchange import CodeExchange
+from nightscreen.operations.consents.links import CodeExchange, ConsentLinks
 from nightscreen.portal.config import place_of
 from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.consented import GrantState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import REFUSALS
 
 if TYPE_CHECKING:
-    from nightscreen.operations.consents.token_exchange import Redeemed
+    from nightscreen.operations.consents.links import Redeemed
 
 app = group("Customers' consent to share transactions.")
 _AGAIN = "ask the customer to consent again"
@@ -77,7 +76,7 @@ def link(
         lasting = TypeAdapter(timedelta).validate_python(valid_for.strip().upper())
     except ValidationError:
         raise UsageError("--valid-for: write a duration such as P7D or PT12H") from None
-    by_portal = place.answers_redirects and not direct
+    by_portal = bool(place.callback_path) and not direct
     with made_journal(settings) as journal:
         links = ConsentLinks(journal)
         made = (links.make if by_portal else links.direct)(customer_id, scopes, lasting)

@@ -15,7 +15,7 @@ from nightscreen.cli.command import Result, command, group, read_options
 from nightscreen.cli.engine import ran, settings_for_calls
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import counted, print_run
-from nightscreen.journal.vault import Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.operations.transactions.sync import kind_of, scope_of
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.pulls import PullAccounts, PulledKind, PullTransactions
@@ -88,9 +88,9 @@ def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str
     found = []
     scope = scope_of(kind_of(model()))
     with opened_journal() as journal:
-        vault = Vault.of(journal)
+        consents = Consents.of(journal)
         for place, customer in enumerate(dict.fromkeys(customers), start=1):
-            grant = vault.find(customer)
+            grant = next(iter(consents.history(customer)), None)
             if grant is None or not grant.allows(scope):
                 state = "never consented" if grant is None else f"has a grant that is {grant.state}"
                 if grant is not None and grant.state == "live":

@@ -2,7 +2,7 @@
 
 The operations that the scopes name but whose paths the specification does not show are marked
 experimental: their paths were seen in the wild, under a base path that settings can correct. What
-does not belong here: keeping tokens (`journal/vault`) and when to refresh them (`operations/`).
+does not belong here: keeping tokens (`journal/consents`) and when to refresh them (`operations/`).
 """
 
 from __future__ import annotations

@@ -111,6 +111,11 @@ class Records(Generic[R]):
         with writing(self._engine) as connection:
             connection.execute(delete(records).where(mine))
 
+    def drop_before(self, at: int) -> None:
+        """Forget records whose period counts from before an instant, microseconds."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(records).where(self._mine, records.c.updated_at < at))
+
     # --- within a transaction ---
 
     def insert(self, connection: Connection, found: Iterable[R], at: int | None = None) -> None:

@@ -47,6 +47,8 @@ from sqlalchemy import (
 from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.cashflow import CashFigures
+from nightscreen.schemas.consented import PULLS, ConsentLink, Grant, GrantState
 from nightscreen.schemas.contests import (
     Confirmation,
     Contest,
@@ -58,6 +60,7 @@ from nightscreen.schemas.contests import (
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
+from nightscreen.schemas.records import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -136,8 +139,6 @@ def _kept_by(name: str, ground: str, *, nullable: bool = False) -> Column[int]:
 
 _OF_SUBJECT = Ownership(Owner.SUBJECT)
 _OF_CUSTOMER = Ownership(Owner.CUSTOMER)
-PULLS: Final = "transactions"
-"""Batch name of pulls: who is erased in it, or in every one, loses all that consent brought."""
 _OF_PULLS = Ownership(Owner.ANYWHERE, batch=PULLS)
 
 # --- the journal's own facts and keys ---
@@ -446,7 +447,7 @@ sightings = Table(
 
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
-    *(BvnRequest, Offer, LoanNews, LoanOutcome),
+    *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, CashFigures),
 )
 
 
@@ -599,53 +600,16 @@ holds = Table(
     info={"kept": WITH_JOURNAL},
 )
 
-# --- who consented: grants, links, transactions, pulls, cash flow ---
+# --- what was pulled of who consented ---
 
-GRANT = Seal("consent grant", ("grant_id",))
-TOKENS = Seal("consent tokens", ("grant_id",))
-LINK = Seal("consent state", ("state_hash",))
 TRANSACTION = Seal("transaction", ("customer", "record_key"))
-FIGURES = Seal("cash flow", ("customer", "run_id"))
-
-consent_grants = Table(
-    "consent_grants",
-    metadata,
-    Column("grant_id", Text, primary_key=True),
-    _whose("customer", _OF_PULLS),
-    Column("state", Text, nullable=False),
-    Column("scopes", Text, nullable=False),  # granted, separated by blanks
-    Column("asked_scopes", Text, nullable=False),
-    Column("granted_at", BigInteger, nullable=False),
-    Column("refreshed_at", BigInteger),
-    _kept_by("ended_at", "consents", nullable=True),
-    Column("reason", Text),
-    Column("generation", Integer, nullable=False),  # how often there was a new access token
-    Column("holder", Text),  # the process that refreshes it now, and which of its leases
-    Column("lease", Text),
-    _sealed("sealed", GRANT),  # customer id and evidence
-    _sealed("tokens", TOKENS, nullable=True),  # none once the grant has ended
-    Index("consent_grants_by_customer", "customer", "granted_at"),
-    Index("consent_grants_by_state", "state", "granted_at"),
-)
-
-consent_states = Table(
-    "consent_states",
-    metadata,
-    Column("state_hash", LargeBinary, primary_key=True, info={"digest": True}),
-    _whose("customer", _OF_PULLS),
-    Column("created_at", BigInteger, nullable=False),
-    _kept_by("expires_at", "journal_answers"),
-    Column("used_at", BigInteger),
-    _sealed("sealed", LINK),  # customer id and scopes
-    Index("consent_states_by_customer", "customer"),
-    Index("consent_states_by_expiry", "expires_at"),
-)
 
 
 def _with_consent_of_late(cutoffs: Cutoffs) -> Select[tuple[bytes]]:
-    grants = consent_grants.c
-    return select(grants.customer).where(
-        or_(grants.ended_at.is_(None), grants.ended_at >= cutoffs.journal_answers)
+    kept = records.c
+    live = kept.state == GrantState.LIVE.value
+    return select(kept.customer).where(
+        kept.kind == RecordKind.GRANT.value, live | (kept.updated_at >= cutoffs.journal_answers)
     )
 
 
@@ -655,14 +619,6 @@ def _old_transactions(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
     lately = _with_consent_of_late(cutoffs)
     gone = (kept.first_seen_at < answered) & kept.customer.not_in(lately)
     return [or_(kept.ended_at < answered, gone)]
-
-
-def _old_figures(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
-    kept, answered = cash_flows.c, cutoffs.journal_answers
-    newer = select(kept.customer).where(kept.checked_at >= answered)
-    lately = _with_consent_of_late(cutoffs)
-    gone = or_(kept.customer.in_(newer), kept.customer.not_in(lately))
-    return [(kept.checked_at < answered) & gone]
 
 
 transaction_records = Table(
@@ -703,19 +659,6 @@ transaction_pulls = Table(
     Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
     Column("kind", Text, nullable=False),  # what was pulled first
     Index("transaction_pulls_by_customer", "customer", "answered_at"),
-)
-
-cash_flows = Table(
-    "cash_flows",
-    metadata,
-    Column("flow_id", _Id, primary_key=True, autoincrement=True),
-    _whose("customer", _OF_PULLS),
-    Column("run_id", Text, nullable=False),  # the pull whose transactions it rests on
-    Column("checked_at", BigInteger, nullable=False),  # when the service answered
-    _sealed("sealed", FIGURES),  # the figures, as JSON
-    Index("cash_flows_by_customer", "customer", "checked_at"),
-    Index("cash_flows_by_run", "run_id", "customer", unique=True),
-    info={"old": _old_figures},
 )
 
 # --- the desk: its users, who is signed in, uploads, cases, and the audit ---

@@ -16,15 +16,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from nightscreen.journal.engine import reading
-from nightscreen.operations.bvn.links import accept_otp
-from nightscreen.operations.consents.links import ConsentLinks
-from nightscreen.operations.consents.token_exchange import CodeExchange
+from nightscreen.operations.consents.links import CodeExchange
 from nightscreen.portal.config import place_of
 from nightscreen.portal.consent import LINK, TOLD, ConsentPages
 from nightscreen.portal.otp import LINK as OTP_LINK
 from nightscreen.portal.otp import OtpPages
-from nightscreen.portal.pages import Pages, icon, policy
-from nightscreen.portal.session import Browsers
+from nightscreen.portal.pages import TEMPLATES, Pages, policy
 from nightscreen.schemas.errors import JournalError
 from nightscreen.web.background import Lasting
 from nightscreen.web.guard import HEALTH, Guard, Log, fault_pages, headers_of, note
@@ -46,10 +43,7 @@ LONGEST_BODY = 8192
 
 
 def application(
-    journal: Journal,
-    settings: Settings,
-    *,
-    transport: Transport | None = None,
+    journal: Journal, settings: Settings, *, transport: Transport | None = None
 ) -> ASGIApp:
     """Return the portal over an open journal.
 
@@ -61,13 +55,11 @@ def application(
     Raises:
         SettingsError: a setting that the portal needs is missing.
     """
-    place = place_of(settings)
-    pages, browsers, lasting = Pages(place), Browsers(journal, place), Lasting()
+    place, lasting = place_of(settings), Lasting()
+    pages = Pages(settings.portal_name, settings.portal_contact.strip())
     redeemer = CodeExchange(journal, settings, transport=transport)
-    links = ConsentLinks(journal)
-    consent = ConsentPages(place, pages, browsers, links, redeemer, lasting, journal.clock)
-    accept = partial(accept_otp, clock=journal.clock, transport=transport)
-    otp = OtpPages(journal, settings, pages, lasting, accept)
+    consent = ConsentPages(journal, settings, pages, redeemer, lasting, is_secure=place.is_secure)
+    otp = OtpPages(journal, settings, pages, lasting, transport)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -78,11 +70,18 @@ def application(
             await redeemer.aclose()
 
     routes = [
-        *(_consent_routes(consent, place.callback_path) if place.answers_redirects else []),
         Route(OTP_LINK, otp.show, methods=["GET"]),
         Route(OTP_LINK, otp.take, methods=["POST"]),
         *_plain_routes(journal, pages),
     ]
+    if place.callback_path:  # the registered address goes before all others
+        routes = [
+            Route(place.callback_path, consent.come_back, methods=["GET"]),
+            Route(TOLD, consent.told, methods=["GET"]),
+            Route(LINK, consent.start, methods=["GET"]),
+            Route(LINK, consent.depart, methods=["POST"]),
+            *routes,
+        ]
     inner = Starlette(
         routes=routes,
         exception_handlers=fault_pages(pages, partial(_no_page, pages)),
@@ -92,16 +91,6 @@ def application(
     headers = headers_of(policy(), is_secure=place.is_secure)
     log = Log("portal", in_json=settings.log_format == "json")
     return Guard(inner, [place.origin], headers, pages, log, lambda _path: LONGEST_BODY)
-
-
-def _consent_routes(consent: ConsentPages, callback_path: str) -> list[Route]:
-    """Return the addresses of consent; the registered one goes before all others."""
-    return [
-        Route(callback_path, consent.come_back, methods=["GET"]),
-        Route(TOLD, consent.told, methods=["GET"]),
-        Route(LINK, consent.start, methods=["GET"]),
-        Route(LINK, consent.depart, methods=["POST"]),
-    ]
 
 
 def _plain_routes(journal: Journal, pages: Pages) -> list[Route]:
@@ -116,7 +105,8 @@ def _plain_routes(journal: Journal, pages: Pages) -> list[Route]:
         return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
     async def icon_file(_request: Request) -> Response:
-        return Response(icon(), media_type="image/svg+xml")
+        icon = (TEMPLATES / "icon.svg").read_text("utf-8")
+        return Response(icon, media_type="image/svg+xml")
 
     return [
         Route("/", front),

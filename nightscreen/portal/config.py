@@ -1,12 +1,8 @@
-"""The portal's addresses and the lender's name: plain values, read from the settings once.
-
-The pages show them to customers.
-"""
+"""Where customers reach the portal, and whether the consent screen sends them back to it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from nightscreen.schemas.errors import SettingsError
@@ -18,26 +14,17 @@ if TYPE_CHECKING:
 USUAL_PORT = 8080
 
 
-@dataclass(frozen=True, slots=True)
-class PortalConfig:
-    """The portal's configuration.
+class Place(NamedTuple):
+    """The portal's own address.
 
     Attributes:
         origin: scheme, host and port under which customers reach it.
         callback_path: path of the registered redirect address; empty where another application
             answers there.
-        consent_url: address of the consent screen.
-        name: who asks, as customers know them.
-        contact: where customers get help; may be empty.
     """
 
     origin: str
     callback_path: str
-    redirect_uri: str
-    consent_url: str
-    client_id: str
-    name: str
-    contact: str
 
     @property
     def is_secure(self) -> bool:
@@ -46,23 +33,13 @@ class PortalConfig:
 
     @property
     def port(self) -> int:
-        """Return the default port: that of the portal's own address, if it is on this machine."""
-        parts = urlsplit(self.origin)
-        return USUAL_PORT if self.is_secure or parts.port is None else parts.port
-
-    @property
-    def consent_origin(self) -> str:
-        """Return scheme, host and port of the consent screen."""
-        return origin_of(self.consent_url)
-
-    @property
-    def answers_redirects(self) -> bool:
-        """Return whether customers come back to the portal from the consent screen."""
-        return bool(self.callback_path)
+        """Return the default port: that of its own address, if it is on this machine."""
+        port = urlsplit(self.origin).port
+        return USUAL_PORT if self.is_secure or port is None else port
 
 
-def place_of(settings: Settings) -> PortalConfig:
-    """Return the portal's configuration.
+def place_of(settings: Settings) -> Place:
+    """Return the portal's address.
 
     Raises:
         SettingsError: neither its address nor a redirect address is set.
@@ -73,14 +50,6 @@ def place_of(settings: Settings) -> PortalConfig:
             "where customers reach the portal is not known: set NIGHTSCREEN_REDIRECT_URI to the "
             "redirect address you registered, or NIGHTSCREEN_PORTAL_URL"
         )
-    back = urlsplit(settings.redirect_uri)
     is_ours = origin_of(settings.redirect_uri) == origin
-    return PortalConfig(
-        origin=origin,
-        callback_path=(unquote(back.path) or "/") if is_ours else "",
-        redirect_uri=settings.redirect_uri,
-        consent_url=settings.consent_url,
-        client_id=settings.client_id,
-        name=settings.portal_name,
-        contact=settings.portal_contact.strip(),
-    )
+    path = unquote(urlsplit(settings.redirect_uri).path) or "/"
+    return Place(origin, path if is_ours else "")

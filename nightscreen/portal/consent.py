@@ -2,47 +2,57 @@
 
 Links, states and codes are judged in `operations/consents/`; here an answer becomes a page. After
 the way back the browser is sent on to a clean address, so that code and state leave its address
-bar.
+bar. One signed cookie has a random word, which ties a redirect to the browser that started it and
+identifies no person, and what the next page is to say.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from itsdangerous import BadData
+
 from nightscreen.client.aggregator import consent_address, read_scopes
-from nightscreen.operations.consents.links import Asked, Refusal
-from nightscreen.operations.consents.token_exchange import Consent, ExchangeEnd
+from nightscreen.operations.consents.links import (
+    Asked,
+    Consent,
+    ConsentLinks,
+    ExchangeEnd,
+    Refusal,
+    signing,
+)
 from nightscreen.portal.pages import policy
 from nightscreen.schemas.clock import instant_text
 from nightscreen.web.background import RateLimit
 from nightscreen.web.forms import onward
-from nightscreen.web.guard import note
+from nightscreen.web.guard import note, origin_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.operations.consents.links import ConsentLinks
-    from nightscreen.operations.consents.token_exchange import CodeExchange, Redeemed
-    from nightscreen.portal.config import PortalConfig
+    from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
+    from nightscreen.operations.consents.links import CodeExchange, Redeemed
     from nightscreen.portal.pages import Pages
-    from nightscreen.portal.session import Browsers
-    from nightscreen.schemas.clock import Clock
     from nightscreen.web.background import Lasting
 
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
 DEPARTURES_A_MINUTE: Final = 10
+_COOKIE_S = 900
+"""A little more than a customer may take on the consent screen."""
+_WORD_BYTES = 16
 _LONGEST_CODE = 2000
 _READ = ("code", "state", "error")
 
 _LINK_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410}
 _STATE_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
 _TOLD_STATUS = {
-    "done": 200,
     "denied": 200,
     "nothing_granted": 200,
     "screen_trouble": 502,
@@ -53,12 +63,8 @@ _TOLD_STATUS = {
     "busy": 503,
     "ours": 502,
 }
-_ENDED_AS = {
+_TOLD_AS = {
     ExchangeEnd.KEPT: "done",
-    ExchangeEnd.NOTHING_GRANTED: "nothing_granted",
-    ExchangeEnd.CODE_REFUSED: "code_refused",
-    ExchangeEnd.IN_DOUBT: "in_doubt",
-    ExchangeEnd.BUSY: "busy",
     ExchangeEnd.CAPPED: "ours",
     ExchangeEnd.KEY_REFUSED: "ours",
     ExchangeEnd.TEST_MODE: "ours",
@@ -70,47 +76,43 @@ class ConsentPages:
     """Answers the addresses of consent.
 
     Args:
-        place: the portal's configuration.
+        journal: where links and states are kept.
+        settings: the consent screen and the redirect address.
         pages: writes pages.
-        browsers: identifies browsers.
-        links: checks links and states.
         redeemer: exchanges codes.
-        lasting: finishes an exchange in the background. clock: gives the present instant.
+        lasting: finishes an exchange in the background.
+        is_secure: customers reach the portal by https.
     """
 
     def __init__(
         self,
-        place: PortalConfig,
+        journal: Journal,
+        settings: Settings,
         pages: Pages,
-        browsers: Browsers,
-        links: ConsentLinks,
         redeemer: CodeExchange,
         lasting: Lasting,
-        clock: Clock,
+        *,
+        is_secure: bool,
     ) -> None:
-        self._place = place
+        self._journal = journal
+        self._settings = settings
         self._pages = pages
-        self._browsers = browsers
-        self._links = links
         self._redeemer = redeemer
-        self._clock = clock
-        self._pace = RateLimit(DEPARTURES_A_MINUTE, 60, time.monotonic)
         self._lasting = lasting
+        self._links = ConsentLinks(journal)
+        self._pace = RateLimit(DEPARTURES_A_MINUTE, 60, time.monotonic)
+        self._is_secure = is_secure
+        self._cookie = "__Host-nightscreen" if is_secure else "nightscreen"
 
     async def start(self, request: Request) -> Response:
         """Say who asks for what, as often as the link is opened."""
         asked = await self._look(request)
         if isinstance(asked, Refusal):
             return self._link_refused(request, asked)
-        word = self._browsers.word_or_new(request)
-        response = self._pages.page(
-            "start",
-            scopes=asked.scopes,
-            screen=urlsplit(self._place.consent_origin).netloc,
-        )
-        response.headers["content-security-policy"] = policy(self._place.consent_origin)
-        self._browsers.remember(response, word)
-        return response
+        screen = origin_of(self._settings.consent_url)
+        response = self._pages.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
+        response.headers["content-security-policy"] = policy(screen)
+        return self._remember(response, word=self._word(request))
 
     async def depart(self, request: Request) -> Response:
         """Send the browser to the consent screen."""
@@ -120,19 +122,15 @@ class ConsentPages:
         if not self._pace.lets(asked.link):
             note(request.scope, refused="pace")
             return self._pages.trouble("pace", 429, again=request.url.path)
-        word = self._browsers.word_or_new(request)
-        state = await asyncio.to_thread(self._links.depart, asked, word)
-        response = onward(
-            consent_address(
-                self._place.consent_url,
-                client_id=self._place.client_id,
-                redirect_uri=self._place.redirect_uri,
-                scopes=read_scopes(asked.scopes),
-                state=state,
-            )
+        word = self._word(request)
+        address = consent_address(
+            self._settings.consent_url,
+            client_id=self._settings.client_id,
+            redirect_uri=self._settings.redirect_uri,
+            scopes=read_scopes(asked.scopes),
+            state=await asyncio.to_thread(self._links.depart, asked, word),
         )
-        self._browsers.remember(response, word)
-        return response
+        return self._remember(onward(address), word=word)
 
     async def _look(self, request: Request) -> Asked | Refusal:
         asked = await asyncio.to_thread(self._links.look, request.path_params["token"])
@@ -153,7 +151,7 @@ class ConsentPages:
         if given is None or not given.get("state"):
             note(request.scope, refused="unreadable")
             return self._pages.trouble("state_unknown", 400)
-        word = self._browsers.word(request)
+        word = self._held(request).get("word")
         asked = await asyncio.to_thread(self._links.come_back, given["state"], word)
         if isinstance(asked, Refusal):
             note(request.scope, refused=asked.value)
@@ -164,58 +162,77 @@ class ConsentPages:
             return self._tell(request, _redirect_error(given["error"]), asked)
         if not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
             return self._tell(request, "no_code", asked)
-        return await self._redeem(request, asked, given["code"])
+        done = await self._lasting.to_the_end(self._redeem(asked, given["code"]))
+        note(request.scope, ended=done.ending.value, trouble=done.trouble)
+        return self._tell(request, _TOLD_AS.get(done.ending, done.ending.value), asked, done)
 
-    async def _redeem(self, request: Request, asked: Asked, code: str) -> Response:
-        """Exchange the code to the end, even where the customer goes away meanwhile."""
+    async def _redeem(self, asked: Asked, code: str) -> Redeemed:
+        """Exchange a code to the end, even where the customer goes away meanwhile."""
         evidence = {
             "channel": "portal",
             "link": asked.reference,
-            "came_back_at": instant_text(self._clock()),
-            "redirect_uri": self._place.redirect_uri,
+            "came_back_at": instant_text(self._journal.clock()),
+            "redirect_uri": self._settings.redirect_uri,
         }
-        consent = Consent(
-            asked.customer_id, code, asked.scopes, f"consent-{asked.reference}", evidence
-        )
-        done = await self._lasting.to_the_end(self._redeem_and_use_up(consent, asked))
-        note(request.scope, ended=done.ending.value)
-        if done.trouble:
-            note(request.scope, trouble=done.trouble)
-        granted = () if done.grant is None else done.grant.scopes
-        return self._tell(request, _ENDED_AS[done.ending], asked, granted, done.missing)
-
-    async def _redeem_and_use_up(self, consent: Consent, asked: Asked) -> Redeemed:
+        reference = f"consent-{asked.reference}"
+        consent = Consent(asked.customer_id, code, asked.scopes, reference, evidence)
         done = await self._redeemer.redeem(consent)
         if done.ending is ExchangeEnd.KEPT:
             await asyncio.to_thread(self._links.use_up, asked)
         return done
 
     def _tell(
-        self,
-        request: Request,
-        what: str,
-        asked: Asked,
-        granted: tuple[str, ...] = (),
-        missing: tuple[str, ...] = (),
+        self, request: Request, what: str, asked: Asked, done: Redeemed | None = None
     ) -> Response:
-        note(request.scope, told=what)
-        again = "" if what == "done" else self._links.again(asked)
-        message = {"what": what, "granted": granted, "missing": missing, "again": again}
-        response = onward(TOLD)
-        self._browsers.set_message(response, message)
-        return response
+        message = {
+            "what": what,
+            "granted": () if done is None or done.grant is None else done.grant.scopes,
+            "missing": () if done is None else done.missing,
+            "again": "" if what == "done" else self._links.again(asked),
+        }
+        return self._remember(onward(TOLD), word=self._word(request), **message)
 
     async def told(self, request: Request) -> Response:
         """Return what came of the way back; the address says nothing of it."""
-        message = self._browsers.last_message(request)
-        if message is None:
+        message = self._held(request)
+        what = message.get("what")
+        if what is None:
             return self._pages.trouble("nothing_told", 404)
-        what = message["what"]
         note(request.scope, told=what)
-        again = LINK.format(token=message["again"]) if message["again"] else ""
         if what == "done":
             return self._pages.page("done", granted=message["granted"], missing=message["missing"])
+        again = LINK.format(token=message["again"]) if message["again"] else ""
         return self._pages.trouble(what, _TOLD_STATUS[what], again)
+
+    # --- the cookie ---
+
+    def _held(self, request: Request) -> dict[str, Any]:
+        """Return what the browser's cookie holds; nothing where it is not ours or too old."""
+        cookies = signing(self._journal, "browser")
+        try:
+            held: dict[str, Any] = cookies.loads(
+                request.cookies.get(self._cookie, ""), max_age=_COOKIE_S
+            )
+        except BadData:
+            return {}
+        return held
+
+    def _word(self, request: Request) -> str:
+        """Return the word that identifies this browser, a new one where it has none."""
+        return self._held(request).get("word") or secrets.token_urlsafe(_WORD_BYTES)
+
+    def _remember(self, response: Response, **held: object) -> Response:
+        signed = signing(self._journal, "browser").dumps(held)
+        response.set_cookie(
+            self._cookie,
+            signed if isinstance(signed, str) else signed.decode("ascii"),
+            max_age=_COOKIE_S,
+            path="/",
+            secure=self._is_secure,
+            httponly=True,
+            samesite="lax",
+        )
+        return response
 
 
 def _read(request: Request) -> dict[str, str] | None:

@@ -16,17 +16,14 @@ from nightscreen.web.forms import onward, read_form
 from nightscreen.web.guard import note
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.portal.pages import Pages
     from nightscreen.web.background import Lasting
-
-    Accept = Callable[[Settings, str, str], Awaitable[LinkView]]
 
 LINK: Final = f"{PATH}{{token}}"
 TRIES_A_MINUTE: Final = 6
@@ -50,7 +47,7 @@ class OtpPages:
         settings: how many digits a password has, how many may be wrong.
         pages: writes pages.
         lasting: carries calls to their end.
-        accept: sends a password on.
+        transport: another way to the service than sockets, for tests.
     """
 
     def __init__(
@@ -59,74 +56,57 @@ class OtpPages:
         settings: Settings,
         pages: Pages,
         lasting: Lasting,
-        accept: Accept = accept_otp,
+        transport: Transport | None,
     ) -> None:
         self._journal = journal
         self._settings = settings
         self._pages = pages
         self._lasting = lasting
-        self._accept = accept
+        self._transport = transport
         self._pace = RateLimit(TRIES_A_MINUTE, 60, time.monotonic)
 
     async def show(self, request: Request) -> Response:
         """Ask for the password, as often as the link is opened."""
-        view = await self._look(request)
-        if view.word in _ASKING:
-            return self._ask(view)
-        return self._tell(request, view)
+        return self._answer(request, await self._look(request))
 
     async def take(self, request: Request) -> Response:
         """Send a password on, and show the result."""
-        form = await read_form(request, _MOST_FIELDS)
+        form, token = await read_form(request, _MOST_FIELDS), request.path_params["token"]
         view = await self._look(request)
-        if view.word not in _ASKING:
-            return self._tell(request, view)
         typed = form.get("otp", [""])[-1].strip()
-        if not typed:
-            return self._ask(view, "missing")
-        return await self._send(request, typed)
-
-    async def _send(self, request: Request, typed: str) -> Response:
-        if not self._pace.lets(_token(request)):
+        if view.word not in _ASKING or not typed:
+            return self._answer(request, view, "missing")
+        if not self._pace.lets(token):
             note(request.scope, refused="pace")
             return self._pages.trouble("pace", 429, again=request.url.path)
-        sending = self._accept(self._settings, _token(request), typed)
-        view = await self._lasting.to_the_end(_awaited(sending))
-        note(request.scope, told=view.word.value)
+        sending = accept_otp(
+            self._settings, token, typed, clock=self._journal.clock, transport=self._transport
+        )
+        view = await self._lasting.to_the_end(sending)
         if view.word is LinkWord.CONFIRMED:
+            note(request.scope, told=view.word.value)
             return onward(request.url.path)
-        if view.word in _ASKING:
-            return self._ask(view, view.word.value)
-        return self._tell(request, view)
+        return self._answer(request, view, view.word.value)
 
     async def _look(self, request: Request) -> LinkView:
-        token = _token(request)
+        token: str = request.path_params["token"]
         if not token.isascii() or len(token) > _LONGEST_TOKEN:
             return LinkView(LinkWord.CLOSED)
         return await asyncio.to_thread(look_at_link, self._journal, self._settings, token)
 
-    def _ask(self, view: LinkView, fault: str = "") -> Response:
-        return self._pages.page(
-            "otp",
-            422 if fault else 200,
-            contact=view.masked_contact,
-            attempts_left=view.attempts_left,
-            digits=self._settings.bvn_consent.otp_digits,
-            fault=fault,
-        )
-
-    def _tell(self, request: Request, view: LinkView) -> Response:
+    def _answer(self, request: Request, view: LinkView, fault: str = "") -> Response:
+        """Ask for the password, saying what was wrong with the last, or say how the link stands."""
         note(request.scope, told=view.word.value)
+        if view.word in _ASKING:
+            return self._pages.page(
+                "otp",
+                422 if fault else 200,
+                contact=view.masked_contact,
+                attempts_left=view.attempts_left,
+                digits=self._settings.bvn_consent.otp_digits,
+                fault=fault,
+            )
         if view.word is LinkWord.CONFIRMED:
             return self._pages.page("otp_done")
         again = request.url.path if view.word in (LinkWord.BUSY, LinkWord.UNAVAILABLE) else ""
         return self._pages.trouble(f"otp_{view.word}", _STATUS[view.word], again)
-
-
-async def _awaited(sending: Awaitable[LinkView]) -> LinkView:
-    return await sending
-
-
-def _token(request: Request) -> str:
-    token: str = request.path_params["token"]
-    return token

@@ -18,64 +18,31 @@ from nightscreen.files.templates import html_templates
 from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from starlette.responses import Response
-
-    from nightscreen.portal.config import PortalConfig
 
 TEMPLATES = DATA / "pages" / "portal"
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _PHONE = re.compile(r"\+?[\d ()-]{7,20}")
-_STYLE = "style.css"
-
-
-@cache
-def _environment() -> Environment:
-    return html_templates(TEMPLATES)
+_templates = cache(html_templates)
 
 
 @cache
 def style() -> str:
     """Return the style that every page carries."""
-    return (TEMPLATES / _STYLE).read_text("utf-8")
-
-
-@cache
-def icon() -> str:
-    """Return the small picture that browsers show beside the title."""
-    return (TEMPLATES / "icon.svg").read_text("utf-8")
-
-
-@cache
-def _style_digest() -> str:
-    return b64encode(sha256(style().encode()).digest()).decode()
+    return (TEMPLATES / "style.css").read_text("utf-8")
 
 
 class Pages:
-    """Writes pages in the lender's name."""
+    """Writes pages in the lender's name; `contact` is where customers get help, it may be empty."""
 
-    def __init__(self, place: PortalConfig) -> None:
-        self._place = place
+    def __init__(self, name: str, contact: str) -> None:
+        self._lender = {"name": name, "contact": contact, "contact_link": contact_link(contact)}
 
-    def page(self, name: str, status: int = 200, **values: object) -> Response:
-        """Return a page.
-
-        Args:
-            name: its template, without ending.
-            status: of the answer.
-            values: the values that the template needs.
-        """
-        text = (
-            _environment()
-            .get_template(f"{name}.html.j2")
-            .render(
-                place=self._place,
-                style=Markup(style()),  # noqa: S704 - a file of the package
-                contact_link=contact_link(self._place.contact),
-                **values,
-            )
-        )
-        return HTMLResponse(text, status)
+    def page(self, template: str, status: int = 200, **values: object) -> Response:
+        """Return a page: its template, without ending, with the values it needs."""
+        page = _templates(TEMPLATES).get_template(f"{template}.html.j2")
+        css = Markup(style())  # noqa: S704 - a file of the package
+        return HTMLResponse(page.render(lender=self._lender, style=css, **values), status)
 
     def trouble(self, kind: str, status: int, again: str = "") -> Response:
         """Return a page that says what went wrong and what the customer can do.
@@ -96,9 +63,10 @@ def policy(forms_lead_to: str = "") -> str:
             the browser again, to sign in elsewhere; browsers check each redirect against the
             policy.
     """
+    digest = b64encode(sha256(style().encode()).digest()).decode()
     onward_to = f" {forms_lead_to} https:" if forms_lead_to else ""
     return (
-        f"default-src 'none'; img-src 'self'; style-src 'sha256-{_style_digest()}'; "
+        f"default-src 'none'; img-src 'self'; style-src 'sha256-{digest}'; "
         f"form-action 'self'{onward_to}; frame-ancestors 'none'; base-uri 'none'"
     )
 

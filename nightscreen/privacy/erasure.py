@@ -31,7 +31,6 @@ from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.schema import KINDS, TOMBSTONE
-from nightscreen.journal.schema import PULLS as TRANSACTIONS
 from nightscreen.privacy.contests import drop_asked
 from nightscreen.privacy.given_files import (
     GivenFile,
@@ -52,6 +51,7 @@ from nightscreen.privacy.person import (
     parts_in_clear,
 )
 from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.consented import PULLS as TRANSACTIONS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 

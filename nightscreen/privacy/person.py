@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from nightscreen.files.outputs import Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, read_columns
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.schema import PULLS as TRANSACTIONS
 from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.privacy.given_files import Theirs
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.schemas.columns import IDENTIFIERS
+from nightscreen.schemas.consented import PULLS as TRANSACTIONS
 from nightscreen.schemas.outcomes import OUTCOMES_BATCH
 
 if TYPE_CHECKING:

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nightscreen.journal.cash_flows import CashFlows
+from nightscreen.journal.consents import live_figures
+from nightscreen.journal.records import Records
 from nightscreen.planning.consent import consent_column
-from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS
+from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS, CashFigures
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.columns import REQUESTED, Flaw
-from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
 
 MONTH_DAYS = 30
-_FIGURES = [name for name, _ in TX_FIELDS if name not in (CHECKED_AT, AFFORDABLE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,8 @@ class CashFlowAtHand:
     @classmethod
     def of(cls, journal: Journal, at: int, since: int) -> CashFlowAtHand:
         """Return what a journal has at hand, for consent judged at an instant."""
-        return cls(CashFlows(journal).any_held(), at, since, journal)
+        any_held = bool(Records.of(journal, CashFigures).run_ids())
+        return cls(any_held, at, since, journal)
 
     def columns(self, rows: pa.Table) -> dict[str, pa.Array]:
         """Return the columns of `TX_FIELDS` for rows of an input.
@@ -55,23 +55,20 @@ class CashFlowAtHand:
         if not self.any_held or not rows.num_rows:
             return no_cash_flow(rows.num_rows)
         places = self._customers(rows)
-        flows = CashFlows(self._journal)
-        held = flows.live(list(places.values()), self.since)
+        held = live_figures(self._journal, set(places.values()), self.since)
         requested = rows.select(REQUESTED).to_pylist()
-        found: dict[str, list[Any]] = {name: [None] * rows.num_rows for name, _ in TX_FIELDS}
+        found: list[dict[str, Any]] = [{} for _ in requested]
         for row, customer in places.items():
-            figures = held.get(customer)
-            if figures is None:
-                continue
-            found[CHECKED_AT][row] = figures.checked_at
-            for name in _FIGURES:
-                found[name][row] = figures.values[name]
-            found[AFFORDABLE][row] = affordable(
-                instalment_of(*(requested[row][name] for name in REQUESTED)),
-                figures.values["tx_instalment_most"],
-            )
-        whole = {name: pa.int64() if kind == INSTANT else kind for name, kind in TX_FIELDS}
-        return {name: pa.array(found[name], whole[name]).cast(kind) for name, kind in TX_FIELDS}
+            if (figures := held.get(customer)) is not None:
+                values = figures.values
+                instalment = instalment_of(*(requested[row][name] for name in REQUESTED))
+                found[row] = {
+                    **values,
+                    CHECKED_AT: to_instant(figures.at),
+                    AFFORDABLE: affordable(instalment, values["tx_instalment_most"]),
+                }
+        table = pa.Table.from_pylist(found, schema=pa.schema(TX_FIELDS))
+        return {name: table[name].combine_chunks() for name in table.column_names}
 
     def _customers(self, rows: pa.Table) -> dict[int, bytes]:
         """Return the pseudonym of each row's customer, but for those who took consent back.

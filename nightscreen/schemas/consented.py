@@ -1,4 +1,4 @@
-"""Data of area A about a customer who consented: tokens, and records without any guaranteed field.
+"""Consents of customers, their tokens, and what the service answers under them (area A).
 
 The fields of transactions, bank accounts and profiles are not in the specification: a record is
 kept as it came, and typed views are made of it where fields are known (`operations/`).
@@ -6,13 +6,22 @@ kept as it came, and typed views are made of it where fields are known (`operati
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.schemas.answers import Record, Text
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+PULLS: Final = "transactions"
+"""Batch name of pulls: who is erased in it, or in every one, loses all that consent brought."""
 
 _ELSEWHERE = ("transactions", "records", "items", "accounts")
 """Where a list may be if the envelope changes: area A is in beta."""
@@ -31,6 +40,93 @@ class TokenAnswer(Record):
     username: Text = None
     refresh_token: Text = None
     scope: Text = None
+
+
+class GrantState(StrEnum):
+    """The state of a grant."""
+
+    LIVE = "live"
+    LAPSED = "lapsed"
+    """The service does not honour it any more, or it was replaced: consent is asked for again."""
+    REVOKED = "revoked"
+    """The customer withdrew it, or the lender gave it up."""
+
+
+class Tokens(BaseModel):
+    """The tokens of a live grant; `generation` counts the access tokens there were."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    access_token: str = Field(repr=False)
+    refresh_token: str = Field(repr=False)
+    generation: int
+
+
+class Grant(JournalRecord):
+    """A customer's consent, given `at`; instants in microseconds.
+
+    Attributes:
+        customer: pseudonym of the customer, the same in every batch name.
+        customer_id: as the lender gives it.
+        scopes: what was granted, and nothing else may be used (authentication 4).
+        asked_scopes: what the customer was asked for.
+        ended_at: when it lapsed or was revoked; `reason` says why.
+        evidence: how consent was given: channel, redirect address, username and the like.
+        tokens: None once it has ended.
+        holder: the process that refreshes it now; `lease` says which of its tasks.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.GRANT
+    ground: ClassVar[Ground] = Ground.CONSENTS
+    waiting: ClassVar[frozenset[str]] = frozenset({GrantState.LIVE.value})
+    everywhere: ClassVar[bool] = True
+    section: ClassVar[str] = "consents"
+
+    key: str = Field(default_factory=partial(secrets.token_hex, 12))
+    batch: str = PULLS
+    customer_id: str = Field(repr=False)
+    scopes: tuple[str, ...]
+    asked_scopes: tuple[str, ...]
+    state: GrantState = GrantState.LIVE
+    refreshed_at: int | None = None
+    ended_at: int | None = None
+    reason: str | None = None
+    evidence: dict[str, Any] = Field(repr=False)
+    tokens: Tokens | None = Field(None, repr=False)
+    holder: str | None = None
+    lease: str | None = None
+
+    @property
+    def grant_id(self) -> str:
+        """Return its id, as calls name the consent that authorises them."""
+        return self.key
+
+    def allows(self, scope: str) -> bool:
+        """Return whether a scope was granted, and still is."""
+        return self.state is GrantState.LIVE and scope in self.scopes
+
+    def kept_from(self, written: int) -> int:
+        """Return when it ended."""
+        return written if self.ended_at is None else self.ended_at
+
+
+class ConsentLink(JournalRecord):
+    """A link to consent, or one redirect from it: whose it is, and until when it works, once."""
+
+    kind: ClassVar[RecordKind] = RecordKind.CONSENT_LINK
+    ground: ClassVar[Ground] = Ground.JOURNAL_ANSWERS
+    everywhere: ClassVar[bool] = True
+    section: ClassVar[str] = ""
+
+    batch: str = PULLS
+    customer_id: str = Field(repr=False)
+    scopes: tuple[str, ...]
+    expires_at: int
+    used_at: int | None = None
+
+    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from its own end
+        """Return when it expires."""
+        return self.expires_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ class RecordKind(StrEnum):
     OFFER = "offer"
     LOAN_NEWS = "loan_news"
     BVN_REQUEST = "bvn_request"
+    GRANT = "grant"
+    CONSENT_LINK = "consent_link"
+    CASH_FLOW = "cash_flow"
 
 
 class Ground(StrEnum):
@@ -35,6 +38,7 @@ class Ground(StrEnum):
     NOTICES = "notices"
     APPROVALS = "approvals"
     CONSENTS = "consents"
+    JOURNAL_ANSWERS = "journal_answers"
 
 
 class JournalRecord(BaseModel):

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.vault import Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.sandbox.process import SandboxProcess
 from tests.privacy.search import Search
 
@@ -54,7 +54,7 @@ def test_link_leads_to_the_portal(here: Here) -> None:
     """Alone on stdout, so that it can be piped; what it is, on stderr; no customer in it."""
     ended = here("consent", "link", CUSTOMER, "--scope", LIST)
     assert ended.status == 0
-    assert re.fullmatch(r"http://127\.0\.0\.1:8123/consent/[\w-]{32}\.[\w-]{43}\n", ended.out)
+    assert re.fullmatch(r"http://127\.0\.0\.1:8123/consent/[\w.-]{80,120}\n", ended.out)
     assert "reference" in ended.err
     assert Search([CUSTOMER]).found_in(ended.out.encode()) == set()
 
@@ -132,9 +132,9 @@ def test_code_is_redeemed_listed_and_taken_back(
     ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
     assert (ended.status, ended.out) == (0, f"Kept: {LIST}\n")
     with open_journal(folder / ".nightscreen") as journal:
-        vault = Vault.of(journal)
-        (grant,) = vault.grants()
-        tokens = vault.tokens(grant.grant_id)
+        consents = Consents.of(journal)
+        (grant,) = consents.grants()
+        tokens = grant.tokens
     assert tokens is not None
     listed = here("consent", "list")
     assert re.search(rf"{CUSTOMER} +live +today +not yet +{LIST}", listed.out)
@@ -145,7 +145,7 @@ def test_code_is_redeemed_listed_and_taken_back(
     taken = here("consent", "revoke", CUSTOMER)
     assert (taken.status, "tokens are destroyed" in taken.out) == (0, True)
     with open_journal(folder / ".nightscreen") as journal:
-        assert Vault.of(journal).tokens(grant.grant_id) is None
+        assert [each.tokens for each in Consents.of(journal).grants()] == [None]
     again = here("consent", "revoke", CUSTOMER, "--json")
     assert (again.status, again.document["revoked"], again.document["state"]) == (
         0,

@@ -27,8 +27,8 @@ def lender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lender:
     found = Lender(tmp_path)
     found.consent(["LIVE-1", "BACK-2"])
     found.consent(["OTHER-3"], "profile:view")
-    with found.vault() as vault:
-        vault.revoke("BACK-2", "customer asked")
+    with found.consents() as consents:
+        consents.revoke("BACK-2", "customer asked")
     return found
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.vault import Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import TokenAnswer
 from tests.flows.conftest import API_KEY
@@ -48,7 +48,7 @@ def consent(home: Path, sandbox: SandboxProcess, number: int = NUMBER) -> list[s
             answer = http.post("/v2/aggregator/auth", json=given, headers=key).raise_for_status()
             token = TokenAnswer.read(answer.json())
             evidence = {"redirect_uri": CALLBACK}
-            Vault.of(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
+            Consents.of(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
     return customers
 
 

@@ -20,8 +20,8 @@ from nightscreen.calling.caller import open_caller
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
+from nightscreen.journal.consents import Consents
 from nightscreen.journal.loan_offers import LoanOffers
-from nightscreen.journal.vault import Vault
 from nightscreen.operations.bvn import closing, confirming, requesting
 from nightscreen.operations.loans import offering, tracking
 from nightscreen.operations.loans.offer_report import close_offering
@@ -194,7 +194,7 @@ class Office:
     def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Pull the transactions of customers who consented."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
-            vault = Vault.of(journal)
+            consents = Consents.of(journal)
             for number in range(NUMBER):
                 token = TokenAnswer(
                     access_token=f"token-{number}",
@@ -202,7 +202,7 @@ class Office:
                     refresh_token=f"refresh-{number}",
                     scope=SCOPE,
                 )
-                vault.keep(f"CUST-{number:04d}", token, asked_scopes=[SCOPE], evidence={})
+                consents.keep(f"CUST-{number:04d}", token, asked_scopes=[SCOPE], evidence={})
         given = PullTransactions(output=self.out, **options)
         run = sync.open_pull_run(given, self.read, clock=self.clock)
         with contextlib.closing(run):

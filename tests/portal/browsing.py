@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.schemas.consented import GrantState
 from tests.cli.command import COMMAND, nightscreen, surroundings
 from tests.services import free_port
 
@@ -50,7 +51,7 @@ class Served:
     def granted(self, customer: str) -> list[tuple[str, ...]]:
         """Return the scopes of each live grant of a customer."""
         with open_journal(self.folder / "home") as journal:
-            live = Vault.of(journal).grants(GrantState.LIVE)
+            live = Consents.of(journal).grants(GrantState.LIVE)
             return [each.scopes for each in live if each.customer_id == customer]
 
 

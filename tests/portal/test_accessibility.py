@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from jinja2 import Environment, FileSystemLoader
@@ -13,12 +13,8 @@ from jinja2 import Environment, FileSystemLoader
 from nightscreen.client.aggregator import Scope
 from nightscreen.operations.bvn.links import LinkWord
 from nightscreen.operations.consents.links import Refusal
-from nightscreen.portal.config import place_of
 from nightscreen.portal.pages import TEMPLATES, Pages, contact_link, style
-from tests.portal.visiting import LIST, settings_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.portal.visiting import LIST
 
 KINDS = re.findall(
     r'^  "(\w+)": \(', (TEMPLATES / "trouble.html.j2").read_text("utf-8"), re.MULTILINE
@@ -72,9 +68,9 @@ def outline(text: str) -> Outline:
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> Pages:
+def pages() -> Pages:
     """Pages in a lender's name."""
-    return Pages(place_of(settings_in(tmp_path, portal_name="Ade & Sons <Credit>")))
+    return Pages("Ade & Sons <Credit>", "0700 123 4567")
 
 
 def every_page(pages: Pages) -> list[str]:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from nightscreen.journal.engine import writing
-from nightscreen.journal.schema import consent_states
+from nightscreen.journal.schema import records
 from nightscreen.portal.app import LONGEST_BODY
 from nightscreen.portal.consent import DEPARTURES_A_MINUTE
 from nightscreen.schemas.errors import SettingsError
@@ -152,7 +152,7 @@ async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
     assert (page.status_code, "Something is wrong on our side" in page.text) == (500, True)
     town.app._inner = whole  # type: ignore[attr-defined]
     with writing(town.journal.engine) as connection:
-        consent_states.drop(connection)
+        records.drop(connection)
     page = await visitor.open(token)
     assert (page.status_code, "Something is wrong on our side" in page.text) == (500, True)
     assert "content-security-policy" in page.headers

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.token_exchange import CodeExchange, Consent, ExchangeEnd
+from nightscreen.operations.consents.links import CodeExchange, Consent, ExchangeEnd
+from nightscreen.schemas.consented import GrantState
 from tests.portal.visiting import CUSTOMER, LIST, VIEW
 
 if TYPE_CHECKING:
@@ -148,13 +149,13 @@ async def test_new_consent_takes_the_place_of_the_one_before(town: Town) -> None
     """One live grant for each customer, history kept."""
     await redeemed(town, Service(says(200, TOKEN)))
     await redeemed(town, Service(says(200, {**TOKEN, "access_token": "acc-2"})), consent(VIEW))
-    old, new = sorted(town.grants, key=lambda grant: grant.granted_at)
+    old, new = sorted(town.grants, key=lambda grant: grant.at)
     assert (old.state, new.state, new.scopes) == (GrantState.LAPSED, GrantState.LIVE, (VIEW,))
 
 
 async def test_tokens_are_in_the_vault_and_not_among_the_answers(town: Town) -> None:
     """The journal of calls knows that there was an answer, not what it brought."""
     await redeemed(town, Service(says(200, TOKEN)))
-    customer = Vault.of(town.journal).customer(CUSTOMER)
+    customer = Consents.of(town.journal).customer(CUSTOMER)
     found = town.journal.answers.latest("aggregator_exchange", [customer])
     assert town.journal.answers.body("aggregator_exchange", found[customer]) == b""

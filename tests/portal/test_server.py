@@ -21,7 +21,7 @@ import pytest
 import uvicorn
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.vault import Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.config import place_of
 from nightscreen.web.serve import ImpatientProtocol, is_open_to_others
@@ -148,7 +148,7 @@ def test_processes_share_states_and_end_in_good_order(tmp_path: Path, service: S
         assert second.wait(10) == 0
     assert [answer.status_code for answer in answers] == [303]
     with open_journal(tmp_path / "home") as journal:
-        assert [grant.customer_id for grant in Vault.of(journal).grants()] == ["CUST-1"]
+        assert [grant.customer_id for grant in Consents.of(journal).grants()] == ["CUST-1"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import httpx
 
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import Journal, open_journal
-from nightscreen.journal.vault import Grant, Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from nightscreen.operations.consents.links import Link
     from nightscreen.sandbox.state import Sandbox
+    from nightscreen.schemas.consented import Grant
 
 PORTAL = "https://consent.lender.example"
 SCREEN = "https://screen.service.example"
@@ -94,8 +95,8 @@ class Town:
 
     @property
     def grants(self) -> Sequence[Grant]:
-        """Return every grant in the vault."""
-        return Vault.of(self.journal).grants()
+        """Return every grant in the consents."""
+        return Consents.of(self.journal).grants()
 
     def calls(self) -> list[tuple[str, str]]:
         """Return check and state of every call in the journal."""

@@ -15,9 +15,10 @@ import httpx
 import pyarrow.parquet as pq
 
 from nightscreen.calling.caller import open_caller
-from nightscreen.config.settings import read_settings
+from nightscreen.config.settings import Retention, read_settings
 from nightscreen.journal import open_journal
-from nightscreen.journal.vault import Vault
+from nightscreen.journal.consents import Consents
+from nightscreen.journal.customers import Customers
 from nightscreen.operations.transactions.report import close_pull
 from nightscreen.operations.transactions.sync import (
     TransactionSync,
@@ -26,11 +27,13 @@ from nightscreen.operations.transactions.sync import (
     pull_shard,
 )
 from nightscreen.operations.transactions.transaction_files import Transactions
+from nightscreen.privacy.lookup_subject import Subject
+from nightscreen.privacy.subject_access import gather
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.schemas.consented import PULLS, TokenAnswer
 from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
 from nightscreen.schemas.stops import StopReason
 
@@ -38,9 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nightscreen.journal.vault import Grant
+    from nightscreen.journal import Journal
     from nightscreen.operations.transactions.transaction_files import Version
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.consented import Grant
 
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"
@@ -67,10 +71,10 @@ class Lender:
     clock: Clock = system_clock
 
     @contextmanager
-    def vault(self) -> Iterator[Vault]:
-        """Open the journal's vault."""
+    def consents(self) -> Iterator[Consents]:
+        """Open the journal's consents."""
         with open_journal(self.folder / "home", url=self.journal_url, clock=self.clock) as journal:
-            yield Vault.of(journal)
+            yield Consents.of(journal)
 
     @property
     def journal_url(self) -> str:
@@ -79,10 +83,10 @@ class Lender:
 
     def consent(self, customers: Iterable[str], *scopes: str) -> list[Grant]:
         """Let customers consent, and keep what comes of it."""
-        with self.vault() as vault:
-            return [self._consent(vault, each, scopes or (LIST,)) for each in customers]
+        with self.consents() as consents:
+            return [self._consent(consents, each, scopes or (LIST,)) for each in customers]
 
-    def _consent(self, vault: Vault, customer: str, scopes: tuple[str, ...]) -> Grant:
+    def _consent(self, consents: Consents, customer: str, scopes: tuple[str, ...]) -> Grant:
         box = self.sandbox
         code = box.grants.allow(
             username(customer),
@@ -101,7 +105,7 @@ class Lender:
             scope=" ".join(grant.scopes),
         )
         evidence = {"channel": "test", "redirect_uri": CALLBACK}
-        return vault.keep(customer, token, asked_scopes=scopes, evidence=evidence)
+        return consents.keep(customer, token, asked_scopes=scopes, evidence=evidence)
 
     def open(
         self,
@@ -150,9 +154,9 @@ class Lender:
 
     def kept(self, customer: str) -> list[list[Version]]:
         """Return every version that is kept of a customer's records."""
-        with self.vault() as vault:
-            store = Transactions.of(vault._journal)
-            return list(store.of_customer(vault.customer(customer)))
+        with self.consents() as consents:
+            store = Transactions.of(consents.journal)
+            return list(store.of_customer(consents.customer(customer)))
 
     def typed(self, run_id: str = "*", folder: str = "transactions") -> list[dict[str, Any]]:
         """Return the typed records of a run, or of all runs in their order."""
@@ -186,6 +190,12 @@ class _Until(dict[bytes, PullOutcome]):
 
 async def _shard(pull: TransactionSync, session: Any, number: int) -> None:  # noqa: ANN401 - a session
     await pull_shard(pull, session, number)
+
+
+def held_of(journal: Journal, customer: str) -> dict[str, Any]:
+    """Return what subject access shows of a customer."""
+    person = Subject(customer, PULLS, journal.pseudonyms.customer(PULLS, customer), ())
+    return gather(journal, Customers.of(journal), [person], Retention())
 
 
 def username(customer: str) -> str:

@@ -10,14 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.files.outputs import CASHFLOW_FILE
-from nightscreen.journal.cash_flows import CashFlows
+from nightscreen.journal.consents import live_figures
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.access import consented_data
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
-from tests.steps.pulls_in_a_test import LIST, Lender, username
+from tests.steps.pulls_in_a_test import LIST, Lender, held_of, username
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +38,9 @@ def figures_of(lender: Lender, run_id: str) -> dict[str, dict[str, Any]]:
 
 def live_run(lender: Lender, customer_id: str) -> str | None:
     """Return which pull's figures may be shown of a customer."""
-    with lender.vault() as vault:
-        customer = vault.customer(customer_id)
-        found = CashFlows(vault._journal).live([customer], 0).get(customer)
+    with lender.consents() as consents:
+        customer = consents.customer(customer_id)
+        found = live_figures(consents.journal, [customer]).get(customer)
     return None if found is None else found.run_id
 
 
@@ -150,15 +149,16 @@ def test_accounts_are_the_customers_own_data(lender: Lender) -> None:
     """Subject access shows accounts and profile; erasure takes them out of journal and files."""
     lender.consent(["C1", "C2"], ACCOUNTS, PROFILE)
     report = lender.pull_accounts()
-    with lender.vault() as vault:
-        journal = vault._journal
-        held = consented_data(journal, "C1")
+    with lender.consents() as consents:
+        journal = consents.journal
+        held = held_of(journal, "C1")
         json.dumps(held)
         assert held["accounts"]
         assert len(held["profiles"]) == 1
         assert verify_journal(journal) == []
         erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
-        assert not any(consented_data(journal, "C1").values())
+        after = held_of(journal, "C1")
+        assert not any(after[part] for part in ("consents", "accounts", "profiles", "pulls"))
     for folder in ("accounts", "profiles"):
         rows = lender.typed(report["run_id"], folder)
         assert {row["customer_id"] for row in rows} == {"C2"}

@@ -10,10 +10,9 @@ import pytest
 
 from nightscreen.config.settings import overridden
 from nightscreen.journal import open_journal
-from nightscreen.journal.cash_flows import CashFlows, Figures
-from nightscreen.journal.vault import Vault
+from nightscreen.journal.consents import Consents, keep_figures
 from nightscreen.results.cash_flow_at_hand import affordable, instalment_of
-from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS
+from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS, CashFigures, figures_document
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import TokenAnswer
 from nightscreen.schemas.errors import SettingsError
@@ -51,24 +50,25 @@ def held(
         "tx_lenders": 0,
     }
     with open_journal(world.folder / "home") as journal:
-        vault = Vault.of(journal)
+        consents = Consents.of(journal)
         token = TokenAnswer(access_token="t", refresh_token="r", scope=" ".join(scopes))
-        grant = vault.keep(customer_id, token, asked_scopes=scopes, evidence={})
+        grant = consents.keep(customer_id, token, asked_scopes=scopes, evidence={})
         at = system_clock() - age_days * DAY_MICROS
-        figures = Figures(
-            grant.customer,
-            "pull-1",
-            at,
-            {**dict.fromkeys(FEATURES), **some, **values},
-            ("transaction:list",),
+        figures = CashFigures(
+            key=grant.customer.hex(),
+            customer=grant.customer,
+            run_id="pull-1",
+            at=at,
+            scopes=("transaction:list",),
+            figures=figures_document({**dict.fromkeys(FEATURES), **some, **values}),
         )
-        CashFlows(journal).keep("pull-1", [figures])
+        keep_figures(journal, [figures])
 
 
 def revoke(world: World, customer_id: str) -> None:
     """Take a customer's consent back."""
     with open_journal(world.folder / "home") as journal:
-        assert Vault.of(journal).revoke(customer_id, "taken back")
+        assert Consents.of(journal).revoke(customer_id, "taken back")
 
 
 def screened(world: World, *rows: dict[str, str], **options: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401

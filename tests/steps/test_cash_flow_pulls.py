@@ -13,17 +13,16 @@ import pytest
 from nightscreen.cli.explain import explain_customer
 from nightscreen.config.settings import Retention
 from nightscreen.files.outputs import CASHFLOW_FILE
-from nightscreen.journal.cash_flows import CashFlows
+from nightscreen.journal.consents import live_figures
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.access import consented_data
 from nightscreen.operations.transactions.report import close_pull
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.errors import InputError
-from tests.steps.pulls_in_a_test import Lender
+from tests.steps.pulls_in_a_test import Lender, held_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,24 +52,23 @@ def test_a_pull_leaves_one_row_a_customer(lender: Lender) -> None:
     assert rows["C1"]["tx_outflow_monthly"] > 0
     manifest = json.loads((lender.folder / "out" / report["run_id"] / "manifest.json").read_text())
     assert manifest["files"][CASHFLOW_FILE]["rows"] == 2
-    with lender.vault() as vault:
-        flows = CashFlows(vault._journal)
-        (kept,) = flows.of_customer(vault.customer("C1"))
+    with lender.consents() as consents:
+        (kept,) = live_figures(consents.journal, [consents.customer("C1")]).values()
         assert kept.values == {name: rows["C1"][name] for name in kept.values}
         assert isinstance(kept.values["tx_inflow_monthly"], Decimal)
-        assert verify_journal(vault._journal) == []
+        assert verify_journal(consents.journal) == []
 
 
 def test_who_consents_no_more_has_no_row(lender: Lender) -> None:
     """A consent that ends before the pull is closed leaves no figure in file or journal."""
     pull = lender.open()
     asyncio.run(lender.ask(pull))
-    pull.vault.revoke("C1", "taken back")
+    pull.consents.revoke("C1", "taken back")
     report = close_pull(pull)
     pull.run.close()
     assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
-    with lender.vault() as vault:
-        assert CashFlows(vault._journal).of_customer(vault.customer("C1")) == []
+    with lender.consents() as consents:
+        assert held_of(consents.journal, "C1")["cash_flow"] == []
 
 
 def test_the_next_pull_follows_what_changed(lender: Lender) -> None:
@@ -82,31 +80,28 @@ def test_the_next_pull_follows_what_changed(lender: Lender) -> None:
     assert second["changes"]["removed"] > 0
     assert before["tx_as_of"] < after["tx_as_of"]
     assert before["tx_net_30d"] != after["tx_net_30d"]
-    with lender.vault() as vault:
-        kept = CashFlows(vault._journal).of_customer(vault.customer("C1"))
-        assert [each.run_id for each in kept] == [second["run_id"], first["run_id"]]
-        live = CashFlows(vault._journal).live([vault.customer("C1")], 0)
-        assert live[vault.customer("C1")].run_id == second["run_id"]
-        late = kept[0].checked_at + 1
-        assert CashFlows(vault._journal).live([vault.customer("C1")], late) == {}
+    with lender.consents() as consents:
+        (kept,) = live_figures(consents.journal, [consents.customer("C1")]).values()
+        assert kept.run_id == second["run_id"]
+        assert live_figures(consents.journal, [consents.customer("C1")], kept.at + 1) == {}
 
 
 def test_a_new_consent_without_the_scope_shows_no_figures(lender: Lender) -> None:
     """Figures of an earlier grant are not shown under one that lacks the scope."""
     lender.pull()
     lender.consent(["C1"], "profile:view")
-    with lender.vault() as vault:
-        assert CashFlows(vault._journal).live([vault.customer("C1")], 0) == {}
+    with lender.consents() as consents:
+        assert live_figures(consents.journal, [consents.customer("C1")]) == {}
 
 
 def test_figures_are_the_customers_own_data(lender: Lender) -> None:
     """Subject access shows them, erasure takes them out of journal and folder, purge in time."""
     report = lender.pull()
-    with lender.vault() as vault:
-        journal = vault._journal
-        (shown,) = consented_data(journal, "C1")["cash_flow"]
+    with lender.consents() as consents:
+        journal = consents.journal
+        (shown,) = held_of(journal, "C1")["cash_flow"]
         assert shown["figures"]["tx_outflow_monthly"].replace(".", "").isdecimal()
-        json.dumps(shown)
+        assert shown["kept_until"] is not None
         names = [
             path.name
             for each in due(journal, Retention(), older_than=0).outdated
@@ -114,7 +109,7 @@ def test_figures_are_the_customers_own_data(lender: Lender) -> None:
         ]
         assert CASHFLOW_FILE in names
         erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
-        assert CashFlows(journal).of_customer(vault.customer("C1")) == []
+        assert held_of(journal, "C1")["cash_flow"] == []
     assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
 
 
@@ -135,7 +130,7 @@ def test_explain_says_which_rules_took_what(
     assert not [each for each in narrations if each in said]
     explain_customer("C1", batch="", json_output=False)
     assert "airtime and data" in capsys.readouterr().out
-    with lender.vault() as vault:
-        vault.revoke("C1", "taken back")
+    with lender.consents() as consents:
+        consents.revoke("C1", "taken back")
     with pytest.raises(InputError, match="no such customer"):
         explain_customer("C1", batch="", json_output=True)

@@ -11,13 +11,12 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.access import consented_data
 from nightscreen.operations.transactions.transaction_files import Transactions
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
-from tests.steps.pulls_in_a_test import Lender
+from tests.steps.pulls_in_a_test import Lender, held_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,15 +46,15 @@ def test_erasure_leaves_nothing_of_consents_and_transactions(lender: Lender) -> 
     """Journal, typed transactions, changes, calls: nothing of the one, everything of the other."""
     stays = [row for row in lender.typed() if row["customer_id"] == STAYS]
     gone = {row["account_number"] for row in lender.typed() if row["customer_id"] == GONE}
-    with lender.vault() as vault:
-        journal = vault._journal
-        pseudonym = vault.customer(GONE)
+    with lender.consents() as consents:
+        journal = consents.journal
+        pseudonym = consents.customer(GONE)
         said = erased(journal, customer_id=GONE)
         assert said["rows"] > 0
-        assert vault.history(GONE) == []
+        assert consents.history(GONE) == []
         assert list(Transactions.of(journal).of_customer(pseudonym)) == []
         assert Transactions.of(journal).pulls_of(pseudonym) == []
-        assert len(vault.history(STAYS)) == 1
+        assert len(consents.history(STAYS)) == 1
         assert verify_journal(journal) == []
     assert lender.typed() == stays
     for path in lender.folder.rglob("*"):
@@ -70,18 +69,18 @@ def test_erasure_leaves_nothing_of_consents_and_transactions(lender: Lender) -> 
 
 def test_erasure_in_another_batch_leaves_consents_alone(lender: Lender) -> None:
     """A customer erased in one batch name keeps what belongs to another."""
-    with lender.vault() as vault:
+    with lender.consents() as consents:
         with pytest.raises(Exception, match="nothing is held"):
-            erased(vault._journal, customer_id=GONE, batch="borrowers")
-        assert len(vault.history(GONE)) == 1
+            erased(consents.journal, customer_id=GONE, batch="borrowers")
+        assert len(consents.history(GONE)) == 1
 
 
 def test_customer_is_shown_every_version_and_no_token(lender: Lender) -> None:
     """Subject access holds consents, pulls and transactions as the service told them."""
-    with lender.vault() as vault:
-        (grant,) = vault.history(GONE)
-        tokens = vault.tokens(grant.grant_id)
-        held = consented_data(vault._journal, GONE)
+    with lender.consents() as consents:
+        (grant,) = consents.history(GONE)
+        tokens = grant.tokens
+        held = held_of(consents.journal, GONE)
     assert tokens is not None
     text = json.dumps(held)
     assert tokens.access_token not in text
@@ -98,14 +97,14 @@ def test_purge_keeps_what_a_live_consent_rests_on(lender: Lender) -> None:
     ended = sum(each.ended_at is not None for block in lender.kept(STAYS) for each in block)
     assert ended
     lender.clock = lambda: system_clock() + 3000 * DAY_MICROS
-    with lender.vault() as vault:
-        vault.revoke(GONE, "customer asked")
-        purge(vault._journal, due(vault._journal, Retention()))
+    with lender.consents() as consents:
+        consents.revoke(GONE, "customer asked")
+        purge(consents.journal, due(consents.journal, Retention()))
     assert sum(len(block) for block in lender.kept(STAYS)) == live
     assert lender.typed() == []
     lender.clock = lambda: system_clock() + 6000 * DAY_MICROS
-    with lender.vault() as vault:
-        purge(vault._journal, due(vault._journal, Retention()))
-        assert vault.history(GONE) == []
-        assert len(vault.history(STAYS)) == 1
+    with lender.consents() as consents:
+        purge(consents.journal, due(consents.journal, Retention()))
+        assert consents.history(GONE) == []
+        assert len(consents.history(STAYS)) == 1
     assert lender.kept(GONE) == []

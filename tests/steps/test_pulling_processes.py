@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.vault import Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import TokenAnswer
@@ -52,7 +52,7 @@ class Place:
     def consent(self, number: int) -> None:
         """Let customers consent without a browser."""
         with open_journal(self.folder / "home", url=self.journal_url) as journal:
-            vault = Vault.of(journal)
+            consents = Consents.of(journal)
             for customer in map(name_of, range(number)):
                 wish = {"customer": customer, "scopes": [LIST], "redirect_uri": CALLBACK}
                 code = self.control("grants", wish)["code"]
@@ -65,7 +65,7 @@ class Place:
                 answer = self.http.post("/v2/aggregator/auth", json=given, headers=key)
                 token = TokenAnswer.read(answer.raise_for_status().json())
                 evidence = {"redirect_uri": CALLBACK}
-                vault.keep(customer, token, asked_scopes=[LIST], evidence=evidence)
+                consents.keep(customer, token, asked_scopes=[LIST], evidence=evidence)
 
     def start(self, output: str, **options: str) -> subprocess.Popen[str]:
         """Start a pull in a process of its own."""

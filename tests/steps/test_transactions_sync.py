@@ -140,8 +140,8 @@ def test_token_refused_again_after_its_refresh_is_not_tried_further(lender: Lend
     assert (report["customers"]["token_refused"], report["customers"]["pulled"]) == (1, 1)
     assert lender.count("never-valid@magic.example", "refreshes") == 1
     assert lender.count("never-valid@magic.example", "refused_tokens") == 2
-    with lender.vault() as vault:
-        assert {grant.state for grant in vault.grants()} == {"live"}
+    with lender.consents() as consents:
+        assert {grant.state for grant in consents.grants()} == {"live"}
 
 
 def test_refused_refresh_lapses_the_grant_where_the_key_works(lender: Lender) -> None:
@@ -151,8 +151,8 @@ def test_refused_refresh_lapses_the_grant_where_the_key_works(lender: Lender) ->
     report = lender.pull()
     assert (report["state"], report["customers"]["lapsed"]) == ("completed", 1)
     assert "1 consents lapsed" in " ".join(report["notices"])
-    with lender.vault() as vault:
-        states = {grant.customer_id: grant.state for grant in vault.grants()}
+    with lender.consents() as consents:
+        states = {grant.customer_id: grant.state for grant in consents.grants()}
         assert states == {"C1": "live", "C2": "live", "refresh-revoked@magic.example": "lapsed"}
     again = lender.pull()
     assert again["customers"]["due"] == 2
@@ -167,8 +167,8 @@ def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Pa
     report = lender.pull()
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     assert report["customers"]["refresh_refused"] == 5
-    with lender.vault() as vault:
-        assert {grant.state for grant in vault.grants()} == {"live"}
+    with lender.consents() as consents:
+        assert {grant.state for grant in consents.grants()} == {"live"}
     lender.settings["api_key"] = "right-key"
     again = lender.pull(run=report["run_id"])
     assert (again["state"], again["customers"]["pulled"]) == ("completed", 5)
@@ -194,8 +194,8 @@ def test_refresh_in_doubt_leaves_the_grant_alive(lender: Lender) -> None:
     report = lender.pull()
     troubled = report["customers"]["in_doubt"] + report["customers"]["failed"]
     assert (troubled, report["customers"]["lapsed"]) == (1, 0)
-    with lender.vault() as vault:
-        assert {grant.state for grant in vault.grants()} == {"live"}
+    with lender.consents() as consents:
+        assert {grant.state for grant in consents.grants()} == {"live"}
 
 
 def test_newer_consent_is_used_in_a_pull_taken_up_again(lender: Lender) -> None:
@@ -206,8 +206,8 @@ def test_newer_consent_is_used_in_a_pull_taken_up_again(lender: Lender) -> None:
     (newer,) = lender.consent(["C1"])
     report = lender.pull(run=pull.run.run_id)
     assert report["customers"]["pulled"] == 1
-    with lender.vault() as vault:
-        (kept,) = Transactions.of(vault._journal).pulls(pull.run.run_id)
+    with lender.consents() as consents:
+        (kept,) = Transactions.of(consents.journal).pulls(pull.run.run_id)
     assert kept.grant_id == newer.grant_id
 
 

@@ -1,6 +1,6 @@
-"""Consents at the lender's desk: a redirect read by hand, grants listed, a grant taken back.
+"""Consents at the lender's desk: a redirect read by hand, grants listed, a grant revoked.
 
-The pages customers meet use none of this. `token_exchange` handles the result of an exchange.
+The pages customers meet use none of this.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from nightscreen.journal.vault import GrantState, Vault
-from nightscreen.operations.consents.links import Asked, ConsentLinks, Refusal
-from nightscreen.operations.consents.token_exchange import Consent
+from nightscreen.journal.consents import Consents
+from nightscreen.operations.consents.links import Asked, Consent, ConsentLinks, Refusal
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from nightscreen.schemas.errors import InputError, UsageError
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.vault import Grant
+    from nightscreen.schemas.consented import Grant, GrantState
 
 TOOK_BACK = "taken back"
 _REFUSED = {
@@ -98,22 +97,28 @@ def consent_by_hand(
 def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dict[str, Any]]:
     """Return every grant, newest first, without its tokens; the customer's id is in clear."""
     now = journal.clock()
-    return [_row(grant, now) for grant in reversed(Vault.of(journal).grants(state))]
+    return [
+        {
+            "customer_id": grant.customer_id,
+            **shown_grant(grant),
+            "age_days": (now - grant.at) // DAY_MICROS,
+            "refreshed_at": instant_text(grant.refreshed_at),
+            "channel": grant.evidence.get("channel"),
+            "link": grant.evidence.get("link"),
+        }
+        for grant in reversed(Consents.of(journal).grants(state))
+    ]
 
 
-def _row(grant: Grant, now: int) -> dict[str, Any]:
+def shown_grant(grant: Grant) -> dict[str, Any]:
+    """Return what everybody may see of a grant, as JSON has it: never a token."""
     return {
-        "customer_id": grant.customer_id,
         "state": grant.state.value,
         "reason": grant.reason,
         "scopes": list(grant.scopes),
         "asked_scopes": list(grant.asked_scopes),
-        "granted_at": instant_text(grant.granted_at),
-        "age_days": (now - grant.granted_at) // DAY_MICROS,
-        "refreshed_at": instant_text(grant.refreshed_at),
+        "granted_at": instant_text(grant.at),
         "ended_at": instant_text(grant.ended_at),
-        "channel": grant.evidence.get("channel"),
-        "link": grant.evidence.get("link"),
     }
 
 
@@ -125,10 +130,10 @@ def revoke(journal: Journal, customer_id: str, reason: str = TOOK_BACK) -> dict[
         UsageError: there is no customer id.
     """
     if not customer_id:
-        raise UsageError("name the customer whose consent is taken back")
-    vault = Vault.of(journal)
-    ended = vault.revoke(customer_id, reason)
-    grant = vault.find(customer_id)
+        raise UsageError("name the customer whose consent is revoked")
+    consents = Consents.of(journal)
+    ended = consents.revoke(customer_id, reason)
+    grant = next(iter(consents.history(customer_id)), None)
     if grant is None:
         raise InputError(
             "this customer has no consent here; see those there are with: nightscreen consent list"

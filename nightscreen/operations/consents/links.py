@@ -1,42 +1,88 @@
-"""Links that lead a customer to consent, and the `state` of each redirect to the consent screen.
+"""A customer's way to the consent screen and back: links, the state of each redirect, codes.
 
 A link may be opened as often as anybody likes until a consent was kept with it: mail programs open
 links too. Each redirect from it has its own state, which works once, for ten minutes, and in the
-same browser. Both are signed and contain nothing about the customer; their customer is sealed in
-the vault. Pages and addresses are made elsewhere, and codes are exchanged elsewhere.
+same browser. Both are signed and contain nothing about the customer, who is sealed in the journal.
+
+A code is exchanged once, by a call like any other: written into the journal before it is sent,
+under every cap. It is repeated only where the service surely did not act; a lost answer means that
+the customer is asked again. Pages and addresses are made elsewhere.
 """
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import hashlib
 import hmac
-import json
+import random
+import secrets
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from itsdangerous import BadSignature, Signer
+from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
+from nightscreen.calling.caller import NEVER
+from nightscreen.calling.lookup_task import ApiCall, LookupTask, outcome_of
+from nightscreen.calling.run import known_prices
+from nightscreen.client.aggregator import exchange
+from nightscreen.client.api import Client
+from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
+from nightscreen.client.network import Network
+from nightscreen.client.response_parser import parse_answer, parse_json
+from nightscreen.client.response_rules import load_response_rules
+from nightscreen.client.retry import next_attempt
+from nightscreen.journal.consents import Consents
 from nightscreen.journal.keyset import LINKS_LAST, link_keys
-from nightscreen.journal.vault import Vault
-from nightscreen.schemas.clock import span_micros
-from nightscreen.schemas.errors import ConsentStateError, JournalError, UsageError
+from nightscreen.journal.records import Records
+from nightscreen.runs.run import caps_of, require_service
+from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.calls import Reservation, ReservationStatus
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, span_micros, spending_day
+from nightscreen.schemas.consented import ConsentLink
+from nightscreen.schemas.errors import UsageError
 from nightscreen.values.identifiers import judge_customer_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
+    from nightscreen.schemas.consented import Grant, TokenAnswer
 
 DEPARTURE = timedelta(minutes=10)
 """How long a customer may take on the consent screen."""
 USUAL = timedelta(days=7)
 LONGEST = LINKS_LAST
-_LONGEST_TOKEN = 1000
+KEPT = 30 * DAY_MICROS
+"""How long a link is remembered after its end, so that a late customer learns why."""
 _REFERENCE_DIGITS = 12
-_STATE = b"consent departure"
+_ID_BYTES = 24
+
+
+def signing(journal: Journal, purpose: str) -> URLSafeTimedSerializer:
+    """Return what signs and reads short values for one purpose, with the journal's keys of links.
+
+    All processes of a journal agree on it; links in somebody's mail survive a rotation of the key
+    until they end, unless it was rotated at once.
+    """
+
+    class ByTheJournal(TimestampSigner):
+        def get_timestamp(self) -> int:
+            return journal.clock() // MICROS
+
+    return URLSafeTimedSerializer(
+        list(reversed(link_keys(journal))),  # the last one signs
+        salt=f"nightscreen {purpose}",
+        signer=ByTheJournal,
+        signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
+    )
+
+
+# --- links and states ---
 
 
 class Refusal(StrEnum):
@@ -80,66 +126,12 @@ class Asked:
     reference: str
 
 
-class Signing:
-    """Signs and verifies short texts for one purpose each, with the journal's key of links.
-
-    All processes of a journal agree on it; links in somebody's mail survive its rotation until they
-    end, unless it was rotated at once.
-
-    Args:
-        journal: whose key it is.
-        purpose: texts signed for another purpose are refused.
-    """
-
-    def __init__(self, journal: Journal, purpose: str) -> None:
-        self._journal = journal
-        self._purpose = purpose
-
-    def _signers(self) -> list[Signer]:
-        """Return a signer for each key that is accepted; the first signs."""
-        return [
-            Signer(
-                hmac.digest(key, b"nightscreen portal signing key", "sha256"),
-                salt=self._purpose,
-                key_derivation="hmac",
-                digest_method=staticmethod(hashlib.sha256),
-            )
-            for key in link_keys(self._journal)
-        ]
-
-    def sign(self, text: str) -> str:
-        """Return a text with its signature."""
-        return self._signers()[0].sign(text).decode("ascii")
-
-    def verified(self, signed: str) -> str | None:
-        """Return the text that was signed; None if it was not, or was changed since.
-
-        A signature in another spelling (its last letter holds bits that count for nothing) is none.
-        """
-        if len(signed) > _LONGEST_TOKEN or not signed.isascii():
-            return None
-        for signer in self._signers():
-            try:
-                text = signer.unsign(signed)
-            except BadSignature:
-                continue
-            if hmac.compare_digest(signer.sign(text), signed.encode()):
-                return text.decode("ascii")
-        return None
-
-    def mark(self, text: str) -> str:
-        """Return the signature of a text alone."""
-        return self._signers()[0].get_signature(text).decode("ascii")
-
-
 class ConsentLinks:
     """Makes links and states, and judges those that come back."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._vault = Vault.of(journal)
-        self._links = Signing(journal, "consent link")
-        self._states = Signing(journal, "consent state")
+        self._records = Records.of(journal, ConsentLink)
 
     def make(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> Link:
         """Return a new link of the portal.
@@ -148,8 +140,8 @@ class ConsentLinks:
             UsageError: there is no customer or scope, the customer's id is an identifier in
                 disguise, or the link would be valid for too long or not at all.
         """
-        link_id, expires_at = self._open(customer_id, scopes, valid_for)
-        return Link(self._links.sign(link_id), reference_of(link_id), expires_at)
+        link_id = self._open(customer_id, scopes, valid_for)
+        return self._made(self._token(link_id), link_id, valid_for)
 
     def direct(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> Link:
         """Return a state for the consent screen's own address, bound to no browser.
@@ -157,38 +149,58 @@ class ConsentLinks:
         Raises:
             UsageError: as for `make`.
         """
-        state_id, expires_at = self._open(customer_id, scopes, valid_for)
-        state = self._sealed({"state": state_id})
-        return Link(state, reference_of(state_id), expires_at)
+        state_id = self._open(customer_id, scopes, valid_for)
+        return self._made(self._state(state=state_id), state_id, valid_for)
 
-    def _open(
-        self, customer_id: str, scopes: Iterable[str], valid_for: timedelta
-    ) -> tuple[str, int]:
+    def _made(self, token: str, opened: str, valid_for: timedelta) -> Link:
+        return Link(token, reference_of(opened), self._journal.clock() + span_micros(valid_for))
+
+    def _open(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
+        """Return the id of a new link or state, of which only the hash is kept."""
         if not timedelta(0) < valid_for <= LONGEST:
             raise UsageError(f"a consent link is valid for at most {LONGEST.days} days")
+        wanted = tuple(dict.fromkeys(scopes))
+        if not customer_id or not wanted:
+            raise UsageError("a consent link needs a customer id and at least one scope")
         disguised = judge_customer_id(
             customer_id, bvn=None, bank_code=None, account=None, phone=None
         )
         if disguised is not None:
             raise UsageError(disguised.hint)
-        opened = self._vault.open_state(customer_id, scopes, valid_for)
-        return opened, self._journal.clock() + span_micros(valid_for)
+        opened, now = secrets.token_urlsafe(_ID_BYTES), self._journal.clock()
+        link = ConsentLink(
+            key=_digest("link", opened),
+            customer=self._journal.pseudonyms.customers_anywhere([customer_id]),
+            customer_id=customer_id,
+            scopes=wanted,
+            at=now,
+            expires_at=now + span_micros(valid_for),
+        )
+        self._records.drop_before(now - KEPT)
+        self._records.add([link])
+        return opened
+
+    def _token(self, link_id: str) -> str:
+        return _text(signing(self._journal, "consent link").dumps(link_id))
+
+    def _state(self, **held: str) -> str:
+        return _text(signing(self._journal, "consent state").dumps(held))
 
     def look(self, token: str) -> Asked | Refusal:
         """Return what a link asks for, and leave it as it is."""
-        link_id = self._links.verified(token)
-        if link_id is None:
-            return Refusal.TAMPERED
         try:
-            customer_id, scopes = self._vault.look_at_state(link_id)
-        except ConsentStateError as refused:
-            return Refusal(refused.why.value)
-        return Asked(customer_id, scopes, link_id, reference_of(link_id))
+            link_id = signing(self._journal, "consent link").loads(token)
+        except BadData:
+            return Refusal.TAMPERED
+        found = self._good(link_id)
+        if isinstance(found, Refusal):
+            return found
+        return Asked(found.customer_id, found.scopes, link_id, reference_of(link_id))
 
     def depart(self, asked: Asked, browser: str) -> str:
         """Return the state of a redirect that begins now in a browser."""
-        state_id = self._vault.open_state(asked.customer_id, asked.scopes, DEPARTURE)
-        return self._sealed({"state": state_id, "link": asked.link, "browser": _digest(browser)})
+        state_id = self._open(asked.customer_id, asked.scopes, DEPARTURE)
+        return self._state(state=state_id, link=asked.link, browser=_digest("browser", browser))
 
     def come_back(self, state: str, browser: str | None) -> Asked | Refusal:
         """Use a state up and return what the customer was asked for.
@@ -200,13 +212,12 @@ class ConsentLinks:
             state: as it came back.
             browser: the word that identifies this browser; None if it sent none.
         """
-        held = self._unsealed(state)
+        held = self._read(state)
         if held is None:
             return Refusal.TAMPERED
-        if "browser" in held:
-            browser_digest = "" if browser is None else _digest(browser)
-            if not hmac.compare_digest(held["browser"], browser_digest):
-                return Refusal.OTHER_BROWSER
+        here = "" if browser is None else _digest("browser", browser)
+        if not hmac.compare_digest(held.get("browser", here), here):
+            return Refusal.OTHER_BROWSER
         return self._take(held)
 
     def read_by_hand(self, state: str, customer_id: str) -> Asked | Refusal:
@@ -214,64 +225,271 @@ class ConsentLinks:
 
         One that belongs to another customer than the operator says is refused and not used up.
         """
-        held = self._unsealed(state)
+        held = self._read(state)
         return Refusal.TAMPERED if held is None else self._take(held, customer_id)
 
-    def _take(self, held: dict[str, Any], of: str = "") -> Asked | Refusal:
-        link = held.get("link", "")
+    def _read(self, state: str) -> dict[str, str] | None:
         try:
-            if link and self._is_used(link):
-                return Refusal.USED
-            if of and self._vault.look_at_state(held["state"])[0] != of:
-                return Refusal.OTHER_CUSTOMER
-            customer_id, scopes = self._vault.take_state(held["state"])
-        except ConsentStateError as refused:
-            return Refusal(refused.why.value)
-        return Asked(customer_id, scopes, link, reference_of(link or held["state"]))
+            held: dict[str, str] = signing(self._journal, "consent state").loads(state)
+        except BadData:
+            return None
+        return held
 
-    def _is_used(self, link: str) -> bool:
-        """Return whether a link has led to a consent that is still valid."""
-        try:
-            self._vault.look_at_state(link)
-        except ConsentStateError as refused:
-            return refused.why.value == Refusal.USED
-        return False
+    def _take(self, held: Mapping[str, str], of: str = "") -> Asked | Refusal:
+        link = held.get("link", "")
+        if link and self._good(link) is Refusal.USED:
+            return Refusal.USED
+        found = self._good(held["state"])
+        if isinstance(found, Refusal):
+            return found
+        if of and found.customer_id != of:
+            return Refusal.OTHER_CUSTOMER
+        if not self._use(found):
+            return Refusal.USED
+        return Asked(found.customer_id, found.scopes, link, reference_of(link or held["state"]))
+
+    def _good(self, opened: str) -> ConsentLink | Refusal:
+        found = self._records.find(_digest("link", opened))
+        if found is None:
+            return Refusal.UNKNOWN
+        if found.used_at is not None:
+            return Refusal.USED
+        return Refusal.EXPIRED if self._journal.clock() >= found.expires_at else found
+
+    def _use(self, found: ConsentLink) -> bool:
+        """Use a link or state up; of two who try, one succeeds."""
+        now = self._journal.clock()
+        return self._records.replace(found.model_copy(update={"used_at": now}), found, now)
 
     def use_up(self, asked: Asked) -> None:
         """Let a link work no more, now that a consent was kept with it."""
-        if not asked.link:
-            return
-        try:
-            self._vault.take_state(asked.link)
-        except ConsentStateError:
-            return  # it has ended meanwhile, which is as good
+        if asked.link and isinstance(found := self._good(asked.link), ConsentLink):
+            self._use(found)
 
     def again(self, asked: Asked) -> str:
         """Return the token of a link once more; empty where there was none."""
-        return self._links.sign(asked.link) if asked.link else ""
-
-    def _sealed(self, held: dict[str, str]) -> str:
-        plain = json.dumps(held, sort_keys=True).encode()
-        sealed = self._journal.sealer.seal(plain, _STATE)
-        return self._states.sign(base64.urlsafe_b64encode(sealed).decode("ascii").rstrip("="))
-
-    def _unsealed(self, state: str) -> dict[str, Any] | None:
-        text = self._states.verified(state)
-        if text is None:
-            return None
-        try:
-            sealed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-            plain = self._journal.sealer.open(sealed, _STATE)
-        except (JournalError, ValueError):
-            return None
-        held: dict[str, Any] = json.loads(plain)
-        return held
+        return self._token(asked.link) if asked.link else ""
 
 
-def reference_of(opaque: str) -> str:
+def reference_of(opened: str) -> str:
     """Return what names a link or a state without opening it."""
-    return hashlib.sha256(f"consent\x1f{opaque}".encode()).hexdigest()[:_REFERENCE_DIGITS]
+    return _digest("consent", opened)[:_REFERENCE_DIGITS]
 
 
-def _digest(browser: str) -> str:
-    return hashlib.sha256(f"browser\x1f{browser}".encode()).hexdigest()
+def _digest(what: str, secret: str) -> str:
+    return hashlib.sha256(f"{what}\x1f{secret}".encode("utf-8", "replace")).hexdigest()
+
+
+def _text(signed: str | bytes) -> str:
+    return signed if isinstance(signed, str) else signed.decode("ascii")
+
+
+# --- codes ---
+
+PURPOSE = "consent"
+PATIENCE_S = 40.0
+"""How long a customer is kept waiting in all; the code itself does not live much longer."""
+_HELD_S = 0.5
+_NOT_KNOWN = frozenset({ChargeStatus.IN_DOUBT, ChargeStatus.UNREADABLE})
+"""Ends after which nobody knows whether a code was used up."""
+
+
+class ExchangeEnd(StrEnum):
+    """The result of a code."""
+
+    KEPT = "kept"
+    NOTHING_GRANTED = "nothing_granted"
+    """The customer allowed nothing of what was asked; an earlier consent stays as it is."""
+    CODE_REFUSED = "code_refused"
+    """The code was used, expired, or made for another address."""
+    IN_DOUBT = "in_doubt"
+    """The answer was lost: the code is gone, and the customer is asked again."""
+    BUSY = "busy"
+    """The service was not reached, or had no time; nothing was exchanged."""
+    CAPPED = "capped"
+    """A cap leaves no room for the call."""
+    KEY_REFUSED = "key_refused"
+    """The key, the wallet or the address is not right: the lender must fix it."""
+    TEST_MODE = "test_mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    """The result of a code, with the grant if one was stored.
+
+    Attributes:
+        trouble: the client's word for what went wrong, for the person who fixes it.
+        missing: scopes that were requested and not granted.
+    """
+
+    ending: ExchangeEnd
+    grant: Grant | None = None
+    trouble: str = ""
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """A code that a customer came back with, and its meaning.
+
+    Attributes:
+        scopes: what was asked for; empty where nobody knows any more.
+        reference: what the journal calls the consent, such as the link's.
+        evidence: how consent was given, kept with the grant.
+    """
+
+    customer_id: str = field(repr=False)
+    code: str = field(repr=False)
+    scopes: tuple[str, ...]
+    reference: str
+    evidence: Mapping[str, Any] = field(repr=False)
+
+
+class CodeExchange:
+    """Exchanges codes, one call at a time for each customer.
+
+    Args:
+        journal: where calls and grants are kept.
+        settings: the service, the redirect address, caps.
+        transport: another transport than sockets, for tests.
+        sleep: waits between attempts.
+
+    Raises:
+        SettingsError: the service's address or key is not set.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Settings,
+        *,
+        transport: Transport | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        require_service(settings, quote_only=False)
+        self._journal = journal
+        self._settings = settings
+        self._consents = Consents.of(journal)
+        self._caps = caps_of(ApiRunParameters(), settings)
+        self._client = Client(
+            settings.base_url,
+            settings.api_key.get_secret_value(),
+            timeouts_s=settings.timeout_s,
+            connections=settings.max_in_flight["aggregator"],
+            rules=load_response_rules(settings.own_table("manners")),
+            network=Network.of(settings),
+            transport=transport,
+        )
+        self._sleep = sleep
+        self._random = random.Random()  # noqa: S311 - jitter, not a secret
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def redeem(self, consent: Consent) -> Redeemed:
+        """Exchange a code and keep the grant; never raises for what the service does.
+
+        Calls of a day share the name `consent-DATE` in the journal, and are no run.
+
+        Raises:
+            JournalError: the journal could not be written; an answer that came is in doubt there.
+        """
+        request = exchange(consent.code, self._settings.redirect_uri)
+        worst_micro = known_prices(self._journal, self._settings)[1][request.operation]
+        task = LookupTask(
+            ApiCall(request.operation, SubjectKind.CUSTOMER, request, keeps_body=False),
+            subject=self._consents.customer(consent.customer_id),
+            worst_micro=worst_micro,
+            bound_micro=worst_micro,
+            consent_reference=consent.reference,
+        )
+        run_id = f"{PURPOSE}-{spending_day(self._journal.clock())}"
+        waited_s = 0.0
+        while True:
+            reserved = await asyncio.to_thread(self._reserve, run_id, task)
+            if reserved.kind in (ReservationStatus.UNAFFORDABLE, ReservationStatus.QUOTA):
+                return Redeemed(ExchangeEnd.CAPPED, trouble=reserved.kind.value)
+            pause_s: float | None = _HELD_S
+            ended = Redeemed(ExchangeEnd.BUSY, trouble="held")
+            if reserved.kind is ReservationStatus.GRANTED:
+                ended, pause_s = await self._attempt(run_id, task, reserved, consent)
+            if pause_s is None or waited_s + pause_s > PATIENCE_S:
+                return ended
+            waited_s += pause_s
+            await self._sleep(pause_s)
+
+    def _reserve(self, run_id: str, task: LookupTask) -> Reservation:
+        calls = self._journal.calls
+        return calls.reserve(run_id, PURPOSE, [task.ask()], self._caps, since=NEVER)[0]
+
+    async def _attempt(
+        self, run_id: str, task: LookupTask, reserved: Reservation, consent: Consent
+    ) -> tuple[Redeemed, float | None]:
+        """Make one attempt; return its result, and seconds to wait for another, if any."""
+        sent_at = self._journal.clock()
+        task.attempts += 1
+        assert isinstance(task.lookup, ApiCall)  # noqa: S101 - as `redeem` made it
+        reading = await self._client.send(task.lookup.request)
+        pause_s = next_attempt(reading, task.attempts, self._settings.attempts, random=self._random)
+        if reading.verdict in _NOT_KNOWN:
+            pause_s = None
+        settled = outcome_of(
+            task,
+            reserved,
+            reading,
+            ended=task.ends_as(reading, pause_s, stops=reading.stop is not None),
+            sent_at=sent_at,
+            now=self._journal.clock(),
+        )
+
+        def write() -> Redeemed:
+            kept = self._keep(reading, consent)  # first: a process may end between the two
+            self._journal.calls.settle(run_id, [settled])
+            return kept
+
+        return await asyncio.to_thread(write), pause_s
+
+    def _keep(self, reading: CallOutcome, consent: Consent) -> Redeemed:
+        if reading.verdict is not ChargeStatus.ANSWERED:
+            return Redeemed(_ending(reading), trouble=str(reading.trouble or ""))
+        token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
+        if token is None or _grants_nothing(token, reading.body, consent.scopes):
+            return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=consent.scopes)
+        grant = self._consents.keep(
+            consent.customer_id,
+            token,
+            asked_scopes=consent.scopes,
+            evidence={**consent.evidence, "redeemed_at": instant_text(self._journal.clock())},
+        )
+        missing = tuple(scope for scope in consent.scopes if scope not in grant.scopes)
+        return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
+
+
+def _ending(reading: CallOutcome) -> ExchangeEnd:
+    if reading.verdict in _NOT_KNOWN:
+        return ExchangeEnd.IN_DOUBT
+    if reading.verdict is ChargeStatus.TEST_MODE:
+        return ExchangeEnd.TEST_MODE
+    if reading.verdict is ChargeStatus.STOP:
+        return ExchangeEnd.KEY_REFUSED
+    refused = reading.trouble in (FailureReason.GRANT, FailureReason.REJECTED)
+    return ExchangeEnd.CODE_REFUSED if refused else ExchangeEnd.BUSY
+
+
+def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bool:
+    """Return whether an answer names no scope of those asked for; saying nothing of scopes is all.
+
+    A scope that is there and empty grants nothing (OAuth 2.0, 5.1: left out where all is granted).
+    """
+    named = (token.scope or "").replace(",", " ").split()
+    if named:
+        return bool(asked) and not set(named) & set(asked)
+    if not asked:
+        return True
+    document = parse_json(body)
+    data = document.get("data") if isinstance(document, dict) else None
+    for part in (data, document):
+        if isinstance(part, dict) and "access_token" in part:
+            return part.get("scope") is not None
+    return False

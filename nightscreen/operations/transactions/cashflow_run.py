@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from nightscreen.client.aggregator import Scope
 from nightscreen.files.outputs import CASHFLOW_FILE
-from nightscreen.journal.cash_flows import CashFlows, Figures
-from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.journal.consents import keep_figures, live_figures
 from nightscreen.operations.transactions.cashflow import ACCOUNTS, CUSTOMERS, INPUT, NAIRA_WORDS
 from nightscreen.operations.transactions.json_decode import parse_text
 from nightscreen.operations.transactions.record_fields import load_fields
 from nightscreen.operations.transactions.transaction_files import Transactions
-from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, FEATURES
+from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, CashFigures, figures_document
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
+from nightscreen.schemas.consented import GrantState
 from nightscreen.schemas.pulls import KEPT, Pulled, PulledKind
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def write_cash_flow(pull: TransactionSync, pulls: Iterable[Pulled]) -> int:
 
 
 def _due(pull: TransactionSync, pulls: Iterable[Pulled]) -> Iterator[_Due]:
-    grants = {each.customer: each for each in pull.vault.grants(GrantState.LIVE, _TRANSACTIONS)}
+    grants = {each.customer: each for each in pull.consents.grants(GrantState.LIVE, _TRANSACTIONS)}
     for each in pulls:
         grant = grants.get(each.customer)
         if grant is None or each.outcome not in KEPT:
@@ -113,16 +113,17 @@ def _kept(
     linked = account_table(accounts)
     table = pull.cash_flow.features(transactions, asked, linked)
     figures = [
-        Figures(
-            each.customer,
-            pull.run.run_id,
-            to_micros(row["tx_checked_at"]),
-            {name: row[name] for name in FEATURES},
-            each.scopes,
+        CashFigures(
+            key=each.customer.hex(),
+            customer=each.customer,
+            run_id=pull.run.run_id,
+            at=to_micros(row["tx_checked_at"]),
+            scopes=each.scopes,
+            figures=figures_document(row),
         )
         for each, row in zip(customers, table.to_pylist(), strict=True)
     ]
-    CashFlows(pull.run.journal).keep(pull.run.run_id, figures)
+    keep_figures(pull.run.journal, figures)
     return table
 
 
@@ -134,8 +135,8 @@ def explain_cash_flow(
     None where no consent is alive or nothing was pulled. Of a narration nothing is shown but the
     words of a rule: whom somebody pays is not for the page.
     """
-    customer = Vault.of(journal).customer(customer_id)
-    figures = CashFlows(journal).live([customer], 0).get(customer)
+    customer = journal.pseudonyms.customers_anywhere([customer_id])
+    figures = live_figures(journal, [customer]).get(customer)
     if figures is None:
         return None
     store = Transactions.of(journal)
@@ -144,11 +145,11 @@ def explain_cash_flow(
     if _ACCOUNTS in figures.scopes:
         linked = store.current(customer, PulledKind.BANK_ACCOUNT)
         accounts = current_rows(load_fields(PulledKind.BANK_ACCOUNT), linked, customer_id)
-    asked = customer_table([(customer_id, figures.checked_at)])
+    asked = customer_table([(customer_id, figures.at)])
     return {
         "run_id": figures.run_id,
-        "checked_at": instant_text(figures.checked_at),
-        "figures": figures.document(),
+        "checked_at": instant_text(figures.at),
+        "figures": figures.figures,
         "rules": [
             {
                 "rule": each.rule or None,

@@ -270,7 +270,7 @@ def part_of(folder: Path, started_at: int, kind: PulledKind) -> Path:
 
 
 def _customer_ids(pull: TransactionSync) -> dict[bytes, str]:
-    return {each.customer: each.customer_id for each in pull.vault.grants()}
+    return {each.customer: each.customer_id for each in pull.consents.grants()}
 
 
 def write_typed(

@@ -18,8 +18,7 @@ from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.client import aggregator
 from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.journal.schema import PULLS
-from nightscreen.journal.vault import GrantState, Vault
+from nightscreen.journal.consents import Consents
 from nightscreen.operations.transactions.cashflow import CashFlow
 from nightscreen.operations.transactions.comparison import changed_fields, compare, read_records
 from nightscreen.operations.transactions.json_decode import read_list
@@ -29,6 +28,7 @@ from nightscreen.runs.run import open_api_run
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
+from nightscreen.schemas.consented import PULLS, GrantState
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
 from nightscreen.schemas.pulls import (
     FINAL,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from nightscreen.calling.progress import CheckProgress
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.journal.vault import Grant, Tokens
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.consented import Grant, Tokens
     from nightscreen.schemas.requests import Request
 
 BESIDE: Final = {
@@ -94,7 +94,7 @@ class TransactionSync:
 
     run: Run
     kind: PulledKind
-    vault: Vault
+    consents: Consents
     store: Transactions
     fields: dict[PulledKind, RecordFields]
     cash_flow: CashFlow
@@ -166,7 +166,7 @@ def begin_pull(run: Run) -> TransactionSync:
     pull = TransactionSync(
         run,
         kind,
-        Vault.of(run.journal),
+        Consents.of(run.journal),
         Transactions.of(run.journal),
         {each: load_fields(each) for each in BESIDE[kind]},
         CashFlow.of(run.settings),
@@ -187,7 +187,7 @@ def begin_pull(run: Run) -> TransactionSync:
 
 def _chosen(pull: TransactionSync, wanted: Sequence[str]) -> list[Grant]:
     """Return the live grants with the scope, or those of them that were named."""
-    live = {each.grant_id: each for each in pull.vault.grants(GrantState.LIVE, pull.scope)}
+    live = {each.grant_id: each for each in pull.consents.grants(GrantState.LIVE, pull.scope)}
     if not wanted:
         return list(live.values())
     missing = next((each for each in wanted if each not in live), None)
@@ -278,7 +278,7 @@ class _Turn:
         grant = await to_thread(self._live_grant)
         if grant is None:
             return await self._ended(PullEnd(PullOutcome.ENDED))
-        tokens = await to_thread(self.pull.vault.tokens, grant.grant_id)
+        tokens = grant.tokens
         if tokens is None:
             return await self._ended(PullEnd(PullOutcome.ENDED))
         self.due = replace(self.due, grant_id=grant.grant_id)
@@ -305,7 +305,7 @@ class _Turn:
 
     def _live_grant(self) -> Grant | None:
         """Return the customer's live grant that has the scope: a newer consent may be there."""
-        return next(iter(self.pull.vault.live_of(self.due.customer, self.pull.scope)), None)
+        return self.pull.consents.live(self.due.customer, self.pull.scope)
 
     async def _list(self, kind: PulledKind, grant: Grant, tokens: Tokens) -> LookupTask:
         run, token = self.pull.run, tokens.access_token
@@ -329,14 +329,15 @@ class _Turn:
 
     async def _fresh(self, grant: Grant, used: Tokens) -> Tokens | PullEnd | None:
         """Return a newer access token, asking for one where no other task has; None on a stop."""
-        vault = self.pull.vault
+        consents = self.pull.consents
         while self.pull.run.stops.reason is None:
-            lease = await to_thread(vault.take_lease, grant.grant_id)
+            lease = await to_thread(consents.take_lease, grant.grant_id)
             if lease is None:
                 if not self.session.waits_for("an access that another task or process renews"):
                     return None
                 await asyncio.sleep(_LEASE_POLL_S)
-            now = await to_thread(vault.tokens, grant.grant_id)
+            held = await to_thread(consents.find, grant.grant_id)
+            now = None if held is None else held.tokens
             if now is not None and now.generation == used.generation and lease is None:
                 continue
             try:
@@ -347,7 +348,7 @@ class _Turn:
                 return await self._refresh(grant, now)
             finally:
                 if lease is not None:
-                    await to_thread(vault.give_back, grant.grant_id, lease)
+                    await to_thread(consents.give_back, grant.grant_id, lease)
         return None
 
     async def _refresh(self, grant: Grant, tokens: Tokens) -> Tokens | PullEnd | None:
@@ -370,7 +371,7 @@ class _Turn:
         if answer is None:
             return PullEnd(PullOutcome.FAILED, LookupStatus.FAILED)
         self.pull.key_worked = True
-        fresh = await to_thread(self.pull.vault.refreshed, grant, answer)
+        fresh = await to_thread(self.pull.consents.refreshed, grant.grant_id, answer)
         return fresh if fresh is not None else PullEnd(PullOutcome.ENDED)
 
     # --- endings ---
@@ -506,8 +507,6 @@ def judge_refused(pull: TransactionSync) -> int:
         pull.run.stops.stop(StopReason.AUTH)
         return 0
     for each in refused:
-        for grant in pull.vault.live_of(each.customer, pull.scope):
-            if grant.grant_id == each.grant_id:
-                pull.vault.lapse(grant, REFUSED)
+        pull.consents.lapse(each.grant_id, REFUSED)
         pull.store.settle(replace(each, outcome=PullOutcome.LAPSED))
     return len(refused)

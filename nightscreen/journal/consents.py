@@ -1,0 +1,232 @@
+"""Consents in the journal: grants with their tokens, and the figures that rest on them.
+
+A customer has at most one live grant; a new consent replaces it and history stays. `operations/`
+decides which operation needs which scope, and when a token is refreshed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nightscreen.journal.engine import writing
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import records
+from nightscreen.schemas.cashflow import CashFigures
+from nightscreen.schemas.consented import Grant, GrantState, Tokens
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from typing import Any
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from nightscreen.journal import Journal
+    from nightscreen.journal.storage import Storage
+    from nightscreen.schemas.consented import TokenAnswer
+
+REPLACED = "replaced"
+"""The reason of a grant that ended because its customer consented again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consents:
+    """Keeps grants in an open journal."""
+
+    journal: Journal = field(repr=False)
+    _records: Records[Grant] = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal) -> Consents:
+        """Return the consents of an open journal."""
+        return cls(journal, Records.of(journal, Grant))
+
+    def customer(self, customer_id: str) -> bytes:
+        """Return the pseudonym of a customer, the same in every batch name."""
+        return self.journal.pseudonyms.customers_anywhere([customer_id])
+
+    def keep(
+        self,
+        customer_id: str,
+        token: TokenAnswer,
+        *,
+        asked_scopes: Iterable[str],
+        evidence: Mapping[str, Any],
+    ) -> Grant:
+        """Keep a new consent; it takes the place of the customer's live one, if any.
+
+        Granted is what the answer says, but never more than was asked for; an answer that names no
+        scope grants what was asked for.
+
+        Raises:
+            UsageError: there is no customer, or no access token.
+        """
+        if not customer_id or not token.access_token:
+            raise UsageError("a grant needs a customer id and an access token")
+        asked = tuple(dict.fromkeys(asked_scopes))
+        grant = Grant(
+            customer=self.customer(customer_id),
+            customer_id=customer_id,
+            at=self.journal.clock(),
+            scopes=_granted(token.scope, asked),
+            asked_scopes=asked,
+            evidence={**evidence, **({"username": token.username} if token.username else {})},
+            tokens=Tokens(
+                access_token=token.access_token,
+                refresh_token=token.refresh_token or "",
+                generation=1,
+            ),
+        )
+        with writing(self.journal.engine) as connection:
+            of_customer = records.c.customer == grant.customer
+            self._end(connection, of_customer, GrantState.LAPSED, REPLACED)
+            self._records.insert(connection, [grant])
+        return grant
+
+    def grants(self, state: GrantState | None = None, scope: str | None = None) -> list[Grant]:
+        """Return grants, oldest first; only those in a state, and with a scope, where given."""
+        found = self._records.all(state=None if state is None else state.value)
+        return [each for each in found if scope is None or scope in each.scopes]
+
+    def live(self, customer: bytes, scope: str) -> Grant | None:
+        """Return the live grant of a customer's pseudonym, where it has a scope."""
+        found = self._records.of_customers([customer])
+        return next((each for each in found if each.allows(scope)), None)
+
+    def history(self, customer_id: str) -> list[Grant]:
+        """Return all of a customer's grants, newest first."""
+        found = self._records.of_customers([self.customer(customer_id)])
+        return sorted(found, key=lambda each: (each.at, each.ended_at is None), reverse=True)
+
+    def find(self, grant_id: str) -> Grant | None:
+        """Return a grant by its id."""
+        return self._records.find(grant_id)
+
+    def lapse(self, grant_id: str, reason: str) -> bool:
+        """End a live grant that the service refuses; its tokens go. Return whether it was live."""
+        with writing(self.journal.engine) as connection:
+            return self._end(connection, records.c.key == grant_id, GrantState.LAPSED, reason)
+
+    def revoke(self, customer_id: str, reason: str) -> bool:
+        """End a customer's live grant; its tokens go. Return whether there was one."""
+        with writing(self.journal.engine) as connection:
+            of_customer = records.c.customer == self.customer(customer_id)
+            return self._end(connection, of_customer, GrantState.REVOKED, reason)
+
+    def _end(
+        self, connection: Connection, which: ColumnElement[bool], state: GrantState, reason: str
+    ) -> bool:
+        now = self.journal.clock()
+        gone = {"state": state, "ended_at": now, "reason": reason}
+        gone |= dict.fromkeys(("tokens", "holder", "lease"))
+        live = self._records.read(connection, which, records.c.state == GrantState.LIVE.value)
+        for each in live:
+            self._records.update(connection, each.model_copy(update=gone), now)
+        return bool(live)
+
+    # --- refreshing ---
+
+    def take_lease(self, grant_id: str) -> str | None:
+        """Take the right to refresh a grant; None if another task or process has it.
+
+        It ends with its process, with `give_back` or with `refreshed`. A grant that is not live
+        gives none.
+        """
+        holders, lease = self.journal.holders, secrets.token_hex(8)
+        with writing(self.journal.engine) as connection:
+            grant = self._live(connection, grant_id)
+            if grant is None or (grant.holder and holders.alive(grant.holder, connection)):
+                return None
+            self._change(connection, grant, holder=holders.name, lease=lease)
+        return lease
+
+    def give_back(self, grant_id: str, lease: str) -> None:
+        """Give the right to refresh back; one that was not held any more is left alone."""
+        with writing(self.journal.engine) as connection:
+            grant = self._live(connection, grant_id)
+            if grant is not None and grant.lease == lease:
+                self._change(connection, grant, holder=None, lease=None)
+
+    def refreshed(self, grant_id: str, token: TokenAnswer) -> Tokens | None:
+        """Keep a new access token, and the old refresh token if the answer has none.
+
+        Returns:
+            The tokens as they are now; None where the grant has ended meanwhile.
+
+        Raises:
+            UsageError: there is no access token.
+        """
+        if not token.access_token:
+            raise UsageError("a refresh without an access token is not stored")
+        with writing(self.journal.engine) as connection:
+            grant = self._live(connection, grant_id)
+            if grant is None or grant.tokens is None:
+                return None
+            tokens = Tokens(
+                access_token=token.access_token,
+                refresh_token=token.refresh_token or grant.tokens.refresh_token,
+                generation=grant.tokens.generation + 1,
+            )
+            self._change(
+                connection,
+                grant,
+                tokens=tokens,
+                refreshed_at=self.journal.clock(),
+                scopes=_granted(token.scope, grant.scopes),
+                holder=None,
+                lease=None,
+            )
+        return tokens
+
+    def _live(self, connection: Connection, grant_id: str) -> Grant | None:
+        found = self._records.read(
+            connection, records.c.key == grant_id, records.c.state == GrantState.LIVE.value
+        )
+        return next(iter(found), None)
+
+    def _change(self, connection: Connection, grant: Grant, **values: object) -> None:
+        self._records.update(connection, grant.model_copy(update=values), self.journal.clock())
+
+
+def _granted(granted: str | None, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scopes that may be used: those granted, if they were requested."""
+    named = tuple(dict.fromkeys((granted or "").replace(",", " ").split()))
+    if not named:
+        return asked
+    return tuple(scope for scope in named if scope in asked) if asked else named
+
+
+# --- cash flow ---
+
+
+def keep_figures(journal: Storage, found: list[CashFigures]) -> None:
+    """Keep the figures of customers, but where newer ones are there."""
+
+    def newer(known: CashFigures, new: CashFigures) -> CashFigures:
+        return new if new.at >= known.at else known
+
+    Records.of(journal, CashFigures).merge(found, newer, journal.clock())
+
+
+def live_figures(
+    journal: Storage, customers: Collection[bytes], since: int = 0
+) -> dict[bytes, CashFigures]:
+    """Return the figures of customers whose consent is live and covers all that they rest on.
+
+    Grants are read last, so that no figure is shown of who has revoked meanwhile.
+
+    Args:
+        journal: where they are.
+        customers: pseudonyms of customers.
+        since: figures from before this instant are too old, microseconds.
+    """
+    figures = Records.of(journal, CashFigures).of_customers(customers)
+    found = {each.customer: each for each in figures if each.at >= since}
+    grants = Records.of(journal, Grant).of_customers(found)
+    return {
+        each.customer: found[each.customer]
+        for each in grants
+        if all(each.allows(scope) for scope in found[each.customer].scopes)
+    }
