@@ -219,7 +219,7 @@ def reset(
         token = accounts.reset(name)
         audit.write_by_command("user reset", name=name)
         if second_factor:
-            accounts.set_second(name)
+            accounts.remove_second(name)
             audit.write_by_command("second factor removed", name=name)
     return _linked(name, token)
 

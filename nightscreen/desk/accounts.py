@@ -1,28 +1,32 @@
-"""Users of the desk, their roles, passwords and sessions, in tables of the journal.
+"""Users of the desk: roles, passwords, second factor and sessions, in tables of the journal.
 
-Secrets are kept as digests only: passwords by argon2, links and sessions by SHA-256. What a page
-allows is asked by `User.may`. A user is found by the name in small letters.
+Secrets are kept as digests only, passwords by argon2, links and sessions by SHA-256; that of a
+second factor lies sealed under the data key. What a page allows is asked by `User.may`. A user is
+found by the name in small letters.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import secrets
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
+from pyotp import TOTP, random_base32
 from sqlalchemy import delete, insert, or_, select, update
 
 from nightscreen.files.person import same_person, user_name
 from nightscreen.journal.engine import Turn, reading, recording
 from nightscreen.journal.runs import upload_of
 from nightscreen.journal.schema import (
+    SECOND_FACTOR,
     audit,
     devices,
     failures,
@@ -37,7 +41,7 @@ from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import JournalBusyError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Row, Select, Update
@@ -68,11 +72,28 @@ FAILURES_OF_ADDRESS = 100
 """So many from one address, under whatever names, are too many from unknown devices there."""
 DEVICE_S = 180 * 24 * 3600
 """A device is known for so long after a sign-in."""
+STEP_S: Final = 30
+"""How long a code of an authenticator is shown (RFC 6238)."""
+_AROUND: Final = (-1, 0, 1)
+"""Steps beside the present one whose codes count: clocks of phones differ."""
 _STRANGERS_AT_ONCE = 3
 """Of the few threads that make pages, sign-ins from unknown devices hold no more than these."""
 _TOKEN_BYTES = 32
 _TWO_APPROVERS: Final = "two_approvers"
 """Name in `meta` of the instant since when there were two."""
+_SLOW: Final = (
+    "Too many failed attempts; try again in 15 minutes, or sign in from a browser that you have "
+    "signed in from before."
+)
+_BUSY: Final = "Many people sign in at this moment. Try again in a few seconds."
+_LINK_ENDED: Final = (
+    "This link was used already or has expired. Ask an administrator for another: "
+    "nightscreen desk user reset NAME."
+)
+
+
+class HeldUpError(Exception):
+    """A password or a code is not looked at now; says when it will be."""
 
 
 class Role(StrEnum):
@@ -197,7 +218,7 @@ class Accounts:
         self._hasher = PasswordHasher()
         self._one_at_a_time = threading.Semaphore(2)
         """Each hash takes 64 MiB: many sign-ins at once wait for one another."""
-        self._strangers = threading.Semaphore(_STRANGERS_AT_ONCE)
+        self.strangers = threading.Semaphore(_STRANGERS_AT_ONCE)
         self._nobody = ""
 
     def transaction(self) -> AbstractContextManager[Connection]:
@@ -226,16 +247,16 @@ class Accounts:
     def _user(self, row: Row[Any]) -> User:
         return User(
             row.name,
-            tuple(Role(each) for each in json.loads(row.roles)),
+            tuple(map(Role, json.loads(row.roles))),
             json.loads(row.rights),
-            row.password is not None,
-            tuple(json.loads(row.branches)),
-            row.second is not None,
-            row.asleep_until,
-            row.asleep_until > self.clock(),
-            tuple(json.loads(row.link_known_to)),
-            row.alone_at,
-            row.alone_by,
+            has_password=row.password is not None,
+            branches=tuple(json.loads(row.branches)),
+            has_second=row.second is not None,
+            asleep_until=row.asleep_until,
+            asleep=row.asleep_until > self.clock(),
+            link_known_to=tuple(json.loads(row.link_known_to)),
+            alone_at=row.alone_at,
+            alone_by=row.alone_by,
         )
 
     def add(self, name: str, roles: Collection[Role], *, by: str = "") -> str:
@@ -417,7 +438,7 @@ class Accounts:
 
     def made_alone(self) -> list[User]:
         """Return who got rights to approve or override without a second person of late."""
-        since = self.clock() - SHOWN_S * MICROS
+        since = self._since(SHOWN_S)
         return [e for e in self.users() if e.alone_at is not None and e.alone_at > since]
 
     def _known(self, name: str) -> User:
@@ -516,106 +537,128 @@ class Accounts:
             device: the word that the browser was given at an earlier sign-in; may be empty.
             address: of the browser.
         """
-        digest, since = _digest(device), self.clock() - DEVICE_S * MICROS
-        kept = devices.c
+        digest, kept = _digest(device), devices.c
         query = select(kept.at).where(kept.digest == digest, kept.user == key_of(name))
-        known = self.rows(query.where(kept.at > since))
-        return (
-            SignInSource(digest, known=True)
-            if known
-            else SignInSource(_digest(address), known=False)
-        )
+        known = self.rows(query.where(kept.at > self._since(DEVICE_S)))
+        return SignInSource(digest if known else _digest(address), known=bool(known))
 
-    def remember_device(self, name: str, device: str) -> str:
-        """Make a browser's device known for a user; return the word that the browser is to keep.
-
-        A word that was not made here is never taken over: somebody else may know it.
-        """
-        now, kept = self.clock(), devices.c
-        with self.transaction() as connection:
-            connection.execute(delete(devices).where(kept.at <= now - DEVICE_S * MICROS))
-            ours = select(kept.at).where(kept.digest == _digest(device)).limit(1)
-            if connection.execute(ours).first() is None:
-                device = secrets.token_urlsafe(_TOKEN_BYTES)
-            row = {"digest": _digest(device), "user": key_of(name)}
-            connection.execute(delete(devices).filter_by(**row))
-            connection.execute(insert(devices), {**row, "at": now})
-        return device
-
-    @contextmanager
-    def room_for(self, source: SignInSource) -> Iterator[bool]:
-        """Tell whether a password from a source may be looked at now; hold its place meanwhile."""
-        is_room = source.known or self._strangers.acquire(blocking=False)
-        try:
-            yield is_room
-        finally:
-            if is_room and not source.known:
-                self._strangers.release()
-
-    def is_throttled(self, name: str, source: SignInSource = AT_THE_HOST) -> bool:
-        """Tell whether too many wrong passwords came of late for another one to be looked at."""
-        with reading(self._journal.engine) as connection:
-            return _is_throttled(connection, _digest(key_of(name)), source, self.clock())
+    def _since(self, seconds: int) -> int:
+        return self.clock() - seconds * MICROS
 
     def check(self, name: str, password: str, source: SignInSource = AT_THE_HOST) -> User | None:
         """Return the user of a name and password; None counts as a failure.
 
-        An unknown name takes as long as a known one. A try counts as a failure until it is known to
-        be none, so that many at once are held up as well.
+        An unknown name takes as long as a known one.
+
+        Raises:
+            HeldUpError: too many wrong ones came, or too many strangers sign in at once.
         """
         row = self._row(name[:LONGEST_NAME])
         stored = None if row is None else row.password
-        with self._one_at_a_time:
-            attempt = self.begin_attempt(name, source)
-            if attempt is None:
-                return None
+
+        def verify() -> bool:
             if not self._nobody:
                 self._nobody = self._hasher.hash(secrets.token_urlsafe(_TOKEN_BYTES))
-            try:
+            with suppress(VerificationError):
                 self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
-            except VerificationError:
-                return None
-            if row is None or stored is None:
-                return None
-            self.forgive_attempt(attempt)
-        return self._user(row)
+                return stored is not None
+            return False
 
-    def begin_attempt(self, name: str, source: SignInSource = AT_THE_HOST) -> int | None:
-        """Count an attempt under a name as a failure until it is forgiven; None where held up."""
-        key, now = _digest(key_of(name)), self.clock()
+        if not (source.known or self.strangers.acquire(blocking=False)):
+            raise HeldUpError(_BUSY)
+        try:
+            with self._one_at_a_time:
+                sound = self._attempt(name, source, verify)
+        finally:
+            if not source.known:
+                self.strangers.release()
+        return self._user(row) if row is not None and sound else None
+
+    def _attempt(self, name: str, source: SignInSource, verify: Callable[[], bool]) -> bool:
+        """Tell whether what was typed under a name is right.
+
+        It counts as a failure until it is known to be none, so that many at once are held up too.
+
+        Raises:
+            HeldUpError: too many wrong ones came before.
+        """
+        key, kept, since = _digest(key_of(name)), failures.c, self._since(FAILURES_S)
         with self.transaction() as connection:
-            connection.execute(delete(failures).where(failures.c.at <= now - FAILURES_S * MICROS))
-            if _is_throttled(connection, key, source, now):
-                return None
-            row = {"name": key, "at": now, "source": source.key, "known": source.known}
-            made = insert(failures).values(row).returning(failures.c.failure_id)
-            return int(connection.execute(made).scalar_one())
-
-    def forgive_attempt(self, attempt: int) -> None:
-        """Count an attempt no longer: it was a good one."""
+            connection.execute(delete(failures).where(kept.at <= since))
+            if _is_throttled(connection, key, source):
+                raise HeldUpError(_SLOW)
+            row = {"name": key, "at": self.clock(), "source": source.key, "known": source.known}
+            made = connection.execute(insert(failures).values(row).returning(kept.failure_id))
+            attempt = made.scalar_one()
+        if not verify():
+            return False
         with self.transaction() as connection:
-            connection.execute(delete(failures).where(failures.c.failure_id == attempt))
+            connection.execute(delete(failures).where(kept.failure_id == attempt))
+        return True
 
-    # --- the second factor: what is sealed in it is `second_factor`'s own ---
+    # --- the second factor ---
 
-    def set_second(self, name: str, *, own: bytes | None = None, new: bytes | None = None) -> None:
-        """Keep a user's sealed secret, or one offered but not confirmed yet; none removes both."""
-        offered = {"second_new": new} if new is not None else {"second_new": None, "second": own}
-        with self.transaction() as connection:
-            connection.execute(_of(name).values(offered))
+    def offered_secret(self, user: User) -> str:
+        """Return the secret a user is to put into an authenticator, the same until confirmed."""
+        secret = self._secret(user.name, offered=True)
+        if not secret:
+            secret = random_base32()
+            sealed = self._journal.sealer.seal(secret.encode(), _context(user.name))
+            with self.transaction() as connection:
+                connection.execute(_of(user.name).values(second_new=sealed))
+        return secret
 
-    def second_of(self, name: str, *, offered: bool) -> bytes | None:
-        """Return a user's sealed secret, or the one that was offered; None where there is none."""
+    def _secret(self, name: str, *, offered: bool = False) -> str:
         row = self._row(name)
-        found = None if row is None else row.second_new if offered else row.second
-        return None if found is None else bytes(found)
+        sealed = None if row is None else row.second_new if offered else row.second
+        if sealed is None:
+            return ""
+        return self._journal.sealer.open(bytes(sealed), _context(name)).decode()
 
-    def use_step(self, name: str, step: int) -> bool:
+    def confirm_second(self, user: User, code: str, source: SignInSource) -> bool:
+        """Take the offered secret for the user's own, where a code of it counts.
+
+        Raises:
+            HeldUpError: as `check_second`.
+        """
+        if not self._counts(user.name, self._secret(user.name, offered=True), code, source):
+            return False
+        with self.transaction() as connection:
+            own = {"second": users.c.second_new, "second_new": None}
+            connection.execute(_of(user.name).values(own))
+        return True
+
+    def check_second(self, user: User, code: str, source: SignInSource) -> bool:
+        """Tell whether a code of the user's authenticator counts; it counts once.
+
+        Raises:
+            HeldUpError: too many wrong ones came.
+        """
+        return self._counts(user.name, self._secret(user.name), code, source)
+
+    def _counts(self, name: str, secret: str, code: str, source: SignInSource) -> bool:
+        now = self.clock() // MICROS // STEP_S
+        typed = "".join(code.split()).encode("utf-8", "replace")
+
+        def verify() -> bool:
+            if not secret:
+                return False
+            shown = ((now + each, TOTP(secret).generate_otp(now + each)) for each in _AROUND)
+            steps = [step for step, code in shown if hmac.compare_digest(code.encode(), typed)]
+            return bool(steps) and self._use_step(name, steps[0])
+
+        return self._attempt(f"second factor of {name}", source, verify)
+
+    def _use_step(self, name: str, step: int) -> bool:
         """Tell whether the code of a step of time was not used yet; from now on it was."""
         with self.transaction() as connection:
             earlier = _of(name).where(users.c.second_step < step)
-            used = connection.execute(earlier.values(second_step=step))
-        return used.rowcount == 1
+            return connection.execute(earlier.values(second_step=step)).rowcount == 1
+
+    def remove_second(self, name: str) -> None:
+        """Remove a user's second factor, and one that was offered."""
+        with self.transaction() as connection:
+            connection.execute(_of(name).values(second=None, second_new=None))
 
     # --- sessions ---
 
@@ -623,7 +666,7 @@ class Accounts:
         """Begin a session and return its token; half of one waits for the second factor."""
         token, now = secrets.token_urlsafe(_TOKEN_BYTES), self.clock()
         with self.transaction() as connection:
-            over = sessions.c.began_at <= now - SESSION_S * MICROS
+            over = sessions.c.began_at <= self._since(SESSION_S)
             connection.execute(delete(sessions).where(over))
             # who saw an earlier offer of a second factor has nothing of the next one
             connection.execute(_of(user.name).values(second_new=None))
@@ -631,30 +674,46 @@ class Accounts:
             connection.execute(insert(sessions), {**row, "began_at": now, "seen_at": now})
         return token
 
-    def session(self, token: str) -> User | None:
-        """Return whose session a token is, as the user's roles are now; None where it has ended."""
-        digest, now = _digest(token), self.clock()
+    def remember_device(self, name: str, device: str) -> str:
+        """Make a browser's device known for a user; return the word that the browser is to keep.
+
+        A word that was not made here is never taken over: somebody else may know it.
+        """
+        kept = devices.c
+        with self.transaction() as connection:
+            connection.execute(delete(devices).where(kept.at <= self._since(DEVICE_S)))
+            ours = select(kept.at).where(kept.digest == _digest(device)).limit(1)
+            if connection.execute(ours).first() is None:
+                device = secrets.token_urlsafe(_TOKEN_BYTES)
+            row = {"digest": _digest(device), "user": key_of(name)}
+            connection.execute(delete(devices).filter_by(**row))
+            connection.execute(insert(devices), {**row, "at": self.clock()})
+        return device
+
+    def session(self, token: str, *, half: bool = False) -> User | None:
+        """Return whose session a token is, as the user's roles are now; None where it has ended.
+
+        Args:
+            token: as the browser sends it.
+            half: one that waits for the second factor yet.
+        """
+        kept, lasts = sessions.c, HALF_S if half else SESSION_S
         rows = self.rows(
-            _signed_in(digest, half=False).where(
-                sessions.c.seen_at > now - IDLE_S * MICROS,
-                sessions.c.began_at > now - SESSION_S * MICROS,
+            select(users, kept.seen_at)
+            .join(sessions, users.c.key == kept.user)
+            .where(
+                kept.digest == _digest(token), kept.half.is_(half), users.c.password.is_not(None)
             )
+            .where(kept.seen_at > self._since(IDLE_S), kept.began_at > self._since(lasts))
         )
         if not rows:
             return None
-        if now - rows[0].seen_at > SEEN_EVERY_S * MICROS:
+        if not half and rows[0].seen_at < self._since(SEEN_EVERY_S):
             # a busy journal keeps nobody from a page: the next one notes it
             with suppress(JournalBusyError), self.transaction() as connection:
-                mine = update(sessions).where(sessions.c.digest == digest)
-                connection.execute(mine.values(seen_at=now))
+                mine = update(sessions).where(kept.digest == _digest(token))
+                connection.execute(mine.values(seen_at=self.clock()))
         return self._user(rows[0])
-
-    def half_session(self, token: str) -> User | None:
-        """Return who knew the password of late and owes the second factor yet."""
-        since = self.clock() - HALF_S * MICROS
-        asked = _signed_in(_digest(token), half=True).where(sessions.c.began_at > since)
-        rows = self.rows(asked)
-        return self._user(rows[0]) if rows else None
 
     def end_others(self, name: str, token: str) -> None:
         """End every session of a user but one: they were begun without what is needed now."""
@@ -668,12 +727,6 @@ class Accounts:
             connection.execute(delete(sessions).where(sessions.c.digest == _digest(token)))
 
 
-_LINK_ENDED = (
-    "This link was used already or has ended. Ask an administrator for another: "
-    "nightscreen desk user reset NAME."
-)
-
-
 def key_of(name: str) -> str:
     """Return what a user is found by, however the name is written."""
     return name.casefold()
@@ -683,19 +736,15 @@ def _of(name: str) -> Update:
     return update(users).where(users.c.key == key_of(name))
 
 
-def _signed_in(digest: str, *, half: bool) -> Select[Any]:
-    """Return a query for the user of a session, who has a password yet."""
-    joined = sessions.join(users, users.c.key == sessions.c.user)
-    query = select(users, sessions.c.seen_at).select_from(joined)
-    known = (sessions.c.digest == digest) & users.c.password.is_not(None)
-    return query.where(known, sessions.c.half.is_(half))
+def _context(name: str) -> bytes:
+    return SECOND_FACTOR.context(key_of(name))
 
 
-def _is_throttled(connection: Connection, key: str, source: SignInSource, now: int) -> bool:
-    kept, since = failures.c, now - FAILURES_S * MICROS
-    query = select(kept.name, kept.source).where(kept.known.is_(source.known), kept.at > since)
+def _is_throttled(connection: Connection, key: str, source: SignInSource) -> bool:
+    kept = failures.c
     mine = or_(kept.name == key, kept.source == source.key)
-    found = connection.execute(query.where(mine)).all()
+    query = select(kept.name, kept.source).where(kept.known.is_(source.known), mine)
+    found = connection.execute(query).all()
     of_name = [row for row in found if row.name == key]
     both = sum(row.source == source.key for row in of_name)
     of_address = sum(row.source == source.key for row in found)

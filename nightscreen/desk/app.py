@@ -26,7 +26,6 @@ from nightscreen.desk import (
     new_file,
     policy,
     runs,
-    second_factor,
     sign_in,
     tonight,
     users,
@@ -113,7 +112,7 @@ def _routes(desk: Context) -> list[Route]:
     return [
         both("/sign-in", sign_in.sign_in, signed_in=False),
         both("/first", sign_in.first, signed_in=False),
-        both("/second-factor", second_factor.second_factor, signed_in=False),
+        both("/second-factor", sign_in.second_factor, signed_in=False),
         post("/sign-out", sign_in.sign_out),
         get("/", tonight.tonight),
         get("/new", new_file.new, "screen"),

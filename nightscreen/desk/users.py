@@ -34,7 +34,7 @@ def users(context: Context) -> Response:
             audit.write(context.name, "user reset", name=name)
             return _page(context, link=_link(context, token), of=name)
         if does == "factor":
-            accounts.set_second(name)
+            accounts.remove_second(name)
             audit.write(context.name, "second factor removed", name=name)
         else:
             _change(context, name, roles)

@@ -7,9 +7,9 @@ from base64 import b32decode
 from typing import TYPE_CHECKING
 
 import pytest
+from pyotp import TOTP
 
 from nightscreen.config.settings import read_settings
-from nightscreen.desk.second_factor import code_at
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError
@@ -38,42 +38,26 @@ _FULL_WIDTH = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
 """Digits that are digits to Python, and none to an authenticator."""
 
 
-def shown_secret(page: str) -> bytes:
-    """Return the secret that a page offers, the same in its otpauth text."""
+def shown_secret(page: str) -> str:
+    """Return the secret that a page offers, beside its picture."""
     found = re.search(r'id="secret-text">([A-Z2-7]{32})<', page)
     assert found
-    assert f"secret={found[1]}&amp;issuer=nightscreen" in page
-    return b32decode(found[1])
+    assert page.count("<svg") == 1
+    return found[1]
 
 
-def present_code(office: Office, secret: bytes, steps: int = 0) -> str:
+def present_code(office: Office, secret: str, steps: int = 0) -> str:
     """Return the code an authenticator shows now, or so many steps later."""
-    return code_at(secret, office.clock() // MICROS // 30 + steps)
+    return TOTP(secret).generate_otp(office.clock() // MICROS // 30 + steps)
 
 
-def set_up(office: Office, browser: Browser) -> bytes:
+def set_up(office: Office, browser: Browser) -> str:
     """Set the second factor up as the page says; return the secret."""
     secret = shown_secret(browser.get("/second-factor").text)
     answer = browser.post("/second-factor", code=present_code(office, secret), do="set up")
     assert answer.status_code == 303
     office.clock.forward(seconds=60)
     return secret
-
-
-@pytest.mark.parametrize(
-    ("instant", "code"),
-    [
-        (59, "94287082"),
-        (1111111109, "07081804"),
-        (1111111111, "14050471"),
-        (1234567890, "89005924"),
-        (2000000000, "69279037"),
-        (20000000000, "65353130"),
-    ],
-)
-def test_codes_are_those_of_the_standard(instant: int, code: str) -> None:
-    """The test values of RFC 6238, appendix B, for SHA-1."""
-    assert code_at(b"12345678901234567890", instant // 30, 8) == code
 
 
 def test_code_is_asked_for_after_the_password_and_counts_once(office: Office) -> None:
@@ -90,7 +74,7 @@ def test_code_is_asked_for_after_the_password_and_counts_once(office: Office) ->
     assert (let_in.status_code, let_in.headers["location"]) == (303, "/runs")
     assert first.get("/runs").status_code == 200
     again = second.post("/second-factor", code=code)
-    assert (again.status_code, "was used already" in again.text) == (401, True)
+    assert again.status_code == 401
     office.clock.forward(seconds=30)
     late = second.post("/second-factor", code=present_code(office, secret))
     assert late.status_code == 303
@@ -153,7 +137,6 @@ def test_who_must_have_one_sets_it_up_before_anything_opens(strict: Office) -> N
     assert (done.status_code, done.headers["location"]) == (303, "/approvals")
     assert bem.get("/approvals").status_code == 200
     page = bem.get("/second-factor").text
-    assert "want it of you" in page
     assert ">Remove<" not in page
     assert strict.actions()[-2:] == ["second factor set up", "signed in"]
 
@@ -168,7 +151,9 @@ def test_factor_is_removed_by_its_user_with_a_code_or_by_an_administrator(office
     assert ada.post("/second-factor", code="000000", do="remove").status_code == 401
     code = present_code(office, secret)
     assert ada.post("/second-factor", code=code, do="remove").status_code == 303
-    assert office.context.accounts.second_of("Ada", offered=False) is None
+    without = office.context.accounts.find("Ada")
+    assert without is not None
+    assert not without.has_second
     office.clock.forward(minutes=1)
     set_up(office, ada)
     assert "Remove second factor" in admin.get("/users").text
@@ -186,7 +171,8 @@ def test_secret_lies_sealed_also_under_a_new_key(office: Office) -> None:
     rotate_key(office.journal)
     files = (office.folder / "home").glob("journal.sqlite*")
     held = b"".join(each.read_bytes() for each in files if each.is_file())
-    assert secret not in held
+    assert secret.encode() not in held
+    assert b32decode(secret) not in held
     browser = office.browser()
     browser.post("/sign-in", name="Ada", password=PASSWORD)
     assert browser.post("/second-factor", code=present_code(office, secret)).status_code == 303
