@@ -40,7 +40,7 @@ CALL_STATES = {
     ChargeStatus.STOP: CallState.NOT_CHARGED,
 }
 _ENDS = frozenset({LookupStatus.FAILED, LookupStatus.IN_DOUBT})
-_SAID_OF_CUSTOMER = frozenset(
+SAID_OF_CUSTOMER = frozenset(
     {
         FailureReason.UNREACHABLE,
         FailureReason.WRONG_CONTACT,
@@ -195,7 +195,7 @@ class LookupTask:
             )
         if stops:
             return None
-        if reading.trouble in _SAID_OF_CUSTOMER:
+        if reading.trouble in SAID_OF_CUSTOMER:
             return LookupStatus.FREE
         self.doubted = self.doubted or reading.verdict is ChargeStatus.IN_DOUBT
         if delay_s is not None:

@@ -6,7 +6,7 @@ what was typed.
 
 from __future__ import annotations
 
-from pathlib import Path
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,16 +14,14 @@ import typer
 from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.engine import ran, settings_for_calls
 from nightscreen.cli.output import counted, fields, naira, print_run
-from nightscreen.operations.bvn import confirming, requesting
-from nightscreen.operations.bvn.closing import quote_confirm, quote_request
-from nightscreen.operations.bvn.otps import open_otps
-from nightscreen.reading.mapping_file import read_mapping
-from nightscreen.reading.open_file import open_source
+from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_passwords
+from nightscreen.operations.bvn.requests import BvnRequests, open_customers
+from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from nightscreen.config.settings import Settings
 
@@ -69,9 +67,10 @@ def _print_quote(document: Mapping[str, Any]) -> None:
 def request(parameters: RequestBvns) -> Result:
     """Have the service send each customer of a file a one-time password."""
     settings = settings_for_calls()
-    _open_input(parameters, open_source, "of customers")
     if parameters.quote_only:
-        return Result(_quoted_request(parameters, settings), view=_print_quote)
+        return _quoted(BvnRequests, parameters, settings)
+    if not parameters.run:  # an unreadable file is reported at once, before the engine starts
+        open_customers(parameters)
     return ran("confirm_bvns:request_bvns", parameters, print_bvn)
 
 
@@ -79,36 +78,13 @@ def request(parameters: RequestBvns) -> Result:
 def confirm(parameters: ConfirmBvns) -> Result:
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
     settings = settings_for_calls()
-    _open_input(parameters, open_otps, "with customer_id,otp")
     if parameters.quote_only:
-        return Result(_quoted_confirm(parameters, settings), view=_print_quote)
+        return _quoted(BvnConfirmations, parameters, settings)
+    if not parameters.run:
+        read_passwords(parameters, settings)
     return ran("confirm_bvns:confirm_bvns", parameters, print_bvn)
 
 
-def _open_input(parameters: RequestBvns | ConfirmBvns, open_: Any, kind: str) -> None:  # noqa: ANN401 - either of two
-    """Report an unreadable file at once, before the engine starts."""
-    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-    if parameters.input:
-        open_(Path(parameters.input), mapping=mapping)
-    elif not parameters.run:
-        raise InputError(f"no input file was given; name a CSV, XLSX or Parquet file {kind}")
-
-
-def _quoted_request(parameters: RequestBvns, settings: Settings) -> dict[str, Any]:
-    run, asking = requesting.open_request(parameters, settings)
-    try:
-        requesting.read_input(run, asking)
-        requesting.plan(run, asking)
-        return quote_request(run, asking)
-    finally:
-        run.close()
-
-
-def _quoted_confirm(parameters: ConfirmBvns, settings: Settings) -> dict[str, Any]:
-    run, work = confirming.open_confirm(parameters, settings)
-    try:
-        confirming.read_input(run, work)
-        confirming.price(run, work)
-        return quote_confirm(run, work)
-    finally:
-        run.close()
+def _quoted(kind: type[PersonRun[Any, Any]], parameters: Any, settings: Settings) -> Result:  # noqa: ANN401 - the kind's own
+    """Return what a run would cost, without the engine."""
+    return Result(asyncio.run(run_people(kind, parameters, settings)), view=_print_quote)

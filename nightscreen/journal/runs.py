@@ -334,6 +334,14 @@ class Runs:
         }
 
     @outlasting
+    def last_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
+        """Return a run's last call of a check about a subject; None where it made none."""
+        mine = (calls.c.run_id == run_id, calls.c.check == check, calls.c.subject == subject)
+        query = select(calls).where(*mine).order_by(calls.c.call_id.desc()).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).first()
+
+    @outlasting
     def in_doubt(self) -> list[Row[Any]]:
         """Return every call that may have been charged without our knowing, oldest first."""
         unknown = (UNSETTLED, calls.c.cost_micro.is_(None))

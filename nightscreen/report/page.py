@@ -41,7 +41,6 @@ _FLOWS = {
     "pull_accounts": "Accounts and balances of customers who consented",
     "request_bvns": "BVN consent: passwords asked for",
     "confirm_bvns": "BVN consent: passwords confirmed",
-    "confirm_by_link": "BVN consent: a password typed on the page",
     "offer_loans": "Loan offers",
     "track_loans": "Loans followed",
 }

@@ -1,7 +1,7 @@
 """BVN details at hand, as a screening run may see them: of rows whose consent counts, no others.
 
-Confirming a BVN is `bvn.confirming`'s; here its answer is found again by the BVN's pseudonym. There
-is no age limit: `bvn_checked_at` says how old it is, and a policy may ask.
+A BVN is confirmed by `bvn.confirmations`; here its answer is found again by the BVN's pseudonym.
+There is no age limit: `bvn_checked_at` says how old it is, and a policy may ask.
 """
 
 from __future__ import annotations

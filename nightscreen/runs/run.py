@@ -62,8 +62,11 @@ def open_api_run(
     operation: str,
     input_digest: str = "",
     clock: Clock = system_clock,
+    is_recorded: bool = True,
 ) -> Run:
     """Open a run beside screening and write it down; nothing is sent.
+
+    What makes a single call is not written down: its id ends in the name of its process.
 
     Raises:
         UsageError: settings or parameters are wrong, in one line that says what to do.
@@ -76,18 +79,20 @@ def open_api_run(
         earlier = find_earlier(journal, parameters.run, flow)
         if input_digest:
             require_same_input(earlier, input_digest)
+        run_id = run_id_for(journal, earlier)
         run = begin_run(
             journal,
             opened,
             parameters,
             settings,
-            run_id=run_id_for(journal, earlier),
+            run_id=run_id if is_recorded else f"{run_id}@{journal.holders.name}",
             flow=flow,
             batch=batch,
             purpose=flow,
             operations=(operation,),
             input_digest=input_digest,
             earlier=earlier,
+            is_recorded=is_recorded,
         )
         run.on_close = opened.pop_all()
         return run
@@ -178,6 +183,7 @@ def begin_run(
     operations: Iterable[str],
     input_digest: str,
     earlier: RunRecord | None,
+    is_recorded: bool = True,
 ) -> Run:
     """Write a run of any flow down, and return it with all that was opened for it.
 
@@ -195,6 +201,7 @@ def begin_run(
         operations: the checks or operations its calls are counted under.
         input_digest: of its input, empty where it reads none.
         earlier: the run as it was begun, where it is resumed.
+        is_recorded: off for a single call, which leaves nothing but itself.
 
     Raises:
         UsageError: declarations, prices, response rules or the deadline are wrong.
@@ -205,8 +212,10 @@ def begin_run(
     load_prices(settings.own_table("prices"))  # a mistake in it leaves nothing behind
     deadline_at = deadline_instant(parameters.deadline, journal.clock())  # nor does one in it
     caps = caps_of(parameters, settings)
-    if only_quotes(parameters):
-        folder = RunFolder.make(settings.home / "quotes", f"{run_id}@{journal.holders.name}")
+    is_recorded = is_recorded and not only_quotes(parameters)
+    if not is_recorded:
+        name = f"{run_id.partition('@')[0]}@{journal.holders.name}"
+        folder = RunFolder.make(settings.home / "quotes", name)
         opened.callback(shutil.rmtree, folder.path, ignore_errors=True)
     else:
         folder = RunFolder.at(_output(parameters, earlier), run_id, settings.home)
@@ -214,7 +223,7 @@ def begin_run(
     journal.lookups.sweep()
     journal.calls.recover()
     started_at = journal.clock()
-    if not only_quotes(parameters):
+    if is_recorded:
         record = journal.runs.begin(
             run_id,
             flow=flow,

@@ -1,7 +1,7 @@
 """BVN consent in two calls: its states, its parameters, and one request as the journal keeps it.
 
-What does not belong here: how a state follows from an answer (`operations/bvn/consent.py`), and how
-a request is stored (`journal/bvn_consents.py`). No shape here ever holds a one-time password.
+How a state follows from an answer is decided in `operations/bvn/states.py`. No shape here ever
+holds a one-time password.
 """
 
 from __future__ import annotations

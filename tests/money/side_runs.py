@@ -22,10 +22,12 @@ from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.loan_offers import LoanOffers
-from nightscreen.operations.bvn import closing, confirming, requesting
+from nightscreen.operations.bvn.confirmations import BvnConfirmations
+from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.loans import offering, tracking
 from nightscreen.operations.loans.offer_report import close_offering
 from nightscreen.operations.loans.tracking_report import close_tracking
+from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.operations.transactions import sync
 from nightscreen.operations.transactions.report import close_pull
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
@@ -153,22 +155,22 @@ class Office:
         self.loop.run_until_complete(sessions())
         assert not self.loop.faults, self.loop.faults
 
+    def ran(self, kind: type[PersonRun[Any, Any]], given: Any) -> dict[str, Any]:  # noqa: ANN401 - the kind's own
+        """Make a run as its flow does."""
+        transport = FakeTransport(self.service)
+        report: dict[str, Any] = self.loop.run_until_complete(
+            run_people(kind, given, self.read, transport=transport, clock=self.clock)
+        )
+        assert not self.loop.faults, self.loop.faults
+        return report
+
     # --- flows ---
 
     def request(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - parameters of the flow
         """Ask customers for BVN consent."""
         source = self._customers()
         given = RequestBvns(input=source, output=self.out, **options)
-        run, work = requesting.open_request(given, self.read, clock=self.clock)
-        with contextlib.closing(run):
-            requesting.read_input(run, work)
-            requesting.plan(run, work)
-            self.calls(
-                run,
-                lambda session: requesting.ask(session, work),
-                partial(requesting.ask_again, run, work),
-            )
-            return closing.close_request(run, work)
+        return self.ran(BvnRequests, given)
 
     def confirm(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Send on the passwords of customers who were asked before."""
@@ -180,16 +182,7 @@ class Office:
         ids = (asked(number)["customer_id"] for number in range(NUMBER))
         source.write_text("customer_id,otp\n" + "".join(f"{each},{OTP}\n" for each in ids), "utf-8")
         given = ConfirmBvns(input=str(source), output=self.out, **options)
-        run, work = confirming.open_confirm(given, self.read, clock=self.clock)
-        with contextlib.closing(run):
-            confirming.read_input(run, work)
-            confirming.price(run, work)
-            self.calls(
-                run,
-                lambda session: confirming.send(session, work),
-                partial(confirming.send_again, run, work),
-            )
-            return closing.close_confirm(run, work)
+        return self.ran(BvnConfirmations, given)
 
     def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Pull the transactions of customers who consented."""

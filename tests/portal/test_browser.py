@@ -13,8 +13,8 @@ from playwright.sync_api import ViewportSize, expect
 from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
-from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.links import link_for
+from nightscreen.operations.bvn.states import requests_of
 from nightscreen.sandbox.process import SandboxProcess
 from tests.browser.chromium import chromium
 from tests.portal.browsing import Served, pictures, served
@@ -232,7 +232,7 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
     with ThreadPoolExecutor(1) as thread:
         thread.submit(town.request, [row]).result()
     with open_journal(portal.folder / "home") as journal:
-        (request,) = BvnConsents.of(journal).of_batches(["customers"])
+        (request,) = requests_of(journal).all(batch="customers")
         link = link_for(journal, town.read(), request)
     (otp,) = (each["otp"] for each in sandbox.get(f"/_sandbox/otps?bvn={row['bvn']}")["otps"])
     return link, str(otp)

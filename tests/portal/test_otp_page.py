@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.operations.bvn.links import token_for
+from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
 from nightscreen.portal.otp import TRIES_A_MINUTE
 from tests.portal.visiting import PORTAL, Clock, settings_in
@@ -35,7 +35,7 @@ class Desk:
         self.row = asked(1, customer_id="CUST-7700155-OBI")
         self.world.request([self.row])
         self.journal: Journal = open_journal(folder / "home", clock=self.clock)
-        (request,) = BvnConsents.of(self.journal).of_batches(["customers"])
+        (request,) = requests_of(self.journal).all(batch="customers")
         self.path = f"/otp/{token_for(self.journal, request)}"
         settings = settings_in(folder)
         from nightscreen.sandbox.app import application as sandbox  # noqa: PLC0415 - two of one name

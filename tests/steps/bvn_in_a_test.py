@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
-from nightscreen.operations.bvn import closing as bvn_closing
-from nightscreen.operations.bvn import confirming as bvn_confirming
-from nightscreen.operations.bvn import requesting as bvn_requesting
+from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
+from nightscreen.operations.bvn.requests import BvnRequests
+from nightscreen.operations.person_run import PersonRun, Steps, run_people
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
@@ -29,9 +30,7 @@ from nightscreen.schemas.stops import StopReason
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from nightscreen.calling.run import Run
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:
@@ -73,6 +72,35 @@ class Told:
         return found
 
 
+class Cancelling(Steps):
+    """Cancels a run once something is true, and closes it as the engine does."""
+
+    def __init__(self, enough: Callable[[], bool]) -> None:
+        self._enough = enough
+        self.report: dict[str, Any] = {}
+
+    @asynccontextmanager
+    async def asking(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:
+        """Cancel what is under way."""
+        asking = asyncio.current_task()
+        assert asking is not None
+
+        async def cancel() -> None:
+            while not self._enough():  # noqa: ASYNC110 - the sandbox tells nobody
+                await asyncio.sleep(0.005)
+            work.run.stops.stop(StopReason.CANCELLED)
+            asking.cancel()
+
+        cancelling = asyncio.create_task(cancel())
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.report = work.close()
+            raise
+        finally:
+            cancelling.cancel()
+
+
 class BvnWorld(World):
     """A world in which customers are asked for BVN consent."""
 
@@ -93,64 +121,48 @@ class BvnWorld(World):
         """Ask customers."""
         if rows is not None:
             options["input"] = str(self.write(rows))
-        parameters = RequestBvns(**{"output": str(self.folder / "out"), **options})
-        run, work = bvn_requesting.open_request(parameters, self.read(), clock=self.clock)
-        try:
-            bvn_requesting.read_input(run, work)
-            bvn_requesting.plan(run, work)
-            asyncio.run(self._in_a_session(run, bvn_requesting.ask, work))
-            return Told(run.folder.path, bvn_closing.close_request(run, work))
-        finally:
-            run.close()
+        return self._ran(BvnRequests, RequestBvns(**{"output": self.out, **options}))
 
     def confirm(self, otps: Mapping[str, str] | Path, **options: Any) -> Told:  # noqa: ANN401
         """Send passwords on, given by customer or as a file."""
         path = otps if isinstance(otps, Path) else self.write_otps(otps)
-        parameters = ConfirmBvns(
-            **{"output": str(self.folder / "out"), "input": str(path), **options}
+        given = ConfirmBvns(**{"output": self.out, "input": str(path), **options})
+        return self._ran(BvnConfirmations, given)
+
+    @property
+    def out(self) -> str:
+        """Return where results go."""
+        return str(self.folder / "out")
+
+    def _ran(
+        self,
+        kind: type[PersonRun[Any, Any]],
+        parameters: Any,  # noqa: ANN401 - the kind's own
+        steps: Steps | None = None,
+    ) -> Told:
+        report = asyncio.run(
+            run_people(
+                kind,
+                parameters,
+                self.read(),
+                transport=self.transport(),
+                clock=self.clock,
+                steps=steps,
+            )
         )
-        run, work = bvn_confirming.open_confirm(parameters, self.read(), clock=self.clock)
-        try:
-            bvn_confirming.read_input(run, work)
-            bvn_confirming.price(run, work)
-            asyncio.run(self._in_a_session(run, bvn_confirming.send, work))
-            return Told(run.folder.path, bvn_closing.close_confirm(run, work))
-        finally:
-            run.close()
+        return Told(self.folder / "out" / report["run_id"], report)
 
     def transport(self) -> httpx.AsyncBaseTransport:
         """Return what carries the calls."""
         return httpx.ASGITransport(application(self.sandbox))
 
-    async def _in_a_session(self, run: Run, ask: Any, work: Any) -> None:  # noqa: ANN401
-        session = open_caller(run, transport=self.transport())
-        try:
-            await ask(session, work)
-        finally:
-            await session.close()
-
     def cancelled(self, otps: Mapping[str, str], *, after: int) -> Told:
         """Send passwords on and cancel the run once the sandbox has seen some calls."""
-        options = {"output": str(self.folder / "out"), "input": str(self.write_otps(otps))}
-        run, work = bvn_confirming.open_confirm(
-            ConfirmBvns(**options), self.read(), clock=self.clock
-        )
-
-        async def cancel() -> None:
-            sending = asyncio.create_task(self._in_a_session(run, bvn_confirming.send, work))
-            while len(self.calls("bvn_finish")) < after:  # noqa: ASYNC110 - the sandbox tells nobody
-                await asyncio.sleep(0.005)
-            run.stops.stop(StopReason.CANCELLED)
-            sending.cancel()
-            await asyncio.wait([sending])
-
-        try:
-            bvn_confirming.read_input(run, work)
-            bvn_confirming.price(run, work)
-            asyncio.run(cancel())
-            return Told(run.folder.path, bvn_closing.close_confirm(run, work))
-        finally:
-            run.close()
+        given = ConfirmBvns(output=self.out, input=str(self.write_otps(otps)))
+        steps = Cancelling(lambda: len(self.calls("bvn_finish")) >= after)
+        with pytest.raises(asyncio.CancelledError):
+            self._ran(BvnConfirmations, given, steps)
+        return Told(self.folder / "out" / steps.report["run_id"], steps.report)
 
     def write_otps(self, otps: Mapping[str, str], name: str = "otps.csv") -> Path:
         """Write a file of passwords."""

@@ -11,12 +11,11 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
-from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.bvn import requesting as bvn_requesting
-from nightscreen.operations.bvn.consent import Transitions
+from nightscreen.operations.bvn.requests import BvnRequests
+from nightscreen.operations.bvn.states import newest, requests_of
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
@@ -322,20 +321,14 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     world: BvnWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dies after the answer leaves a request that the next run understands."""
-    monkeypatch.setattr(bvn_requesting, "_learn", lambda *_: None)
-    monkeypatch.setattr(
-        "nightscreen.operations.bvn.closing.bring_up_to_date", lambda *_a, **_k: _nothing()
-    )
+    monkeypatch.setattr(BvnRequests, "learn", lambda *_: None)
+    monkeypatch.setattr(BvnRequests, "recover", lambda _: None)
     world.request([asked(1)])
     monkeypatch.undo()
     told = world.request([asked(1)])
     assert told.states == {"awaiting_otp": 1}
     assert told.rows["C1"]["masked_contact"]
     assert len(world.calls("bvn_start")) == 1
-
-
-def _nothing() -> Transitions:
-    return Transitions()
 
 
 def test_requests_are_abandoned_after_a_set_time(world: BvnWorld) -> None:
@@ -437,7 +430,7 @@ def test_erasure_reaches_requests_answers_and_tables(world: BvnWorld) -> None:
         done = erase(journal, found)
         assert (done["answers"], done["rows"]) == (2, 4)  # in two tables, in two lists of changes
         name = journal.pseudonyms.customers_anywhere
-        left = BvnConsents.of(journal).current([name(["C1"]), name(["C2"]), name(["C3"])])
+        left = newest(journal, [name(["C1"]), name(["C2"]), name(["C3"])])
         assert set(left) == {name(["C2"]), name(["C3"])}
         assert verify_journal(journal) == []
         assert journal.money.today().spent_micro == 40 * MICROS
@@ -455,13 +448,13 @@ def test_erasure_by_bvn_and_purge_reach_requests(world: BvnWorld) -> None:
         customers = Customers.of(journal)
         erase(journal, look(journal, customers, Whom(bvn=asked(2)["bvn"])))
         name = journal.pseudonyms.customers_anywhere
-        assert not BvnConsents.of(journal).current([name(["C2"])])
-        assert len(BvnConsents.of(journal).of_batches({"customers"})) == 2
+        assert not newest(journal, [name(["C2"])])
+        assert len(requests_of(journal).all(batch="customers")) == 2
     clock = Moved()
     clock.ahead = timedelta(days=400)
     with open_journal(world.folder / "home", clock=clock) as journal:
         purge(journal, due(journal, Retention(), older_than=399))
-        assert BvnConsents.of(journal).of_batches({"customers"}) == []
+        assert requests_of(journal).all(batch="customers") == []
         assert verify_journal(journal) == []
     assert list(world.folder.glob("out/*/bvn/*.parquet")) == []
 
@@ -497,5 +490,5 @@ def test_requests_are_resealed_and_verified(world: BvnWorld) -> None:
         rotate_key(journal)
         assert verify_journal(journal) == []
     with open_journal(world.folder / "home") as journal:
-        (one, *_) = BvnConsents.of(journal).of_batches({"customers"})
+        (one, *_) = requests_of(journal).all(batch="customers")
         assert one.held.bvn == asked(1)["bvn"]

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.bvn_consents import BvnConsents
-from nightscreen.operations.bvn.consent import bring_up_to_date
+from nightscreen.operations.bvn.states import bring_up_to_date, requests_of
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import BvnState
 from tests.client.fakes import Canned, FakeTransport
@@ -120,13 +119,13 @@ def test_contact_refused_in_a_run_that_died_is_known_from_its_call(world: Regist
     """Where the process died before the state was written, the journal's call says what it is."""
     told = world.request([asked(1, phone=ELSEWHERE)])
     with open_journal(world.folder / "home") as journal:
-        consents = BvnConsents.of(journal)
-        (request,) = consents.of_batches({told.rows["C1"]["batch"]})
+        consents = requests_of(journal)
+        (request,) = consents.all(batch=told.rows["C1"]["batch"])
         held = replace(request.held, masked_contact=None)
         earlier = {"state": BvnState.REQUESTED, "trouble": None, "held": held}
-        consents.put(request.model_copy(update=earlier))
+        consents.put([request.model_copy(update=earlier)], journal.clock())
         bring_up_to_date(journal, world.read().bvn_consent)
-        (after,) = consents.of_batches({request.batch})
+        (after,) = consents.all(batch=request.batch)
     assert (after.state, after.trouble) == (BvnState.WRONG_CONTACT, "wrong_contact")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from nightscreen.journal.bvn_consents import BvnConsents
-from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt, HeldCustomer
+from nightscreen.config.settings import BvnConsent
+from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
+from nightscreen.schemas.bvn import BvnRequest, BvnState, HeldCustomer
+from nightscreen.schemas.clock import span_micros
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
@@ -29,51 +32,31 @@ def request(number: int, **changes: object) -> BvnRequest:
     return made.model_copy(update=changes)
 
 
-def test_request_comes_back_as_it_was_written(journal: Journal) -> None:
-    """All fields survive, also once they have changed."""
-    consents = BvnConsents.of(journal)
-    consents.add([request(1), request(2)])
-    changed = request(1, state=BvnState.WRONG_OTP, attempts=2, doubt=Doubt.FINISH, cost_micro=5)
-    consents.put(changed)
-    assert consents.find(changed.request_id) == changed
-    assert consents.of_batches({"applicants"}) == [changed, request(2)]
-
-
-def test_newest_request_of_a_customer_counts(journal: Journal) -> None:
-    """An earlier one is kept, and counts again where the newer comes to nothing."""
-    consents = BvnConsents.of(journal)
-    newer = request(9, customer=request(1).customer)
-    consents.add([request(1), newer])
-    assert consents.current([newer.customer]) == {newer.customer: newer}
-    assert consents.of_batches({"applicants"}) == [newer]
-    assert len(consents.of_customers([newer.customer])) == 2
-    consents.drop(newer)
-    assert consents.current([newer.customer])[newer.customer] == request(1)
-
-
-def test_request_is_claimed_once(journal: Journal) -> None:
-    """Of two who want to send a password for it, one may; so too where it has changed meanwhile."""
-    consents = BvnConsents.of(journal)
-    consents.add([request(1)])
-    assert consents.claim(request(1), "run-2")
-    assert not consents.claim(request(1), "run-3")
-    assert [each.finishing for each in consents.under_way()] == ["run-2"]
-    consents.put(request(1, attempts=1))
-    assert not consents.claim(request(1), "run-3")
-    assert consents.claim(request(1, attempts=1), "run-3")
-
-
 def test_only_what_waits_is_abandoned(journal: Journal) -> None:
     """Those that ended, are younger, or have a password under way stay as they are."""
-    consents = BvnConsents.of(journal)
-    consents.add(
+    now, kept = journal.clock(), requests_of(journal)
+    day = span_micros(timedelta(days=1))
+    under_way = f"single@{journal.holders.name}"
+    kept.add(
         [
             request(1),
             request(2, state=BvnState.CONFIRMED),
-            request(3, at=5000),
-            request(4, finishing="run-2"),
+            request(3, at=now - day + 60_000_000),
+            request(4, finishing=under_way),
         ]
     )
-    assert consents.abandon(4000, 6000) == 1
-    states = [each.state for each in consents.of_batches({"applicants"})]
+    assert bring_up_to_date(journal, BvnConsent()) == []
+    states = [each.state for each in kept.all(batch="applicants")]
     assert states == ["abandoned", "confirmed", "awaiting_otp", "awaiting_otp"]
+
+
+def test_a_call_of_a_dead_process_is_learnt_and_of_a_living_one_is_not(journal: Journal) -> None:
+    """A request is free again where nothing was sent for it; the newest of a customer counts."""
+    kept = requests_of(journal)
+    at = journal.clock()
+    kept.add([request(1, at=at, finishing="run-2"), request(2, at=at, state=BvnState.REQUESTED)])
+    newer = request(9, at=at, customer=request(1).customer, finishing=f"x@{journal.holders.name}")
+    kept.add([newer])
+    bring_up_to_date(journal, BvnConsent())
+    assert [each.finishing for each in kept.all()] == [None, newer.finishing]
+    assert newest(journal, [newer.customer]) == {newer.customer: newer}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.journal.bvn_consents import BvnConsents
-from nightscreen.operations.bvn.compare import compare
+from nightscreen.journal.records import Records
+from nightscreen.operations.bvn.table import compare
 from nightscreen.schemas.answers import BvnDetails
-from nightscreen.schemas.bvn import HeldCustomer
+from nightscreen.schemas.bvn import BvnRequest, HeldCustomer
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
 from nightscreen.values.names import CONTRADICTS
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.journal import Journal
-    from nightscreen.schemas.bvn import BvnRequest
 
 PERSONAL = tuple(
     name for name in BvnDetails.model_fields if name not in {"reference", "bvn", "watchlisted"}
@@ -31,7 +30,7 @@ PERSONAL = tuple(
 def requests_of(journal: Journal, customer_id: str) -> list[BvnRequest]:
     """Return every request for a customer's BVN consent, oldest first."""
     customer = journal.pseudonyms.customers_anywhere([customer_id])
-    return BvnConsents.of(journal).of_customers([customer])
+    return Records.of(journal, BvnRequest).of_customers([customer])
 
 
 def shown_request(request: BvnRequest) -> dict[str, Any]:
@@ -54,19 +53,11 @@ def shown_request(request: BvnRequest) -> dict[str, Any]:
 
 def is_theirs(answer: BvnDetails, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a BVN answer agrees with the customer by any of their rows."""
-    for row in rows:
-        compared = compare(_held(row), answer)
-        if (
-            compared.name is not None
-            and compared.name not in CONTRADICTS
-            and compared.dob
-            in (
-                True,
-                None,
-            )
-        ):
-            return True
-    return False
+    compared = (compare(_held(row), answer) for row in rows)
+    return any(
+        each.name_match not in {None, *CONTRADICTS} and each.dob_match is not False
+        for each in compared
+    )
 
 
 def _held(row: Mapping[str, Any]) -> HeldCustomer:

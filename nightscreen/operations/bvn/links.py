@@ -18,33 +18,24 @@ from urllib.parse import urlsplit
 
 from itsdangerous import BadSignature, Signer
 
-from nightscreen.calling.caller import open_caller
 from nightscreen.journal import journal_of
-from nightscreen.journal.bvn_consents import BvnConsents
 from nightscreen.journal.keyset import link_keys
-from nightscreen.operations.bvn.confirming import refusal, supply
-from nightscreen.operations.bvn.consent import bring_up_to_date
+from nightscreen.operations.bvn.confirmations import refusal, supply
 from nightscreen.operations.bvn.otps import tidy_otp
-from nightscreen.report.api_run import OperationEnds, close_api_run, statuses_of
-from nightscreen.runs.run import open_api_run
-from nightscreen.runs.run_report import run_end
-from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
+from nightscreen.operations.person_run import single_call
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import span_micros, system_clock
 
 if TYPE_CHECKING:
-    from nightscreen.calling.lookup_task import LookupTask
-    from nightscreen.calling.run import Run
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.schemas.clock import Clock
 
-FLOW = "confirm_by_link"
 PATH = "/otp/"
 """The portal's path of the page; the token follows."""
-_FOLDER = "portal"
 
 
 class LinkWord(StrEnum):
@@ -118,7 +109,7 @@ def find_request(journal: Journal, token: str) -> BvnRequest | None:
             request_id = base64.urlsafe_b64decode(name + b"=" * (-len(name) % 4))
         except (BadSignature, ValueError):
             continue
-        return BvnConsents.of(journal).find(request_id)
+        return requests_of(journal).find(request_id.hex())
     return None
 
 
@@ -131,8 +122,8 @@ def look_at_link(journal: Journal, settings: Settings, token: str) -> LinkView:
 
 
 def _is_newest(journal: Journal, request: BvnRequest) -> bool:
-    newest = BvnConsents.of(journal).current([request.customer]).get(request.customer)
-    return newest is not None and newest.request_id == request.request_id
+    last = newest(journal, [request.customer]).get(request.customer)
+    return last is not None and last.key == request.key
 
 
 def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
@@ -183,11 +174,15 @@ async def accept_otp(
     digits = tidy_otp(otp, settings.bvn_consent.otp_digits)
     if digits is None:
         return LinkView(LinkWord.MALFORMED, before.masked_contact, before.attempts_left)
-    run = await asyncio.to_thread(_open, settings, clock)
-    try:
-        return await _send(run, request, digits, transport)
-    finally:
-        run.close()
+    operation = Operation.BVN_FINISH
+    async with single_call(settings, operation, clock=clock, transport=transport) as caller:
+        task, after = await supply(caller, request, digits)
+    if task is None:
+        return LinkView(LinkWord.BUSY, request.held.masked_contact)
+    untouched = (after.state, after.attempts) == (request.state, request.attempts)
+    if untouched and after.doubt is not Doubt.FINISH:
+        return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
+    return view(after, settings, clock())
 
 
 def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnRequest | None, LinkView]:
@@ -195,44 +190,3 @@ def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnReques
     with journal_of(settings, clock=clock) as journal:
         bring_up_to_date(journal, settings.bvn_consent)
         return find_request(journal, token), look_at_link(journal, settings, token)
-
-
-def _open(settings: Settings, clock: Clock) -> Run:
-    parameters = ApiRunParameters(output=str((settings.home / _FOLDER).absolute()))
-    return open_api_run(
-        parameters,
-        settings,
-        flow=FLOW,
-        batch=FLOW,
-        operation=Operation.BVN_FINISH,
-        clock=clock,
-    )
-
-
-async def _send(run: Run, request: BvnRequest, otp: str, transport: Transport | None) -> LinkView:
-    """Make the one call of a run and write the run's report."""
-    run.batch = request.batch
-    run.progress[Operation.BVN_FINISH].wanted = 1
-    session = open_caller(run, transport=transport)
-    task: LookupTask | None = None
-    after = request
-    try:
-        task, after = await supply(session, request, otp)
-    finally:
-        await session.close()
-        await asyncio.to_thread(_close, run, task)
-    if task is None:
-        return LinkView(LinkWord.BUSY, request.held.masked_contact)
-    untouched = (after.state, after.attempts) == (request.state, request.attempts)
-    if untouched and after.doubt is not Doubt.FINISH:
-        return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
-    return view(after, run.settings, run.clock())
-
-
-def _close(run: Run, task: LookupTask | None) -> None:
-    if task is None:
-        run.withdraw()
-        return
-    rows = {"read": 1, "screened": 1, "quarantined": 0}
-    operations = {Operation.BVN_FINISH: OperationEnds(statuses_of([task]))}
-    close_api_run(run_end(run), rows=rows, operations=operations)

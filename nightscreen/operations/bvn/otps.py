@@ -1,7 +1,7 @@
 """Reading a file of one-time passwords: which rows can be sent on, and what is wrong with others.
 
 A password is in memory alone, and only until it is sent: no finding, quarantine or repr holds one.
-`confirming` decides whether a customer may supply one at all.
+`confirmations` decides whether a customer may supply one at all.
 """
 
 from __future__ import annotations

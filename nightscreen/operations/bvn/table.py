@@ -1,12 +1,15 @@
 """The BVN output: one row for each customer, with state, details and what of them agrees.
 
-An answer is shown only where the customer's consent counts at this moment. `consent` decides
-states; `compare` compares.
+An answer is shown only where the customer's consent counts at this moment; a record is compared
+with the lender's data, and each result explained for the analyst, by quoting what was compared. A
+record may be incomplete (specification, BVN details): a missing field counts against nobody.
+`states` decides states.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +17,16 @@ import pyarrow as pa
 
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import CHANGES_FILE
-from nightscreen.journal.bvn_consents import BvnConsents
-from nightscreen.operations.bvn.compare import compare
+from nightscreen.journal.schema import records
+from nightscreen.operations.bvn.states import requests_of
+from nightscreen.operations.person_run import write_rows
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
 from nightscreen.schemas.bvn import BvnState, Doubt
 from nightscreen.schemas.checks import NoAnswer, Operation
 from nightscreen.schemas.enriched import COST, WORD
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.rows import INSTANT
+from nightscreen.values.names import match_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +34,16 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.journal import Journal
     from nightscreen.journal.answers import StoredAnswer
-    from nightscreen.operations.bvn.consent import Transitions
-    from nightscreen.schemas.bvn import BvnRequest
+    from nightscreen.operations.bvn.states import Moves
+    from nightscreen.schemas.bvn import BvnRequest, HeldCustomer
+    from nightscreen.values.names import NameMatch
 
 PARTS = "bvn"
+_NATIONAL_DIGITS = 10
+_BEST_FIRST = ("strong", "likely", "weak", "none", "business")
+_NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
+_NOT_IN_RECORD = "the BVN record has none"
+_NOT_HELD = "we hold none"
 WATCHLISTED = "bvn_watchlisted"
 _BLOCK = 1000
 _FIELDS = tuple(name for name in BvnDetails.model_fields if name in BvnDetails.specified)
@@ -128,29 +139,38 @@ class BvnRecord:
     link: str | None = None
 
 
-def write_table(run: Run, lines: Sequence[BvnRecord], now: int) -> dict[str, int]:
-    """Write `bvn/part-*.parquet`; return how many rows are in each state."""
-    states: dict[str, int] = {}
+def write_bvns(
+    run: Run, lines: Sequence[BvnRecord], moved: Moves
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Write `bvn/part-*.parquet` and, without identifiers, `changes.parquet`.
+
+    Returns:
+        How many rows are in each state, and the report's part of what moved.
+    """
+    states: Counter[str] = Counter()
 
     def tables() -> Iterator[pa.Table]:
         for start in range(0, len(lines), _BLOCK):
-            rows = list(_rows(run.journal, lines[start : start + _BLOCK], now))
-            for row in rows:
-                states[row["state"]] = states.get(row["state"], 0) + 1
-            yield pa.Table.from_pylist(rows, schema=_plain(SCHEMA)).cast(SCHEMA)
+            rows = list(_rows(run.journal, lines[start : start + _BLOCK], run.clock()))
+            states.update(row["state"] for row in rows)
+            yield pa.Table.from_pylist(rows, schema=SCHEMA)
 
     run.folder.write_parts(PARTS, SCHEMA, tables())
-    return dict(sorted(states.items()))
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return a schema whose words are plain text, as Arrow reads rows."""
-    return pa.schema(
-        [
-            pa.field(field.name, pa.string() if field.type == WORD else field.type)
-            for field in schema
-        ]
-    )
+    name = run.journal.pseudonyms.customer
+    changes = [
+        {
+            "customer": name(request.batch, request.held.customer_id).hex(),
+            "batch": request.batch,
+            "before": before or None,
+            "after": request.state.value,
+            "run_id": run.run_id,
+        }
+        for request, before in moved
+        if before != request.state.value
+    ]
+    kinds = Counter(f"{each['before'] or 'none'} to {each['after']}" for each in changes)
+    total = write_rows(run.folder, CHANGES_FILE, changes, CHANGES)
+    return dict(sorted(states.items())), {"total": total, "kinds": dict(sorted(kinds.items()))}
 
 
 def _rows(journal: Journal, lines: Iterable[BvnRecord], now: int) -> Iterator[dict[str, Any]]:
@@ -216,42 +236,97 @@ def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None)
             ]
     else:
         return found
-    compared = compare(request.held, answer)
-    return found | {
-        "name_match": compared.name,
-        "name_explained": compared.name_explained,
-        "dob_match": compared.dob,
-        "dob_explained": compared.dob_explained,
-        "phone_match": compared.phone,
-        "phone_explained": compared.phone_explained,
-    }
+    return found | asdict(compare(request.held, answer))
 
 
 def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
     """Return a line for the newest request of each customer of some batch names."""
-    requests = BvnConsents.of(journal).of_batches(set(batches))
+    asked = requests_of(journal).select(records.c.batch.in_(sorted(set(batches))))
+    last = {each.customer: each.key for each in asked}
     return [
-        BvnRecord(request.held.customer_id, request.batch, request=request) for request in requests
+        BvnRecord(each.held.customer_id, each.batch, request=each)
+        for each in asked
+        if last[each.customer] == each.key
     ]
 
 
-def write_changes(run: Run, moved: Transitions) -> dict[str, Any]:
-    """Write `changes.parquet`, without identifiers; return the report's part."""
-    name = run.journal.pseudonyms.customer
-    rows = [
-        {
-            "customer": name(request.batch, request.held.customer_id).hex(),
-            "batch": request.batch,
-            "before": before or None,
-            "after": after,
-            "run_id": run.run_id,
-        }
-        for request, before, after in moved.rows
-    ]
-    table = pa.Table.from_pylist(rows, schema=_plain(CHANGES)).cast(CHANGES)
-    run.folder.write_parquet(CHANGES_FILE, CHANGES, [table])
-    kinds = {
-        f"{before or 'none'} to {after}": number
-        for (before, after), number in sorted(moved.moves.items())
-    }
-    return {"total": len(rows), "kinds": kinds}
+# --- comparing ---
+
+
+@dataclass(frozen=True, slots=True)
+class BvnComparison:
+    """The result: a grade or a truth for each, None if one side is missing, and why."""
+
+    name_match: str | None
+    name_explained: str
+    dob_match: bool | None
+    dob_explained: str
+    phone_match: bool | None
+    phone_explained: str
+
+
+def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
+    """Compare a customer with a BVN answer: with the details where it has any."""
+    if answer.only_accounts():
+        name, explained = _best_account(held, answer.accounts)
+        return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
+    parts = (answer.first_name, answer.middle_name, answer.last_name)
+    record_name = " ".join(part for part in parts if part)
+    name, explained = _name_result(match_names(held.names, record_name or None), record_name)
+    dob, dob_explained = _dates(held.date_of_birth, answer.dob)
+    phone, phone_explained = _phones(held.phone, answer.mobile)
+    return BvnComparison(name, explained, dob, dob_explained, phone, phone_explained)
+
+
+def _name_result(match: NameMatch | None, record_name: str) -> tuple[str | None, str]:
+    if match is None:
+        return None, _NOT_HELD if record_name else _NOT_IN_RECORD
+    return match.grade, match.explained
+
+
+def _best_account(held: HeldCustomer, accounts: Sequence[BvnAccount]) -> tuple[str | None, str]:
+    """Return how well the best of the accounts' names agrees."""
+    matches = [match_names(held.names, account.account_name) for account in accounts]
+    known = [match for match in matches if match is not None]
+    if not known:
+        return None, "nothing to compare on one side"
+    best = min(known, key=lambda match: _BEST_FIRST.index(match.grade))
+    return best.grade, f"best of {len(accounts)}: {best.explained}"
+
+
+def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:
+    if theirs is None:
+        return None, _NOT_IN_RECORD
+    if ours is None:
+        return None, _NOT_HELD
+    if ours == theirs:
+        return True, f"agree: {theirs}"
+    hint = ""
+    if (ours.year, ours.month, ours.day) == (theirs.year, theirs.day, theirs.month):
+        hint = "; day and month changed places"
+    elif (ours.month, ours.day) == (theirs.month, theirs.day):
+        hint = "; only the year differs"
+    return False, f"against: {ours} / {theirs}{hint}"
+
+
+def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
+    """Compare the last ten digits; digits the service masks agree with anything."""
+    own, others = _national(ours), _national(theirs)
+    if not others:
+        return None, _NOT_IN_RECORD
+    if not own:
+        return None, _NOT_HELD
+    if len(own) < _NATIONAL_DIGITS or len(others) < _NATIONAL_DIGITS:
+        return None, "one of the two is no whole phone number"
+    shown = [(one, other) for one, other in zip(own, others, strict=True) if other != "*"]
+    if not shown:
+        return None, "the BVN record shows no digit"
+    if all(one == other for one, other in shown):
+        covered = "" if len(shown) == _NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
+        return True, f"agree{covered}: ...{others[-4:]}"
+    return False, f"against: ...{own[-4:]} / ...{others[-4:]}"
+
+
+def _national(phone: str | None) -> str:
+    digits = [char for char in phone or "" if char in "0123456789*"]
+    return "".join(digits)[-_NATIONAL_DIGITS:]

@@ -1,0 +1,323 @@
+"""Confirming BVN consent: sending on the passwords that customers supplied, and learning from them.
+
+The charge falls here. A wrong password is never tried again, one whose answer was lost never sent
+again, by machine. Reading the file is `otps`, the portal's way in `links`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nightscreen.client import wire
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
+from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
+from nightscreen.journal import journal_of
+from nightscreen.journal.customers import Customers
+from nightscreen.operations.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
+from nightscreen.operations.bvn.states import (
+    Moves,
+    after_call,
+    bring_up_to_date,
+    newest,
+    requests_of,
+)
+from nightscreen.operations.bvn.table import lines_of, write_bvns
+from nightscreen.operations.person_run import (
+    FAILED,
+    PENDING,
+    Account,
+    Person,
+    PersonRun,
+    end_of,
+    keep,
+)
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import file_digest
+from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
+from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.naming import batch_name
+
+if TYPE_CHECKING:
+    from nightscreen.calling.caller import Caller
+    from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
+    from nightscreen.config.settings import BvnConsent, Settings
+    from nightscreen.operations.person_run import CallEnd
+    from nightscreen.schemas.clock import Clock
+
+UNKNOWN = ("customer_unknown", "No such customer was ever asked or screened; nothing was sent.")
+NO_REQUEST = (
+    "no_request",
+    "The customer was not asked for BVN consent: nightscreen bvn request; nothing was sent.",
+)
+CONSENT_ENDED = (
+    "consent_ended",
+    "The customer's consent has expired or was withdrawn since; nothing was sent.",
+)
+ALREADY_TRIED = (
+    "already_tried",
+    "This very file was tried before; the customer must supply another password.",
+)
+ATTEMPTS_USED_UP = (
+    "attempts_used_up",
+    "Too many wrong passwords; ask the customer again on purpose: bvn request --again.",
+)
+IN_DOUBT = (
+    "finish_in_doubt",
+    "A password was sent and its answer lost: it may be used up and charged. Ask the customer "  # noqa: ISC004 - one sentence too long for a line
+    "again on purpose: bvn request --again.",
+)
+UNDER_WAY = ("under_way", "Another process is sending this customer's password right now.")
+_ENDED = {
+    BvnState.CONFIRMED: ("already_confirmed", "The BVN is confirmed already; nothing was sent."),
+    BvnState.EXPIRED: (
+        "request_expired",
+        "The password came too late; ask the customer again on purpose: bvn request --again.",
+    ),
+    BvnState.UNREACHABLE: (
+        "request_unreachable",
+        "The customer could not be reached, so no password is valid; nothing was sent.",
+    ),
+    BvnState.WRONG_CONTACT: (
+        "request_wrong_contact",
+        "The contact is not the registered one, so no password was sent; correct it, ask again.",
+    ),
+    BvnState.ABANDONED: (
+        "request_abandoned",
+        "The request waited too long; ask the customer again on purpose: bvn request --again.",
+    ),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Given(Person):
+    """One customer's password on its way, held in memory alone; gone once it was sent."""
+
+    request: BvnRequest
+    otp: str = field(repr=False)
+
+
+def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
+    """Read the file of passwords.
+
+    Raises:
+        InputError: there is none, or it cannot be read as such a file.
+    """
+    if not parameters.input:
+        raise InputError(
+            "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
+        )
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    return read_otps(Path(parameters.input), settings.bvn_consent.otp_digits, mapping=mapping)
+
+
+class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
+    """A run that sends on the passwords of a file."""
+
+    flow, name = "confirm_bvns", "confirm-bvns"
+    operation, kind = Operation.BVN_FINISH, SubjectKind.BVN
+
+    def __init__(self, run: Run, parameters: ConfirmBvns) -> None:
+        super().__init__(run, parameters)
+        self.moved: Moves = []
+        self._batches: set[str] = set()
+
+    @classmethod
+    def identify(
+        cls, parameters: ConfirmBvns, settings: Settings, *, clock: Clock
+    ) -> tuple[str, str]:
+        """Return the one batch name that the customers were asked in, and the file's digest.
+
+        It is keyed by the journal: from a plain one the few digits of a password could be guessed.
+        """
+        path, file = Path(parameters.input), read_passwords(parameters, settings)
+        with journal_of(settings, clock=clock) as journal:
+            names = journal.pseudonyms
+            customers = [names.customers_anywhere([row.customer_id]) for row in file.supplied]
+            asked = {each.batch for each in newest(journal, customers).values()}
+            digest = names.subject("file of passwords", file_digest(path)).hex()
+        return asked.pop() if len(asked) == 1 else batch_name(path), f"keyed:{digest}"
+
+    def find(self) -> list[Given]:
+        """Read the passwords into memory and judge each customer's request; write quarantine."""
+        file = read_passwords(self.parameters, self.run.settings)
+        found = self._matched(file)
+        file.supplied.clear()
+        self.rows_read, self.rows_refused = file.read, len(file.refused)
+        folder = self.run.folder
+        with QuarantineWriter(folder.path / QUARANTINE, QUARANTINED) as quarantine:
+            quarantine.write(sorted(file.refused, key=lambda rejected: rejected.line))
+        with ProblemsWriter(folder.path / PROBLEMS) as problems:
+            problems.write(sorted(file.problems, key=lambda problem: problem.line))
+        folder.rows |= {QUARANTINE: len(file.refused), PROBLEMS: len(file.problems)}
+        return found
+
+    def _matched(self, file: OtpFile) -> list[Given]:
+        """Find each customer's request; refuse a password that may not be sent."""
+        run, found = self.run, list[Given]()
+        name = run.journal.pseudonyms.customers_anywhere
+        customers = {row.customer_id: name([row.customer_id]) for row in file.supplied}
+        known = newest(run.journal, list(customers.values()))
+        digests: dict[str, str] = {}
+        for row in file.supplied:
+            request = known.get(customers[row.customer_id])
+            if request is None:
+                self._refuse_unknown(file, row)
+                continue
+            self._batches.add(request.batch)
+            if request.finish_run_id == run.run_id and request.finishing is None:
+                continue  # an earlier session of the run has dealt with it
+            finding = refusal(request, run.settings.bvn_consent, run.clock())
+            if finding is None and self._was_tried(request, digests):
+                finding = ALREADY_TRIED
+            if finding is None:
+                found.append(Given(subject=request.subject, request=request, otp=row.otp))
+            else:
+                file.refuse(row.line, row.customer_id, "customer_id", *finding)
+        return found
+
+    def _was_tried(self, request: BvnRequest, digests: dict[str, str]) -> bool:
+        """Return whether the last password, a wrong one, came from a file with the same content."""
+        run_id = request.finish_run_id
+        if run_id is None or request.state is not BvnState.WRONG_OTP:
+            return False
+        if run_id not in digests:
+            earlier = self.run.journal.runs.find(run_id)
+            digests[run_id] = "" if earlier is None else earlier.input_digest
+        return digests[run_id] == self.run.input_digest
+
+    def _refuse_unknown(self, file: OtpFile, row: Supplied) -> None:
+        """Refuse a customer without a request; an id that could be a password is not shown."""
+        customers, name = Customers.of(self.run.journal), self.run.journal.pseudonyms.customer
+        if customers.known([name(batch, row.customer_id) for batch in customers.batches()]):
+            file.refuse(row.line, row.customer_id, "customer_id", *NO_REQUEST)
+        else:
+            digits = self.run.settings.bvn_consent.otp_digits
+            shown = "" if tidy_otp(row.customer_id, digits) else row.customer_id
+            file.refuse(row.line, shown, "customer_id", *UNKNOWN)
+
+    def recover(self) -> None:
+        """Learn what came of calls whose process died; give up what has waited too long."""
+        settings = self.run.settings.bvn_consent
+        self.moved += bring_up_to_date(self.run.journal, settings, run_id=self.run.run_id)
+
+    def begin(self, person: Given) -> bool:
+        """Take the request for this call; one that has changed is judged again first."""
+        request = requests_of(self.run.journal).find(person.request.key)
+        if request is not None and request.finishing:
+            return False
+        settings, now = self.run.settings.bvn_consent, self.run.clock()
+        before = (person.request.state, person.request.attempts)
+        if (
+            request is None
+            or (request.state, request.attempts) != before
+            or refusal(request, settings, now) is not None
+        ):
+            person.word = person.otp = ""
+            return True
+        taken = claim(self.run, request)
+        person.request = taken or request
+        return taken is not None
+
+    def call(self, caller: Caller, person: Given) -> LookupTask:
+        """Return the call that sends the password on."""
+        return finish_call(caller, person.request, person.otp)
+
+    def learn(self, person: Given, end: CallEnd | None) -> None:
+        """Write down what came of it; a password that surely did not arrive is kept in memory."""
+        before = person.request.state.value
+        after = learn_finish(self.run, person.request, end)
+        person.request = after or person.request
+        words = {LookupStatus.WAITING: PENDING, LookupStatus.FAILED: FAILED}
+        status = None if person.task is None else person.task.status
+        is_lost = end is not None and end.is_lost
+        person.word = "" if status is None or is_lost else words.get(status, "")
+        if not person.word:
+            person.otp = ""
+        if after is not None:
+            self.moved.append((after, before))
+
+    def look_again(self) -> None:
+        """Read again the requests that may have been settled after a cancellation."""
+        kept = requests_of(self.run.journal)
+        for each in self.people:
+            each.request = kept.find(each.request.key) or each.request
+            if each.word == PENDING and each.request.finish_run_id == self.run.run_id:
+                each.word = ""
+
+    def forget(self) -> None:
+        """Delete every password from memory."""
+        for each in self.people:
+            each.otp = ""
+
+    def write(self) -> Account:
+        """Write the table of every customer of the batch names that the file is about.
+
+        So those who supplied nothing are seen too.
+        """
+        lines = lines_of(self.run.journal, self._batches)
+        states, changes = write_bvns(self.run, lines, self.moved)
+        return Account({self.operation: states}, {"states": states, "changes": changes})
+
+
+def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, str] | None:
+    """Return why a password for a request may not be sent on, as code and hint; None if it may.
+
+    Args:
+        request: the customer's newest request.
+        settings: how many wrong passwords are allowed.
+        now: the present instant, microseconds.
+    """
+    if request.state in _ENDED:
+        return _ENDED[request.state]
+    if request.doubt is Doubt.FINISH:
+        return IN_DOUBT
+    if request.finishing or (request.state is BvnState.REQUESTED and request.doubt is None):
+        return UNDER_WAY
+    if request.attempts >= settings.otp_attempts:
+        return ATTEMPTS_USED_UP
+    return CONSENT_ENDED if now >= request.consent_ends_at else None
+
+
+def claim(run: Run, request: BvnRequest) -> BvnRequest | None:
+    """Take a request for the call of a run; None where it has changed since it was read."""
+    taken = request.model_copy(update={"finishing": run.run_id})
+    return taken if requests_of(run.journal).replace(taken, request, run.clock()) else None
+
+
+def finish_call(caller: Caller, request: BvnRequest, otp: str) -> LookupTask:
+    """Return the call that sends a password on; it is kept nowhere."""
+    return caller.task(
+        wire.bvn_finish(request.held.bvn, otp),
+        kind=SubjectKind.BVN,
+        subject=request.subject,
+        consent_reference=request.consent_reference,
+        consent_ends_at=request.consent_ends_at,
+    )
+
+
+def learn_finish(run: Run, request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
+    """Write down what came of a password; None where the request was erased meanwhile."""
+    return keep(requests_of(run.journal), request, end, after_call, run.clock())
+
+
+async def supply(
+    caller: Caller, request: BvnRequest, otp: str
+) -> tuple[LookupTask | None, BvnRequest]:
+    """Send one password on by itself and write down what came of it.
+
+    Returns:
+        The call, and the request after it; no call where another process was quicker.
+    """
+    taken = await asyncio.to_thread(claim, caller.run, request)
+    if taken is None:
+        return None, request
+    task = await caller.one(finish_call(caller, taken, otp))
+    end = end_of(task, caller.run.clock())
+    after = await asyncio.to_thread(learn_finish, caller.run, taken, end)
+    return task, after or request

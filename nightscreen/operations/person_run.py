@@ -1,0 +1,670 @@
+"""Runs that ask person by person: opened, resumed, asked, asked again, and closed by one driver.
+
+`run_people` is the whole of such a run, from top to bottom: the engine's flows, the command line
+and tests all call it. What a flow asks, of whom, and what its files hold is its own kind of
+`PersonRun`. A record of the journal is written before a person's call; what came of a call whose
+process died is learnt from the journal of calls, by the rule that reads a call that came back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+import pyarrow as pa
+
+from nightscreen.calling.caller import open_caller
+from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
+from nightscreen.calling.run import known_prices
+from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.journal import journal_of
+from nightscreen.journal.opening import journal_exists
+from nightscreen.journal.runs import RUNNING
+from nightscreen.report.api_run import OperationEnds, close_api_run
+from nightscreen.runs.run import open_api_run
+from nightscreen.runs.run_report import run_end
+from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.calls import CallState, LookupStatus
+from nightscreen.schemas.checks import Operation, family_of
+from nightscreen.schemas.clock import Clock, system_clock
+from nightscreen.schemas.errors import UsageError, foremost
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.quote import CheckQuote, Quote
+from nightscreen.schemas.records import JournalRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+
+    from nightscreen.calling.caller import Caller
+    from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
+    from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
+    from nightscreen.files.run_folder import RunFolder
+    from nightscreen.journal import Journal
+    from nightscreen.journal.records import Records
+    from nightscreen.schemas.checks import SubjectKind
+
+PENDING, FAILED = "pending", "failed"
+"""Words of every flow for whoever waits for a call, and for whoever's call surely did nothing."""
+LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
+"""States of a call of which nobody knows what it did, though an unreadable one is paid for."""
+
+_NOT_KEPT = frozenset({"run", "deadline", "quote_only"})
+_PATHS = ("input", "mapping", "run_dir", "output")
+_TURNS_A_CALL = 2
+"""People whose turn it is at once for each call in flight: one is asked, one is written down."""
+_WAIT_S = 0.5
+"""How long to wait before looking again at people whom other processes ask."""
+_SECONDS_A_CALL = 5.0
+"""What a call takes as long as none was made yet: about what the service's calls take at night."""
+_BLOCK = 4096
+
+P = TypeVar("P", bound=ApiRunParameters)
+R = TypeVar("R", bound=JournalRecord)
+
+
+@dataclass(slots=True, kw_only=True)
+class Person:
+    """One person's turn in a run.
+
+    Attributes:
+        subject: pseudonym that the person's call is found by.
+        word: how it stands, in the flow's own words; `PENDING` while there is a call to be made.
+        task: the call that was made in this session.
+    """
+
+    subject: bytes = field(default=b"", repr=False)
+    word: str = PENDING
+    task: LookupTask | None = None
+
+
+T = TypeVar("T", bound=Person)
+
+
+class Account(NamedTuple):
+    """What a flow's report says beside its calls.
+
+    Attributes:
+        answers: what each operation's calls came to, in the flow's own words.
+        more: further parts of the report.
+        cost: further parts of its part `cost`.
+    """
+
+    answers: Mapping[Operation, Mapping[str, int]]
+    more: Mapping[str, Any] = {}
+    cost: Mapping[str, Any] = {}
+
+
+class PersonRun(ABC, Generic[P, T]):
+    """One run under way. A flow's own kind says who is asked, how, and what is reported.
+
+    Attributes:
+        flow: the flow as the journal has it.
+        name: names the flow's runs and their progress in the engine.
+        operation: what its calls are counted under.
+        kind: what the subjects of its calls are pseudonyms of.
+        re_entered: a fault that nobody foresaw may be met by asking on.
+        people: whom the run is about, in their order.
+        rows_read: rows of the input; of them `rows_refused` are in quarantine.
+    """
+
+    flow: ClassVar[str]
+    name: ClassVar[str]
+    operation: ClassVar[Operation]
+    kind: ClassVar[SubjectKind]
+    re_entered: ClassVar[bool] = False
+
+    def __init__(self, run: Run, parameters: P) -> None:
+        self.run = run
+        self.parameters = parameters
+        self.people: list[T] = []
+        self.rows_read = self.rows_refused = 0
+
+    # --- what a flow's own kind says ---
+
+    @classmethod
+    @abstractmethod
+    def identify(cls, parameters: P, settings: Settings, *, clock: Clock) -> tuple[str, str]:
+        """Return what the run's nights are compared by, and the digest of its input.
+
+        Raises:
+            UsageError: parameters or input are wrong; nothing was opened yet.
+        """
+
+    @abstractmethod
+    def find(self) -> list[T]:
+        """Read the input and return whom the run is about."""
+
+    def recover(self) -> None:
+        """Learn what came of calls whose process died, and of those of this run."""
+
+    def look_again(self) -> None:
+        """Bring people up to date with their records in the journal."""
+
+    @abstractmethod
+    def begin(self, person: T) -> bool:
+        """Write the intention to ask a person down; False where another process asks them now.
+
+        Whoever turns out not to be asked any more gets another word than `PENDING`.
+        """
+
+    @abstractmethod
+    def call(self, caller: Caller, person: T) -> LookupTask:
+        """Return the call to be made for a person."""
+
+    @abstractmethod
+    def learn(self, person: T, end: CallEnd | None) -> None:
+        """Write down what came of a person's call; None: it was never sent."""
+
+    @abstractmethod
+    def write(self) -> Account:
+        """Write the flow's own files, all from the journal; return what its report says."""
+
+    def forget(self) -> None:
+        """Delete what must not outlive the calls, such as passwords."""
+
+    def quoted_more(self) -> dict[str, Any]:
+        """Return what the quote says beside the money."""
+        return {}
+
+    # --- opening ---
+
+    @classmethod
+    def open(cls, parameters: P, settings: Settings, *, clock: Clock = system_clock) -> Self:
+        """Open a run, or one to be resumed; nothing is sent.
+
+        Raises:
+            UsageError: settings, parameters or input are wrong, in one line that says what to do.
+            JournalError: the journal cannot be used.
+        """
+        given = remembered(parameters, settings, cls.flow, clock=clock)
+        batch, digest = cls.identify(given, settings, clock=clock)
+        run = open_api_run(
+            given,
+            settings,
+            flow=cls.flow,
+            batch=batch,
+            operation=cls.operation,
+            input_digest=digest,
+            clock=clock,
+        )
+        return cls(run, given)
+
+    def take_in(self) -> None:
+        """Find whom to ask, and quote the calls."""
+        self.recover()
+        self.people = self.find()
+        self.look_again()
+        wanted = len(self.due())
+        self.run.quote = quote(self.run, self.operation, self.kind, wanted)
+        self.run.progress[self.operation].wanted = wanted
+        self.run.spent_before_micro = self.run.journal.money.of_run(self.run.run_id).spent_micro
+
+    # --- asking ---
+
+    def left(self) -> list[T]:
+        """Return whose call is still to be made, in their order."""
+        return [each for each in self.people if each.word == PENDING]
+
+    def due(self) -> list[T]:
+        """Return those of them whose call was not tried in this session."""
+        return [each for each in self.left() if each.task is None]
+
+    async def ask(self, caller: Caller) -> None:
+        """Make every call that is left, until none is or something stops the run.
+
+        Whoever is asked by another process is waited for: it may yet give them back.
+
+        Raises:
+            NightscreenError: the journal could not be written.
+        """
+        while (due := self.due()) and self._may_ask(caller):
+            if await self.ask_each(caller, due):
+                continue
+            if not caller.waits_for("calls that other processes make"):
+                return
+            await asyncio.sleep(_WAIT_S)
+            await asyncio.to_thread(self.recover)
+            await asyncio.to_thread(self.look_again)
+
+    async def ask_each(self, caller: Caller, people: Sequence[T]) -> int:
+        """Give some people their turn, a few at a time; return how many had it."""
+        in_flight = self.run.settings.max_in_flight[family_of(self.operation)]
+        turns = asyncio.Semaphore(_TURNS_A_CALL * in_flight)
+
+        async def one(person: T) -> bool:
+            async with turns:
+                return self._may_ask(caller) and await self.turn(caller, person)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(person)) for person in people]
+        return sum(task.result() for task in tasks)
+
+    async def turn(self, caller: Caller, person: T) -> bool:
+        """Ask one person and write down what came of it; False where another process asks them."""
+        if not await asyncio.to_thread(self.begin, person):
+            return False
+        if person.word == PENDING:
+            person.task = await caller.one(self.call(caller, person))
+            end = end_of(person.task, self.run.clock())
+            await asyncio.to_thread(self.learn, person, end)
+        return True
+
+    def _may_ask(self, caller: Caller) -> bool:
+        at = asyncio.get_running_loop().time()
+        return not caller.short and self.run.stops.may_send(self.operation, self.run.clock(), at)
+
+    def again(self) -> None:
+        """Let people whose call failed or was not made be asked; one in doubt is not."""
+        lost = []
+        for each in self.people:
+            if each.task is not None and each.word in {PENDING, FAILED}:
+                lost.append(each.task.status)
+                each.word, each.task = PENDING, None
+        self.run.progress[self.operation].take_back(lost)
+
+    # --- closing ---
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Return how many rows were read, taken and refused."""
+        read, refused = self.rows_read, self.rows_refused
+        return {"read": read, "screened": read - refused, "quarantined": refused}
+
+    def quoted(self) -> dict[str, Any]:
+        """Return what the run would cost; nothing of it stays."""
+        self.forget()
+        found = self.run.quote or Quote()
+        return {
+            "quoted": quote_text(found),
+            "hours": round(found.hours, 3),
+            "rows": self.rows,
+            "calls": self.run.progress[self.operation].wanted,
+            "cap": naira_text(self.run.caps.run_micro),
+            **self.quoted_more(),
+        }
+
+    def close(self) -> dict[str, Any]:
+        """Write files, calls, report and manifest, note the run's end; return the report.
+
+        All of it is made from the journal, so that a run that was cancelled is closed as honestly
+        as one that went through.
+        """
+        self.forget()
+        self.recover()
+        self.look_again()
+        account = self.write()
+        ends = call_ends(self.run, self.operation, {each.subject for each in self.left()})
+        return close_api_run(
+            run_end(self.run),
+            rows=self.rows,
+            operations={
+                operation: OperationEnds(ended, account.answers.get(operation, {}))
+                for operation, ended in ends.items()
+            },
+            more=account.more,
+            cost=account.cost,
+        )
+
+
+# --- the way of a run ---
+
+
+class Steps:
+    """Carries the steps of a run: here one after the other, in this process alone."""
+
+    async def open(
+        self, kind: type[PersonRun[P, Any]], parameters: P, settings: Settings, clock: Clock
+    ) -> PersonRun[P, Any]:
+        """Open the run."""
+        return await asyncio.to_thread(kind.open, parameters, settings, clock=clock)
+
+    @asynccontextmanager
+    async def watching(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch
+        """Do what goes on beside the whole run, for the body."""
+        yield
+
+    @asynccontextmanager
+    async def asking(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:  # noqa: ARG002 - as `watching`
+        """Do what goes on while calls are made, waiting included, for the body."""
+        yield
+
+    @asynccontextmanager
+    async def calling(self, caller: Caller) -> AsyncIterator[None]:
+        """Keep what makes calls open for the body; at its end what is in flight settles."""
+        try:
+            yield
+        finally:
+            await caller.close()
+
+    async def step(self, name: str, station: Callable[[], Any], *, re_entered: bool = False) -> Any:  # noqa: ANN401, ARG002 - as the station; the engine shows names
+        """Carry out one step and return its result."""
+        done = station()
+        return await done if isinstance(done, Awaitable) else done
+
+
+async def run_people(
+    kind: type[PersonRun[P, Any]],
+    parameters: P,
+    settings: Settings,
+    *,
+    transport: Transport | None = None,
+    clock: Clock = system_clock,
+    steps: Steps | None = None,
+) -> dict[str, Any]:
+    """Make a run of a kind and return its report, or its quote where no more is wanted.
+
+    Args:
+        kind: the flow's own kind of run.
+        parameters: whom to ask, or which run to resume.
+        settings: where and how.
+        transport: carries calls in place of sockets.
+        clock: gives the present instant.
+        steps: carries the steps; this process alone where left out.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong; nothing is left of a new run.
+        JournalError: the journal cannot be used.
+    """
+    steps = steps or Steps()
+    work = await steps.open(kind, parameters, settings, clock)
+    run = work.run
+    try:
+        async with steps.watching(work):
+            await steps.step("take in", work.take_in)
+            if run.only_quotes:
+                return await asyncio.to_thread(work.quoted)
+            async with steps.asking(work):
+                await _make_calls(work, steps, transport)
+            run.refuse_wrong_address()
+            report: dict[str, Any] = await steps.step("report", work.close)
+            return report
+    except UsageError:
+        await asyncio.to_thread(run.withdraw)
+        raise
+    except ExceptionGroup as several:  # of people asked side by side
+        why = foremost(several)
+        if why is None:
+            raise
+        raise why from several
+    finally:
+        work.forget()
+        run.close()
+
+
+async def _make_calls(work: PersonRun[Any, Any], steps: Steps, transport: Transport | None) -> None:
+    """Make the calls, once more after each stop that passes before the deadline."""
+    while True:
+        caller = open_caller(work.run, transport=transport)
+        async with steps.calling(caller):
+            ask = partial(work.ask, caller)
+            await steps.step(f"ask for {work.operation}", ask, re_entered=work.re_entered)
+        if not await wait_and_resume(work.run, work.again):
+            return
+
+
+@asynccontextmanager
+async def single_call(
+    settings: Settings,
+    operation: Operation,
+    *,
+    clock: Clock = system_clock,
+    transport: Transport | None = None,
+) -> AsyncIterator[Caller]:
+    """Give what makes a call that belongs to no run: a typed password, a list of products.
+
+    It is written into the journal before it is sent, retried by the one table, and counts under
+    every cap; there is no run and no report of it.
+
+    Raises:
+        UsageError: the settings are wrong.
+        JournalError: the journal cannot be used.
+    """
+    run = await asyncio.to_thread(
+        open_api_run,
+        ApiRunParameters(),
+        settings,
+        flow=operation.value,
+        batch=operation.value,
+        operation=operation,
+        clock=clock,
+        is_recorded=False,
+    )
+    try:
+        caller = open_caller(run, transport=transport)
+        try:
+            yield caller
+        finally:
+            await caller.close()
+    finally:
+        run.close()
+
+
+def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock = system_clock) -> P:
+    """Return parameters with paths that hold from any folder, those of a resumed run filled in."""
+    values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
+    if parameters.run and journal_exists(settings.home, settings.journal_url):
+        with journal_of(settings, clock=clock) as journal:
+            earlier = journal.runs.find(parameters.run)
+        if earlier is not None and earlier.flow == flow:
+            kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_KEPT}
+            values = {**kept, **values}
+    found = type(parameters).model_validate(values)
+    paths = {name: path for name in _PATHS if (path := getattr(found, name, ""))}
+    absolute = {name: str(Path(path).absolute()) for name, path in paths.items()}
+    return found.model_copy(update=absolute)
+
+
+# --- what came of calls ---
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """How a call ended, be it one that came back now or one whose process died.
+
+    Attributes:
+        state: its state in the journal (`CallState`).
+        trouble: why it has no answer; None where it has one.
+        settled_at: when that was known, microseconds; None of one that never settled.
+        body: what was answered.
+        contact: the masked contact that a refused BVN start shows as the registered one.
+    """
+
+    state: str
+    trouble: str | None = None
+    cost_micro: int | None = None
+    settled_at: int | None = None
+    body: bytes = field(default=b"", repr=False)
+    contact: str | None = field(default=None, repr=False)
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the service answered."""
+        return self.state == CallState.ANSWERED.value
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether nobody knows what the call did."""
+        return self.state in LOST
+
+
+def end_of(task: LookupTask, now: int) -> CallEnd | None:
+    """Return how a call that has just come back ended; None if it was never sent."""
+    reading = task.reading
+    if reading is None or task.status is LookupStatus.LAPSED:
+        return None
+    trouble = None if reading.trouble is None else reading.trouble.value
+    state = CALL_STATES[reading.verdict].value
+    return CallEnd(state, trouble, reading.cost_micro, now, reading.body, reading.contact)
+
+
+def learn_dead(
+    journal: Journal,
+    records: Records[R],
+    begun: Iterable[R],
+    *,
+    run_id: str,
+    made: Callable[[R], tuple[str, str]],
+    rule: Callable[[R, CallEnd | None], R | None],
+) -> Iterator[tuple[R, R | None]]:
+    """Learn what came of calls whose process died, each record in its turn.
+
+    Args:
+        journal: the journal.
+        records: where the records lie.
+        begun: records with a call under way, or that had when its process died.
+        run_id: the run that is resumed or closed, none of whose calls is under way.
+        made: tells of a record which run makes its call, and of which operation.
+        rule: tells what a record is after its call; None: nothing was sent.
+
+    Yields:
+        Each record that was changed, and as it is now.
+    """
+    for record in begun:
+        worker, operation = made(record)
+        if worker != run_id and is_under_way(journal, worker):
+            continue
+        end = _end_in_journal(journal, worker, operation, record.subject)
+        yield record, keep(records, record, end, rule, journal.clock())
+
+
+def is_under_way(journal: Journal, run_id: str) -> bool:
+    """Return whether a run is under way, or the process whose single call has this name lives."""
+    run = journal.runs.find(run_id)
+    if run is not None:
+        return run.state == RUNNING
+    return journal.holders.alive(run_id.partition("@")[2])
+
+
+def _end_in_journal(
+    journal: Journal, run_id: str, operation: str, subject: bytes
+) -> CallEnd | None:
+    """Return how a run's last call about a subject ended; None where it made none."""
+    last = journal.runs.last_call(run_id, operation, subject)
+    if last is None:
+        return None
+    stored = journal.answers.latest(operation, [subject]).get(subject)
+    is_its_own = stored is not None and stored.run_id == run_id
+    body = journal.answers.body(operation, stored) if stored is not None and is_its_own else b""
+    return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body)
+
+
+def keep(
+    records: Records[R],
+    record: R,
+    end: CallEnd | None,
+    rule: Callable[[R, CallEnd | None], R | None],
+    at: int,
+) -> R | None:
+    """Write into a record what came of its call; one for which nothing was sent is forgotten.
+
+    Where somebody has changed the record meanwhile, the rule is tried on it as it stands.
+
+    Returns:
+        The record as it is now; None where it is gone.
+    """
+    before: R | None = record
+    while before is not None:
+        after = rule(before, end)
+        if after is None:
+            records.drop([before.key])
+            return None
+        if after == before or records.replace(after, before, at):
+            return after
+        before = records.find(record.key)
+    return None
+
+
+def call_ends(
+    run: Run, operation: Operation, waiting: set[bytes]
+) -> dict[Operation, Counter[LookupStatus]]:
+    """Return how the questions of a run ended, over all its sessions, as the journal has it.
+
+    Args:
+        run: the run; nothing of it is in flight.
+        operation: the one that people wait for.
+        waiting: subjects that are still to be asked about, whatever came of earlier calls.
+    """
+    found: dict[tuple[str, bytes], LookupStatus] = {}
+    for rows in run.journal.runs.calls(run.run_id):
+        for row in rows:
+            key = (row.check, bytes(row.subject))
+            end = _end_of_row(row.state, row.trouble, row.cost_micro, is_final=row.final)
+            if end is not None and found.get(key) not in _SURE:
+                lost = found.get(key) is LookupStatus.IN_DOUBT and end not in _SURE
+                found[key] = LookupStatus.IN_DOUBT if lost else end
+    ends = {operation: Counter({LookupStatus.WAITING: len(waiting)})}
+    for (name, subject), end in found.items():
+        if name != operation or subject not in waiting:
+            ends.setdefault(Operation(name), Counter())[end] += 1
+    return ends
+
+
+_SURE = frozenset({LookupStatus.PAID, LookupStatus.FREE})
+
+
+def _end_of_row(
+    state: str, trouble: str | None, cost_micro: int | None, *, is_final: bool
+) -> LookupStatus | None:
+    """Return how a call of the journal ended a question; None where it ended nothing."""
+    if state == CallState.ANSWERED.value:
+        return LookupStatus.PAID if cost_micro else LookupStatus.FREE
+    if trouble in SAID_OF_CUSTOMER:
+        return LookupStatus.FREE
+    if state in LOST:
+        return LookupStatus.IN_DOUBT
+    return LookupStatus.FAILED if is_final else None
+
+
+# --- money and tables ---
+
+
+def quote(run: Run, operation: Operation, kind: SubjectKind, calls: int) -> Quote:
+    """Return what a number of calls would cost: nothing at the least, each charged at the most."""
+    if not calls:
+        return Quote(cap_micro=run.caps.run_micro)
+    latest, worst = known_prices(run.journal, run.settings)
+    price = latest[operation.value]
+    seconds = run.journal.runs.seconds_per_answer().get(operation.value, _SECONDS_A_CALL)
+    line = CheckQuote(
+        check=operation.value,
+        kind=kind.value,
+        calls=calls,
+        likely_calls=calls,
+        price_micro=price,
+        hit_pct=100.0,
+        low_micro=0,
+        expected_micro=calls * price,
+        high_micro=calls * worst[operation.value],
+        expected_s=calls * seconds / run.settings.max_in_flight[family_of(operation)],
+    )
+    return Quote((line,), cap_micro=run.caps.run_micro)
+
+
+def quote_text(found: Quote) -> dict[str, str | None]:
+    """Return a quote as decimal text."""
+    return {
+        "low": naira_text(found.low_micro),
+        "expected": naira_text(found.expected_micro),
+        "high": naira_text(found.high_micro),
+    }
+
+
+def write_rows(
+    folder: RunFolder, name: str, rows: Iterable[dict[str, Any]], schema: pa.Schema
+) -> int:
+    """Write rows as one Parquet file of a schema, a block at a time; return their number."""
+    left = iter(rows)
+    blocks = iter(lambda: list(islice(left, _BLOCK)), [])
+    return folder.write_parquet(
+        name, schema, (pa.Table.from_pylist(block, schema) for block in blocks)
+    )
