@@ -109,7 +109,7 @@ class PersonRun(ABC, Generic[P, T]):
 
     Attributes:
         flow: the flow as the journal has it.
-        name: names the flow's runs and their progress in the engine.
+        name: names the flow's runs in the engine.
         operation: what its calls are counted under.
         kind: what the subjects of its calls are pseudonyms of.
         re_entered: a fault that nobody foresaw may be met by asking on.

@@ -14,7 +14,7 @@ from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.logs import set_up_logs
 from nightscreen.tasks.monitoring import telling_false_starts
-from nightscreen.tasks.open_run import calls_settled, ended, shown_progress, watched
+from nightscreen.tasks.open_run import calls_settled, closed_if_cancelled, ended, watched
 from nightscreen.tasks.run_in_engine import OpenApiRun
 from nightscreen.tasks.stations import carry_out
 
@@ -56,8 +56,8 @@ class EngineSteps(Steps):
 
     @asynccontextmanager
     async def asking(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:
-        """Show progress; a run that is cancelled leaves a complete folder of what was done."""
-        async with shown_progress(self.open_run, work.name, work.close):
+        """Leave a complete folder of what was done where the run is cancelled."""
+        async with closed_if_cancelled(work.close):
             yield
 
     @asynccontextmanager
