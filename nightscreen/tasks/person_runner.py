@@ -12,8 +12,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.operations.person_run import PersonRun, Steps, run_people
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.logs import set_up_logs
-from nightscreen.tasks.monitoring import telling_false_starts
+from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.open_run import calls_settled, closed_if_cancelled, ended, watched
 from nightscreen.tasks.run_in_engine import OpenApiRun
 from nightscreen.tasks.stations import carry_out
@@ -43,7 +42,7 @@ class EngineSteps(Steps):
         self, kind: type[PersonRun[P, Any]], parameters: P, settings: Settings, clock: Clock
     ) -> PersonRun[P, Any]:
         """Open the run; one that could not even begin is reported."""
-        with telling_false_starts(kind.name, parameters.run):
+        with paging_false_starts(kind.name, parameters.run):
             work = await super().open(kind, parameters, settings, clock)
         self.open_run = OpenApiRun(work.run)
         return work
@@ -77,9 +76,8 @@ async def run_in_engine(
     """Make a run of a kind as a flow, and return its report or what the engine is to be told."""
     steps = EngineSteps()
     with sanitize_errors():
-        with telling_false_starts(kind.name, parameters.run):
+        with paging_false_starts(kind.name, parameters.run):
             settings = read_settings()
-            set_up_logs(settings.log_format)
         report = await run_people(kind, parameters, settings, steps=steps)
         if steps.open_run.run.only_quotes:
             return report
