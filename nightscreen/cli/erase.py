@@ -64,7 +64,12 @@ def erase(
     if "-" in (customer_id, bvn):
         _erase_listed(customer_id, bvn, batch, yes=yes, json_output=json_output)
         return
-    done = _erase_one(customer_id, bvn, batch, yes=yes)
+    with opened_journal() as journal:
+        found = _look(journal, customer_id, bvn, batch)
+        if yes and found.files.whole:
+            typer.echo(_about_whole(found.files.whole), err=True)
+        _confirm(_would_erase(found), yes=yes)
+        done = _erase_one(journal, found)
     if json_output:
         print_json(done)
         return
@@ -88,38 +93,40 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
         raise UsageError("standard input names nobody; give one identifier a line")
     if bvn and any(_BVN.fullmatch(identifier) is None for identifier in named):
         raise UsageError("standard input holds a line that is no BVN of 11 digits; nothing erased")
+    from nightscreen.journal.erasure import leave_no_trace
+
     done: list[dict[str, Any]] = []
     failed: list[str] = []
-    for number, identifier in enumerate(named, start=1):
-        customer, of_bvn = ("", identifier) if bvn else (identifier, "")
-        try:
-            done.append(_erase_one(customer, of_bvn, batch, yes=True))
-        except InputError as error:
-            failed.append(f"line {number}: {error}")
+    with opened_journal() as journal:
+        for number, identifier in enumerate(named, start=1):
+            customer, of_bvn = ("", identifier) if bvn else (identifier, "")
+            try:
+                found = _look(journal, customer, of_bvn, batch)
+                done.append(_erase_one(journal, found, more=True))
+            except InputError as error:
+                failed.append(f"line {number}: {error}")
+        emptied = leave_no_trace(journal)
     if json_output:
-        print_json({"erased": done, "failed": failed})
+        print_json(
+            {"erased": [{**each, "log_emptied": emptied} for each in done], "failed": failed}
+        )
     else:
         rows = sum(int(erased["rows"]) for erased in done)
         typer.echo(f"{len(done):,} of {len(named):,} erased, {rows:,} rows.")
-        for line in failed:
+        for line in [*_log_line({"log_emptied": emptied}), *failed]:
             typer.echo(line)
     if failed:
         raise typer.Exit(2)
 
 
-def _erase_one(customer_id: str, bvn: str, batch: str, *, yes: bool) -> dict[str, Any]:
+def _erase_one(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
     from nightscreen.journal.audit import Audit
     from nightscreen.privacy.erasure import erase as erase_person
 
-    with opened_journal() as journal:
-        found = _look(journal, customer_id, bvn, batch)
-        if yes and found.files.workbooks:
-            typer.echo(_about_workbooks(found.files.workbooks), err=True)
-        _confirm(_would_erase(found), yes=yes)
-        done = erase_person(journal, found)
-        went = {"rows": done["rows"], "answers": done["answers"]}
-        Audit(journal).write_by_command("customer erased", **went)
-        return {**done, "desk_entries": found.held.entries}
+    done = erase_person(journal, found, more=more)
+    went = {"rows": done["rows"], "answers": done["answers"]}
+    Audit(journal).write_by_command("customer erased", **went)
+    return {**done, "desk_entries": found.held.entries}
 
 
 def _look(journal: Journal, customer_id: str, bvn: str, batch: str) -> Found:
@@ -151,23 +158,23 @@ def _print_found(customer_id: str, bvn: str, batch: str, *, json_output: bool) -
 
 def _would_erase(found: Found) -> str:
     held, files = found.held, found.files
-    told = (
+    goes = (
         f"This erases {files.rows:,} rows of {len(files.runs):,} runs, {held.answers:,} answers "
         f"and {held.states:,} states and reviews; it cannot be undone."
     )
-    lines = [told, *([_about_workbooks(files.workbooks)] if files.workbooks else [])]
+    lines = [goes, *([_about_whole(files.whole)] if files.whole else [])]
     if files.unread:
         lines.append(f"{len(files.unread):,} files that nobody can read go whole.")
     return "\n".join(lines)
 
 
-def _about_workbooks(places: Sequence[str]) -> str:
-    """Return which workbooks go whole, before they do."""
-    told = (
-        f"{len(places):,} workbooks that name this person are removed whole, with all that "
-        "reviewers wrote into them; import it first, with nightscreen review import:"
+def _about_whole(places: Sequence[str]) -> str:
+    """Return which files go whole, before they do."""
+    about = (
+        f"{len(places):,} files that name this person are removed whole. What reviewers wrote into "
+        "a workbook goes with it: import it first, with nightscreen review import."
     )
-    return "\n".join([told, *(f"  {place}" for place in places)])
+    return "\n".join([about, *(f"  {place}" for place in places)])
 
 
 def _erased(done: Mapping[str, Any]) -> list[str]:
@@ -182,9 +189,12 @@ def _erased(done: Mapping[str, Any]) -> list[str]:
             f"{done['shared_with']:,} other customers share an identifier with this person: those "
             "answers went too and are asked again when needed; their rows stay."
         )
-    if done["workbooks_removed_whole"]:
-        number = len(done["workbooks_removed_whole"])
-        lines.append(f"{number:,} workbooks went whole; what they listed is in decisions.csv.")
+    if done["removed_whole"]:
+        number = len(done["removed_whole"])
+        lines.append(
+            f"{number:,} files went whole: workbooks, whose rows are in decisions.csv, and files "
+            "as they were dropped."
+        )
     if done["removed_unread"]:
         number = len(done["removed_unread"])
         lines.append(f"{number:,} files that nobody can read went whole: they may have held them.")

@@ -30,12 +30,12 @@ from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
 from nightscreen.results.ask_again import parameters_again
-from nightscreen.results.decision_list import customer_name
 from nightscreen.results.notices import notice_of, record_told, rewrite_reviewed
 from nightscreen.results.one_row import find_row
 from nightscreen.results.reviews import Judge, Judged, take_in
 from nightscreen.results.second_person import confirm_override
 from nightscreen.results.tracked_state import TRACKED
+from nightscreen.results.wording import customer_name
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant

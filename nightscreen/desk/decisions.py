@@ -15,7 +15,7 @@ from nightscreen.desk.context import DeskError
 from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
 from nightscreen.desk.runs import find_run
-from nightscreen.results.decision_list import (
+from nightscreen.results.wording import (
     Words,
     main_reason,
     missing_checks,

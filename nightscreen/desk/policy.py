@@ -37,8 +37,8 @@ from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.report.page import bad_rate
 from nightscreen.results.backtest import backtest, file_schema, past_run
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.decision_list import NAMES, customer_name
 from nightscreen.results.outcomes import PaidAfterwards, verdict_in_words
+from nightscreen.results.wording import NAMES, customer_name
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import PolicyError, UsageError

@@ -281,16 +281,6 @@ def is_whole(path: Path) -> bool:
     return end.endswith(_LINE_ENDS)
 
 
-def is_held(folder: Path) -> bool:
-    """Return whether a process has the file in a folder of the inbox."""
-    if not (folder / _LOCK).exists():
-        return False
-    lock = Lock.take(folder / _LOCK)
-    if lock is not None:
-        lock.release()
-    return lock is None
-
-
 def is_being_written(path: Path) -> bool:
     """Return whether some process of this machine has a file open for writing.
 
@@ -320,7 +310,7 @@ def _take_again(folder: Path) -> Ticket | None:
     lock = Lock.take(folder / _LOCK) if folder.is_dir() else None
     if lock is None:
         return None
-    note = note_of(folder)
+    note = _note_of(folder)
     files = [path for path in folder.iterdir() if not _is_ours(path.name)]
     if len(files) != 1:
         _clear(folder, lock)
@@ -329,7 +319,7 @@ def _take_again(folder: Path) -> Ticket | None:
     return Ticket(folder, name, files[0], lock, attempts)
 
 
-def note_of(folder: Path) -> dict[str, Any]:
+def _note_of(folder: Path) -> dict[str, Any]:
     """Return the note beside a dropped file; empty where there is none that can be read."""
     try:
         note = json.loads((folder / NOTE).read_bytes())

@@ -60,7 +60,7 @@ class Erasing(StrEnum):
     BLANK = "blank"
     """Rows stay, without what they name the person by."""
     DELETE = "delete"
-    """The whole file goes."""
+    """The whole file goes: it is not ours, or it takes others to be made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ class Output:
         section: under which name subject access shows a customer's rows of it; empty where what
             they hold is shown from the journal, or is shown in another file.
         beside: it lies outside the run's folder.
+        made_of: the list with the same rows, which is quicker to read.
     """
 
     pattern: str
@@ -90,6 +91,7 @@ class Output:
     of_branches: bool = True
     section: str = ""
     beside: bool = False
+    made_of: str = ""
 
     def files(self, folder: Path) -> list[Path]:
         """Return the files of this kind that a run has, in the order of their rows."""
@@ -106,6 +108,7 @@ OUTPUTS: Final = (
         Whose.LISTED,
         "decisions",
         erasing=Erasing.DELETE,
+        made_of=DECISIONS_CSV,
     ),
     Output(
         CALLS_FILE,
@@ -154,7 +157,13 @@ OUTPUTS: Final = (
         "quarantine",
         section="quarantine",
     ),
-    _of_people(f"{INPUT}/*", "the file as it was dropped", Whose.AS_GIVEN, "enriched"),
+    Output(
+        f"{INPUT}/*",
+        "the file as it was dropped",
+        Whose.AS_GIVEN,
+        "enriched",
+        erasing=Erasing.DELETE,
+    ),
     _of_people(
         "bvn/part-*.parquet",
         "customers asked for BVN consent, and what their BVNs hold",
@@ -178,7 +187,16 @@ OUTPUTS: Final = (
         of_branches=False,
     ),
     Output(MANIFEST, "every file with its rows and digest", right="runs", of_branches=False),
-    *(Output(name, "what the inbox says of the file") for name in INBOX_TEXTS),
+    *(
+        Output(
+            name,
+            "what the inbox says of the file",
+            Whose.AS_GIVEN,
+            "enriched",
+            erasing=Erasing.DELETE,
+        )
+        for name in INBOX_TEXTS
+    ),
 )
 """In the order in which an erasure goes through them: a workbook before the list that tells whether
 it goes; rows in clear, by which the person is known, last. So one that was cut short can go on."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import INPUT, MANIFEST, REPORT
+from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.files.places import (
     folder_to_publish,
     is_url,
@@ -337,8 +337,7 @@ class RunFiles:
     def _files_now(self, files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the manifest's list of files, the touched ones as they are now."""
         found = {}
-        new = (name for name in self.touched if name not in files)
-        for name in [*files, *(each for each in new if not each.startswith(f"{INPUT}/"))]:
+        for name in [*files, *(each for each in self.touched if each not in files)]:
             path = self.path / name
             if name not in self.touched:
                 found[name] = files[name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, func, select, text
 
 from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.engine import reading, writing
@@ -159,6 +159,19 @@ class Sightings:
         with reading(self._engine) as connection:
             for rows in connection.execute(query).partitions():
                 yield tuple(zip(*rows, strict=True))
+
+    def last_seen_with(self, kind: str, identifier: bytes) -> dict[bytes, bool]:
+        """Return who was seen with an identifier, and whether with no other of its kind later."""
+        kept = sightings.c
+        seen = select(kept.customer, func.max(kept.last_at)).where(kept.kind == kind)
+        with reading(self._engine) as connection:
+            mine = seen.where(kept.identifier == identifier).group_by(kept.customer)
+            last = {bytes(who): at for who, at in connection.execute(mine)}
+            others = seen.where(kept.identifier != identifier, kept.customer.in_(last))
+            other = {
+                bytes(who): at for who, at in connection.execute(others.group_by(kept.customer))
+            }
+        return {who: at >= other.get(who, 0) for who, at in last.items()}
 
     def of_customers(
         self, customers: Collection[bytes], batches: Collection[str]

@@ -1,10 +1,10 @@
 """Erasing one person: whose rows and identifiers they are, then journal and past outputs in turn.
 
-`look` finds everything and changes nothing; `erase` removes it, file by file as `files.outputs`
+`look` finds everything and changes nothing; `erase` removes it, file by file as `files/outputs.py`
 declares them. The journal goes first, in one transaction; rows in clear, which tell whose
 identifiers are meant, go last, so that after a crash erasing again finds what is left. By what a
-file names the person is in `person`, how it is rewritten in `files/run_folder.py` and
-`given_files`, what a tombstone keeps in `journal/erasure.py`; retention by age is `purging`.
+file names the person is in `person`, how it is rewritten in `files/run_folder.py`, what a tombstone
+keeps in `journal/erasure.py`; retention by age is `purging`.
 """
 
 from __future__ import annotations
@@ -15,33 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from nightscreen.files.outputs import (
-    DECISIONS_CSV,
-    QUARANTINE,
-    Erasing,
-    Output,
-    Whose,
-    declared_as,
-)
+from nightscreen.files.outputs import Erasing, Output, Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
 from nightscreen.files.sealed_file import UPLOADS, drop_sealed
 from nightscreen.files.workspace import Workspace, sweep_workspaces
+from nightscreen.journal.consents import Consents
 from nightscreen.journal.erasure import ERASURE, Erasures, Removed, leave_no_trace
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.privacy.contests import drop_asked
-from nightscreen.privacy.given_files import (
-    GivenFile,
-    Going,
-    forget_dropped_name,
-    inbox_files,
-    is_at_work,
-    names_person,
-    rewrite,
-    what_goes,
-)
+from nightscreen.privacy.given_files import AsGiven, DroppedFile, Named, dropped_files
 from nightscreen.privacy.person import (
     ID_COLUMN,
     IDENTIFYING,
@@ -50,6 +35,7 @@ from nightscreen.privacy.person import (
     Whom,
     parts_in_clear,
 )
+from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import PULLS as TRANSACTIONS
 from nightscreen.schemas.errors import InputError
@@ -73,24 +59,20 @@ class Tally:
     Attributes:
         rows: the person's rows.
         runs: the runs that have such rows.
-        workbooks: where workbooks lie that name the person, and so go whole.
+        whole: where files lie that name the person, and go whole.
         unread: where files lie that nobody can read, and so go whole.
-        outside: how many files were changed that are in no run's folder.
+        beside: how many files were removed that are in no run's folder.
     """
 
     rows: int = 0
     runs: set[str] = field(default_factory=set)
-    workbooks: list[str] = field(default_factory=list)
+    whole: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    outside: int = 0
+    beside: int = 0
 
     def document(self) -> dict[str, Any]:
         """Return rows, and where whole files go, as JSON has it."""
-        return {
-            "rows": self.rows,
-            "workbooks_removed_whole": self.workbooks,
-            "removed_unread": self.unread,
-        }
+        return {"rows": self.rows, "removed_whole": self.whole, "removed_unread": self.unread}
 
 
 @dataclass(slots=True)
@@ -102,7 +84,8 @@ class Found:
         runs: runs whose folder is there, oldest first.
         absent: runs whose folder is not there any more.
         files: what files hold of the person.
-        dropped: the files of inboxes that have their rows.
+        given: the files, as the lender gave them, that go whole.
+        dropped: those of inboxes.
         shared_with: other customers who have one of the identifiers.
         held: what the journal holds.
     """
@@ -111,14 +94,15 @@ class Found:
     runs: list[RunRecord]
     absent: int
     files: Tally = field(default_factory=Tally)
-    dropped: list[GivenFile] = field(default_factory=list, repr=False)
+    given: set[Path] = field(default_factory=set, repr=False)
+    dropped: list[DroppedFile] = field(default_factory=list, repr=False)
     shared_with: int = 0
     held: Removed = field(default_factory=Removed)
 
     @property
     def anything(self) -> bool:
         """Return whether anything is held of the person; what nobody can read tells of nobody."""
-        return bool(self.files.rows or self.files.workbooks or any(self.held))
+        return bool(self.files.rows or self.files.whole or any(self.held))
 
     def document(self) -> dict[str, Any]:
         """Return what would go as JSON has it; nothing in it is personal."""
@@ -142,92 +126,66 @@ class _Pass:
     Attributes:
         person: whose rows.
         tally: what was found, or removed.
+        going: the files, as the lender gave them, that go whole.
         folders: the folders that are rewritten, by run; None to look alone.
     """
 
     person: Person
     tally: Tally
+    going: set[Path]
     folders: dict[str, RunFiles] | None = None
 
     def outputs(self, runs: Iterable[RunRecord], *whose: Whose) -> None:
-        """Go through what runs wrote, one declaration after the other."""
+        """Go through what lies in runs' folders, one declaration after the other."""
         named = [InRun.of(run, self.person) for run in runs]
         for declared in declared_as(*whose):
             for each in named:
                 mine = each.filter(declared.whose)
                 for file in declared.files(Path(each.run.folder)):
-                    if self._output(file, declared, each, mine):
+                    if self._output(file, declared, each.run, mine):
                         self.tally.runs.add(each.run.run_id)
 
-    def _output(self, file: Path, declared: Output, in_run: InRun, mine: RowFilter) -> bool:
-        folder = None if self.folders is None else self.folders[in_run.run.run_id]
+    def _output(self, file: Path, declared: Output, run: RunRecord, mine: RowFilter) -> bool:
+        folder = None if self.folders is None else self.folders[run.run_id]
         match declared.erasing:
             case Erasing.DELETE:
-                going = _of_workbook(file, in_run, mine)
-                self._whole(going, f"{in_run.run.run_id}/{file.name}")
-                if going.whole and folder is not None:
+                going = self._whole(file, declared, run, mine)
+                if going and folder is not None:
                     folder.remove([file])
-                return going.whole
+                return going
             case Erasing.BLANK if folder is not None:
                 return bool(folder.blank(file, mine, _NAMELESS))
+        if folder is None and isinstance(mine, AsGiven):
+            self.person.learn(mine.look(file).rows, run.batch)
         number = mine.count(file) if folder is None else folder.drop(file, mine)
         if number and folder is not None and declared.beside and not rows_in(file):
             file.unlink()
         self.tally.rows += number
         return bool(number)
 
-    def given(self, file: GivenFile) -> bool:
-        """Go through a file as the lender gave it; tell whether anything of it goes.
+    def _whole(self, file: Path, declared: Output, run: RunRecord, mine: RowFilter) -> bool:
+        """Tell whether a file goes whole."""
+        place = f"{run.run_id}/{declared.pattern}"
+        if isinstance(mine, AsGiven):
+            looks = self.folders is None and not _has_only_others(run, self.tally)
+            return (looks or file in self.going) and self.given(file, mine, place, run.batch)
+        beside = file.with_name(declared.made_of)
+        named = Named(anywhere=mine.count(beside) > 0) if beside.exists() else Named(unread=True)
+        return self._enter(named, place)
 
-        Raises:
-            InputError: it goes, and is being written or screened.
-        """
-        run = file.run
-        whose = (
-            self.person.theirs(file.batch) if run is None else InRun.of(run, self.person).theirs()
-        )
-        going = what_goes(file, whose)
-        if not going.anything:
-            return False
-        if file.path.name != QUARANTINE and is_at_work(file):
-            raise InputError(
-                "a file in the inbox that may hold this person is being written or screened; erase "
-                "again after it"
-            )
-        self.tally.rows += len(going.spans)
-        self._whole(going, file.place)
-        if run is not None:
-            self.tally.runs.add(run.run_id)
-        if self.folders is None:
-            self.person.learn(going.rows, file.batch)
-            return True
-        own = None if run is None else self.folders.get(run.run_id)
-        if own is not None and file.path.is_relative_to(own.path):
-            own.touch(file.path)
-        else:
-            self.tally.outside += 1
-        rewrite(file, going)
-        forget_dropped_name(file, self.person.mentioned)
-        return True
+    def given(self, file: Path, mine: AsGiven, place: str, batch: str) -> bool:
+        """Learn the person's identifiers of a file as it was given; tell whether it goes."""
+        named = mine.look(file)
+        if self._enter(named, place) and self.folders is None:
+            self.person.learn(named.rows, batch)
+            self.going.add(file)
+        return file in self.going
 
-    def _whole(self, going: Going, place: str) -> None:
-        self.tally.workbooks += [place] if going.is_workbook else []
-        self.tally.unread += [place] if going.is_unread else []
-
-
-def _of_workbook(workbook: Path, in_run: InRun, mine: RowFilter) -> Going:
-    """Return whether a run's workbook goes.
-
-    It was made of the rows of the list beside it, which is quicker to read.
-    """
-    beside = workbook.with_name(DECISIONS_CSV)
-    try:
-        named = mine.count(beside) if beside.exists() else None
-        if named is None:
-            named = names_person(workbook, in_run.theirs().mentions)
-    except InputError:
-        return Going(is_unread=True)
-    return Going(is_workbook=bool(named))
+    def _enter(self, named: Named, place: str) -> bool:
+        self.tally.rows += len(named.rows)
+        self.tally.whole += [place] if named.anywhere else []
+        self.tally.unread += [place] if named.unread else []
+        return named.anywhere or named.unread
 
 
 def look(
@@ -246,8 +204,8 @@ def look(
         inbox: the present inbox; those that runs came from are known.
 
     Raises:
-        InputError: nothing is held, a run under way may involve the person, or a run that does is
-            under legal hold.
+        InputError: nothing is held, a run or a file of the inbox under way may involve the person,
+            or a run that does is under legal hold.
     """
     runs = journal.runs.newest(limit=None)[::-1]
     there = [run for run in runs if Path(run.folder).is_dir()]
@@ -260,12 +218,12 @@ def look(
         person.values["bvn"] = {whom.bvn}
         person.subjects.add(journal.pseudonyms.subject("bvn", whom.bvn))
     _look_into_clear(found)
-    looking = _Pass(person, found.files)
-    for quarantine in _quarantines(there):
-        looking.given(quarantine)
-    for file in inbox_files(runs, inbox):
-        if _may_have(file, found) and looking.given(file):
-            found.dropped.append(file)
+    if whom.bvn:
+        _resolve_bvn(journal, person)
+    looking = _Pass(person, found.files, found.given)
+    looking.outputs(there, Whose.AS_GIVEN)
+    for file in dropped_files(runs, inbox):
+        _look_at_dropped(file, found, looking)
     looking.outputs(there, Whose.LISTED, Whose.BY_PSEUDONYM)
     found.shared_with = _others(found)
     _recall(journal, person)
@@ -292,22 +250,50 @@ def _look_into_clear(found: Found) -> None:
             found.files.runs.update([run.run_id] if theirs else [])
 
 
-def _quarantines(runs: Iterable[RunRecord]) -> list[GivenFile]:
-    paths = ((Path(run.folder) / QUARANTINE, run) for run in runs)
-    return [GivenFile(path, run.batch, run) for path, run in paths if path.exists()]
+def _resolve_bvn(journal: Journal, person: Person) -> None:
+    """Find whose consents, pulls and cash flow go: they name customers by their ids alone.
 
-
-def _may_have(file: GivenFile, found: Found) -> bool:
-    """Return whether a dropped file is to be read.
-
-    Where all rows of a run's own file are in its results, and none of them is the person's, it is
-    not: reading every input again takes longer than all the rest.
+    They are those that rows or BVN requests give the BVN, or that consented and were seen with it;
+    a customer who was last seen with another BVN is not the one who is meant.
     """
-    run = file.run
-    if run is None or run.run_id in found.files.runs or not parts_in_clear(run):
-        return True
+    bvn = journal.pseudonyms.subject("bvn", person.whom.bvn)
+    last = Sightings.of(journal).last_seen_with("bvn", bvn)
+    requests = Records.of(journal, BvnRequest).of_subjects([bvn])
+    ids = {customer for _, customer in person.customers}
+    ids |= {each.held.customer_id for each in requests}
+    ids |= {each.customer_id for each in Consents.of(journal).grants() if last.get(each.customer)}
+    for customer_id in ids:
+        if last.get(journal.pseudonyms.customers_anywhere([customer_id]), True):
+            person.customers.add((TRANSACTIONS, customer_id))
+
+
+def _has_only_others(run: RunRecord, looked: Tally) -> bool:
+    """Return whether all rows of a run's input are in its results, and none is the person's.
+
+    Then the input is not read: reading every one again takes longer than all the rest.
+    """
+    if run.run_id in looked.runs or not parts_in_clear(run):
+        return False
     refused = ((run.report or {}).get("rows") or {}).get("quarantined", 1)
-    return bool(refused) and not (Path(run.folder) / QUARANTINE).exists()
+    quarantines = (each for each in declared_as(Whose.AS_GIVEN) if each.section)
+    return not refused or any(each.files(Path(run.folder)) for each in quarantines)
+
+
+def _look_at_dropped(file: DroppedFile, found: Found, looking: _Pass) -> None:
+    """Look into a file of an inbox.
+
+    Raises:
+        InputError: it names the person, and is not screened yet.
+    """
+    mine = found.person.as_given(file.batch)
+    if file.screened:
+        if looking.given(file.path, mine, file.place, file.batch):
+            found.dropped.append(file)
+    elif mine.look(file.path).anywhere:
+        raise InputError(
+            "a file in the inbox that is not screened yet names this person: take it out, or their "
+            "rows out of it, or let it be screened; then erase again"
+        )
 
 
 def _recall(journal: Journal, person: Person) -> None:
@@ -383,8 +369,14 @@ def mend(journal: Journal) -> int:
     return sum(bool(folder.finish(at)) for folder in folders)
 
 
-def erase(journal: Journal, found: Found) -> dict[str, Any]:
+def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
     """Erase a person; return what went, in numbers alone.
+
+    Args:
+        journal: the journal.
+        found: what `look` found.
+        more: others are erased after this one, and the caller empties the journal's file of all of
+            them together (`leave_no_trace`).
 
     Raises:
         InputError: a run that began meanwhile is asking about the person, or rewrites its own
@@ -394,13 +386,13 @@ def erase(journal: Journal, found: Found) -> dict[str, Any]:
     journal.calls.recover()
     erasures = Erasures.of(journal)
     number = erasures.erase(found.person.pseudonyms())
-    emptied = leave_no_trace(journal)
+    emptied = not more and leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)
     went, folders = _rewrite(journal, found)
     at = instant_text(journal.clock()) or ""
-    files = went.outside + sum(folder.finish(at) for folder in folders.values())
+    files = went.beside + sum(folder.finish(at) for folder in folders.values())
     for run in found.runs:
         if run.run_id in found.files.runs and run.run_id not in folders:
             raise InputError(
@@ -419,11 +411,13 @@ def _rewrite(journal: Journal, found: Found) -> tuple[Tally, dict[str, RunFiles]
     folders = {run.run_id: RunFiles.of(Path(run.folder), ERASURE) for run in resting}
     for folder in folders.values():
         folder.sweep()
-    taking = _Pass(found.person, Tally(), folders)
-    taking.outputs(resting, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL)
-    for file in [*_quarantines(resting), *found.dropped]:
-        left = file.run is not None and journal.runs.held_elsewhere(file.run.run_id)
-        if file.path.exists() and not left:
-            taking.given(file)
+    taking = _Pass(found.person, Tally(), found.given, folders)
+    taking.outputs(resting, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN)
+    for file in found.dropped:
+        if file.path.exists():
+            mine = found.person.as_given(file.batch)
+            if taking.given(file.path, mine, file.place, file.batch):
+                file.path.unlink()
+                taking.tally.beside += 1
     taking.outputs(resting, Whose.IN_CLEAR)
     return taking.tally, folders

@@ -16,9 +16,9 @@ from nightscreen.journal.subject_data import Held
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
-from nightscreen.results.decision_list import missing_checks
 from nightscreen.results.one_row import row_table
 from nightscreen.results.tracked_state import TRACKED
+from nightscreen.results.wording import missing_checks
 from nightscreen.schemas.clock import MICROS, instant_text, to_micros
 from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART

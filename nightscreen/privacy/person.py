@@ -7,6 +7,7 @@ name them. Nothing is changed here.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,13 @@ from nightscreen.files.outputs import Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, read_columns
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import ErasedPseudonyms
-from nightscreen.privacy.given_files import Theirs
+from nightscreen.privacy.given_files import AsGiven
 from nightscreen.privacy.lookup_subject import subjects_of
-from nightscreen.schemas.columns import IDENTIFIERS
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.schemas.columns import CUSTOMERS, IDENTIFIERS, LOAN_DAYS
 from nightscreen.schemas.consented import PULLS as TRANSACTIONS
-from nightscreen.schemas.outcomes import OUTCOMES_BATCH
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.outcomes import OUTCOMES_BATCH, OUTCOMES_FLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,17 +119,16 @@ class Person:
         single = [((name,), {(each,) for each in self.values.get(name, ())}) for name in _SHARED]
         return RowFilter([*single, (_ACCOUNT, accounts)])
 
-    def mentioned(self, cells: Sequence[str]) -> bool:
-        """Return whether cells whose meaning is not known have one of the identifiers."""
-        return _mention(cells, self.values)
-
-    def theirs(self, batch: str, ids: set[str] | None = None) -> Theirs:
-        """Return what tells of rows as they came whether they are the person's.
+    def as_given(
+        self, batch: str, run: RunRecord | None = None, ids: set[str] | None = None
+    ) -> AsGiven:
+        """Return what finds the person in files as the lender gave them.
 
         A row without a customer's id is theirs where it has one of their identifiers.
 
         Args:
             batch: the batch name that ids are of.
+            run: the run that read the file, if one did.
             ids: those that mean the person; all of the batch name where they are left out.
         """
         if ids is None:
@@ -141,14 +143,19 @@ class Person:
                 given = {cells[place].strip() for place in places if place < len(cells)} - {""}
                 if given & known_ids or _mention(cells, own_bvn):
                     return True
-                return not given and self.mentioned(cells)
+                return not given and _mention(cells, self.values)
 
             return goes
 
         def mentions(cells: Sequence[str]) -> bool:
-            return any(cell.strip() in known_ids for cell in cells) or self.mentioned(cells)
+            return any(cell.strip() in known_ids for cell in cells) or _mention(cells, self.values)
 
-        return Theirs(by_columns, mentions)
+        kind = LOAN_DAYS if run is not None and run.flow == OUTCOMES_FLOW else CUSTOMERS
+        mapping = None
+        with suppress(SettingsError):  # the lender may have moved it since
+            if run is not None and (given := run.parameters.get("mapping")):
+                mapping = read_mapping(Path(given), kind)
+        return AsGiven((), by_columns, mentions, kind, mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +192,8 @@ class InRun:
         person, names, column = self.person, self.person.names, (whose.value,)
         if whose is Whose.IN_CLEAR:
             return person.whom.rows_of(self.run.batch)
+        if whose is Whose.AS_GIVEN:
+            return person.as_given(self.run.batch, self.run, self.ids)
         if whose is Whose.BY_CALL:
             subjects = person.pseudonyms().subjects
             return RowFilter([(column, {(each.hex(),) for each in subjects})])
@@ -198,10 +207,6 @@ class InRun:
         pairs = {(batch, each) for batch, one in person.customers for each in named(batch, one)}
         mine = {(each,) for one in self.ids for each in named(self.run.batch, one)}
         return RowFilter([(("batch", *column), pairs), (column, mine)])
-
-    def theirs(self) -> Theirs:
-        """Return what tells of the run's quarantine and input whose a row is."""
-        return self.person.theirs(self.run.batch, self.ids)
 
 
 def parts_in_clear(run: RunRecord) -> list[Path]:

@@ -26,12 +26,9 @@ from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.reviews import Reviews
 from nightscreen.planning.shared_identifiers import keep_sightings
 from nightscreen.results.changes import ChangeSet, keep_states, unreached_checks, write_changes
-from nightscreen.results.decision_list import (
-    ListCounts,
-    team_sentences,
-    write_decisions,
-)
+from nightscreen.results.decision_list import ListCounts, write_decisions
 from nightscreen.results.reviews import active_reviews, reviewed_evidence
+from nightscreen.results.wording import team_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

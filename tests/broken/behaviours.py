@@ -1151,8 +1151,8 @@ _PEOPLE = (
         (
             Edit(
                 _FORGET,
-                "    for file in [*_quarantines(resting), *found.dropped]:\n",
-                "    for file in _quarantines(resting):\n",
+                "    for file in found.dropped:\n",
+                "    for file in found.dropped[:0]:\n",
             ),
         ),
         ("tests/steps/test_inbox.py::test_erasing_reaches_the_dropped_file_in_every_format",),
@@ -1163,8 +1163,8 @@ _PEOPLE = (
         (
             Edit(
                 _FORGET,
-                "                if going.whole and folder is not None:\n",
-                "                if going.is_unread and folder is not None:\n",
+                "                if going and folder is not None:\n",
+                "                if going and folder is not None and not declared.made_of:\n",
             ),
         ),
         (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),

@@ -97,11 +97,11 @@ def test_a_workbook_that_goes_whole_is_told_before_it_does(folder: Path) -> None
     assert "review import" in looked.stdout
     assert place in looked.stdout
     told = json.loads(run("erase", "--customer-id", "0007", "--dry-run", "--json").stdout)
-    assert (told["dry_run"], told["workbooks_removed_whole"]) == (True, [place])
+    assert (told["dry_run"], told["removed_whole"]) == (True, [place])
     assert len(ids(folder)) == 3
     ended = run("erase", "--customer-id", "0007", "--yes", "--json")
     assert place in ended.stderr
-    assert json.loads(ended.stdout)["workbooks_removed_whole"] == [place]
+    assert json.loads(ended.stdout)["removed_whole"] == [place]
     assert not (folder / "decisions.xlsx").exists()
 
 

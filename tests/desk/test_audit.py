@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nightscreen.cli import erase
+from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.main import app
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
@@ -163,7 +164,8 @@ def test_what_commands_do_and_show_stands_in_the_audit(
     """Under whose account on the machine they ran; an erasure stands there without whom."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
     monkeypatch.setenv("NIGHTSCREEN_JOURNAL_URL", office.settings.journal_url)
-    erase._erase_one("C3", "", "", yes=True)
+    with opened_journal() as journal:
+        erase._erase_one(journal, erase._look(journal, "C3", "", ""))
     (entry,) = office.context.audit.entries(action="customer erased")
     assert (entry["user"], entry["customer_id"]) == (user_name(), "")
     assert entry["detail"]["by_command"] is True

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
 
 from nightscreen.cli import erase
+from nightscreen.cli.journal_context import opened_journal
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.cases import CaseTakenError
 from nightscreen.desk.context import WRITE_WAIT_S
@@ -161,6 +162,11 @@ def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
             assert clear.read_bytes() == data
 
 
+def _erased(customer_id: str) -> dict[str, Any]:
+    with opened_journal() as journal:
+        return erase._erase_one(journal, erase._look(journal, customer_id, "", ""))
+
+
 def test_erased_customer_is_no_longer_named_in_the_audit(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +174,7 @@ def test_erased_customer_is_no_longer_named_in_the_audit(
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
     for customer in ("C7", "C8"):
         office.context.audit.write("Ada", "customer seen", customer_id=customer)
-    assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
+    assert _erased("C7")["desk_entries"] == 1
     assert office.context.audit.entries(customer_id="C7") == []
     erased, other = reversed(office.context.audit.entries(action="customer seen"))
     assert (erased["user"], erased["customer_id"]) == ("Ada", "")
@@ -183,6 +189,6 @@ def test_customer_whom_the_audit_alone_names_is_erased(
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
     office.context.audit.write("Ada", "customer seen", customer_id="C7")
     with pytest.raises(InputError, match="nothing is held"):
-        erase._erase_one("C8", "", "", yes=True)
-    assert erase._erase_one("C7", "", "", yes=True)["desk_entries"] == 1
+        _erased("C8")
+    assert _erased("C7")["desk_entries"] == 1
     assert office.context.audit.entries(customer_id="C7") == []

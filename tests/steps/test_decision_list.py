@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import openpyxl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from nightscreen.files.quarantine import quarantined, unescape_formula
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.policy.load import load_policy
-from nightscreen.results import decision_files, decision_list
+from nightscreen.results import decision_files
 from nightscreen.results.decision_files import (
     COLUMNS,
     LONGEST_TEXT,
@@ -29,13 +30,11 @@ from nightscreen.results.decision_files import (
     title,
 )
 from nightscreen.results.decision_list import (
-    Columns,
-    RuleWords,
     list_schema,
-    team_sentences,
     worst_first,
     write_decisions,
 )
+from nightscreen.results.wording import RuleWords, team_sentences
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
 from nightscreen.schemas.errors import InputError
@@ -111,17 +110,15 @@ def test_customers_without_names_stand_beside_those_with_names(tmp_path: Path) -
     assert listed_names == ["Olumide Tinubu", "", "", "Ada"]
 
 
-def test_a_full_name_goes_before_its_parts() -> None:
-    """Parts are joined only where the whole is absent; a customer may have neither."""
-    rows = pa.table(
-        {
-            "full_name": ["O. A. Tinubu", None, "", None],
-            "first_name": ["Olumide", "Ada", None, None],
-            "middle_name": [None, "N.", None, ""],
-            "last_name": ["Tinubu", "Obi", None, None],
-        }
-    )
-    assert Columns(rows).names().to_pylist() == ["O. A. Tinubu", "Ada N. Obi", None, None]
+def test_a_full_name_goes_before_its_parts(tmp_path: Path) -> None:
+    """Parts are joined only where the whole is absent; a file may have neither, nor a BVN."""
+    part = write_part(tmp_path, [enriched_row(f"C{n}", decision="review") for n in range(3)])
+    table = pq.read_table(part).drop_columns(["last_name", "bvn", "exposure"])
+    pq.write_table(table.append_column("full_name", [["O. A. Tinubu", None, ""]]), part)
+    write_decisions(RunFolder(tmp_path), [part], run_id="run-1", reasons=REASONS, scratch=tmp_path)
+    found = csv_rows(tmp_path)
+    assert [each["customer_name"] for each in found] == ["O. A. Tinubu", "Amaka", "Amaka"]
+    assert {each["bvn_last4"] + each["exposure"] for each in found} == {""}
 
 
 def test_approved_rows_are_not_on_the_list(tmp_path: Path) -> None:
@@ -153,12 +150,8 @@ def test_every_row_has_one_place_and_known_ones_descend(kobo: list[int]) -> None
     assert known == sorted(known, reverse=True)
 
 
-@pytest.mark.parametrize("group_rows", [decision_list.GROUP_ROWS, 4000])
-def test_rows_of_many_blocks_keep_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int
-) -> None:
-    """More rows than a block, or than memory is to hold, come out sorted over the whole list."""
-    monkeypatch.setattr(decision_list, "GROUP_ROWS", group_rows)
+def test_rows_of_many_blocks_keep_their_order(tmp_path: Path) -> None:
+    """More rows than a block come out sorted over the whole list."""
     rows = [
         enriched_row(f"C{n}", decision="review", exposure=Decimal(n * 7919 % 4500))
         for n in range(9000)

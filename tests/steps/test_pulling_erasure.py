@@ -10,6 +10,7 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.identifier_history import NO_BVN, Sightings
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.transactions.transaction_files import Transactions
 from nightscreen.privacy.erasure import erase, look
@@ -73,6 +74,22 @@ def test_erasure_in_another_batch_leaves_consents_alone(lender: Lender) -> None:
         with pytest.raises(Exception, match="nothing is held"):
             erased(consents.journal, customer_id=GONE, batch="borrowers")
         assert len(consents.history(GONE)) == 1
+
+
+@pytest.mark.parametrize("moved_on", [False, True])
+def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: bool) -> None:
+    """Pulls name a customer by the id alone: the BVN says whose they are, the last one seen."""
+    with lender.consents() as consents:
+        journal = consents.journal
+        for bvn, day in (("22212345678", 1), ("22287654321", 2))[: 1 + moved_on]:
+            seen = journal.pseudonyms.subject("bvn", bvn) + consents.customer(GONE) + NO_BVN
+            Sightings.of(journal).keep("bvn", "borrowers", seen, at=day * DAY_MICROS)
+        erased(journal, bvn="22212345678")
+        assert bool(consents.history(GONE)) is moved_on
+        assert {row["customer_id"] for row in lender.typed()} == {STAYS, *([GONE] * moved_on)}
+        assert len(consents.history(STAYS)) == 1
+        if not moved_on:
+            assert Transactions.of(journal).pulls_of(consents.customer(GONE)) == []
 
 
 def test_customer_is_shown_every_version_and_no_token(lender: Lender) -> None:

@@ -21,10 +21,10 @@ from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.decision_list import customer_name
 from nightscreen.results.notices import contested
 from nightscreen.results.reviews import active_reviews
 from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.results.wording import customer_name
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
