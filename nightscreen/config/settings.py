@@ -510,6 +510,10 @@ class Settings(BaseSettings):
     nights_left_notice: int = Field(
         3, ge=0, description="Give notice where the balance lasts fewer nights than this."
     )
+    wallet_shared: bool = Field(
+        default=False,
+        description="Others use the wallet too: what leaves it between two runs is no warning.",
+    )
     outage_give_up: timedelta = Field(
         timedelta(minutes=10),
         description="Time without an answer, whatever is waited for, after which a run stops.",

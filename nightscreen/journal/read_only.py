@@ -26,6 +26,7 @@ from nightscreen.journal.money import Money
 from nightscreen.journal.opening import MARKER, has_tables, journal_url
 from nightscreen.journal.runs import RUNNING, Runs
 from nightscreen.journal.schema import calls, read_meta, require_declared, runs, users
+from nightscreen.journal.wallet import runs_with_open_gaps
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError, NightscreenError
@@ -142,6 +143,10 @@ class Look:
     @property
     def _approvals(self) -> Approvals:
         return Approvals(self.engine, None, system_clock)
+
+    def runs_with_open_gaps(self) -> list[str]:
+        """Return the runs before which money is missing without a reason."""
+        return runs_with_open_gaps(self.engine)
 
     def has_users(self) -> bool:
         """Tell whether anybody was made a user of the desk."""

@@ -189,6 +189,15 @@ class Runs:
         return [self._read(row) for row in rows]
 
     @outlasting
+    def ended_before(self, at: int, *, limit: int) -> list[RunRecord]:
+        """Return runs that ended before an instant, those that ended last first."""
+        query = select(runs).where(runs.c.finished_at <= at)
+        query = query.order_by(runs.c.finished_at.desc(), runs.c.run_id.desc()).limit(limit)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).all()
+        return [self._read(row) for row in rows]
+
+    @outlasting
     def find_all(self, heads: Iterable[RunHead]) -> list[RunRecord]:
         """Return runs whole, newest first."""
         wanted = [head.run_id for head in heads]

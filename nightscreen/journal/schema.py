@@ -61,6 +61,7 @@ from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.schemas.records import RecordKind
+from nightscreen.schemas.wallet import WalletGap
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -448,6 +449,7 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, CashFigures),
+    WalletGap,
 )
 
 

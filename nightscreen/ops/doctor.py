@@ -8,6 +8,7 @@ made. No state's next command is the doctor itself, unless something is to be fi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,7 +43,7 @@ from nightscreen.schemas.errors import (
     NightscreenError,
     SettingsError,
 )
-from nightscreen.schemas.money import MICRO, naira_words
+from nightscreen.schemas.money import MICRO, naira_words, to_micro
 from nightscreen.schemas.stops import REFUSALS, StopReason, refusals
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -
             return
         with look:
             found.findings = [HealthFinding("journal", OK, "can be read"), _key(look)]
+            found.findings += _wallet(look)
             wanted = [run_id] if run_id else [run.run_id for run in newest_runs(look, clock)]
             known = [condition_of(settings, each, look, clock) for each in wanted]
             runs = [run for run in known if run is not None]
@@ -207,6 +209,26 @@ def _key(look: Look) -> HealthFinding:
         return HealthFinding("key", OK, f"fits the journal (fingerprint {mark})")
     says = f"{look.key_trouble} (the journal's has the fingerprint {mark})"
     return HealthFinding("key", WRONG, says, Remedy("put the right data key back"))
+
+
+def _wallet(look: Look) -> list[HealthFinding]:
+    """Say what left the wallet between runs, and has no reason yet."""
+    found = []
+    for run_id in look.runs_with_open_gaps():
+        run = look.runs.find(run_id)
+        between = ((run.report if run else None) or {}).get("balance", {}).get("between_runs")
+        if between is not None:
+            missing = naira_words(to_micro(Decimal(between["missing"])))
+            says = (
+                f"{missing} left it between runs {between['run_before']} and {run_id}, and no "
+                "call explains it"
+            )
+            first = (
+                "note the reason at the desk under Money; where others use the wallet too, set "
+                "NIGHTSCREEN_WALLET_SHARED=yes"
+            )
+            found.append(HealthFinding("wallet", WARNING, says, Remedy(first)))
+    return found
 
 
 def _disk(name: str, folder: Path) -> HealthFinding:

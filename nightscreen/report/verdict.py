@@ -166,14 +166,32 @@ def attention(report: Mapping[str, Any]) -> list[str]:
     if drift:
         since = report["balance"]["drift_since"]
         when = f", first seen on {moment(since)}" if since else ""
-        what = "fell by more than" if drift > 0 else "fell by less than"
-        found.append(f"The balance {what} the calls explain: {naira(str(drift))}{when}.")
+        found.append(
+            f"The balance fell by {naira(str(drift))} more than the calls explain{when}."
+            if drift > 0
+            else f"{naira(str(-drift))} was added to the wallet during the run{when}."
+        )
+    between = report["balance"].get("between_runs")
+    if between:
+        found.append(_between(Decimal(between["missing"]), between))
     cost = report["cost"]
     if Decimal(cost["over_cap"] or 0):
         found.append(f"The cap was passed by {naira(cost['over_cap'])}: prices rose in mid-call.")
     elif Decimal(cost["price_rises"]):
         found.append(f"Prices rose while the run was under way: {naira(cost['price_rises'])} more.")
     return [*found, *(_capital(notice) for notice in report["notices"])]
+
+
+def _between(missing: Decimal, between: Mapping[str, Any]) -> str:
+    """Return what the wallet lost, or gained, since the run before."""
+    before = between["run_before"]
+    if missing < 0:
+        return f"{naira(str(-missing))} was added to the wallet between run {before} and this one."
+    return (
+        f"{naira(str(missing))} left the wallet between run {before} and this one, and no call "
+        "explains it. Note the reason at the desk under Money; where others use the wallet too, "
+        "set NIGHTSCREEN_WALLET_SHARED=yes."
+    )
 
 
 def _capital(notice: str) -> str:

@@ -17,6 +17,7 @@ from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
 from nightscreen.files.memory_tuning import trim_memory
 from nightscreen.files.outputs import NOTICES_FILE, RINGS_FILE, enriched_parts
+from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.row_plan import read_row_plan
@@ -48,12 +49,14 @@ from nightscreen.runs.run_report import (
 from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.stops import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
+from nightscreen.schemas.wallet import between_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
+    from nightscreen.report.balance import Balance
     from nightscreen.results.publish_results import RunOutputs
     from nightscreen.runs.screening_run import ScreeningRun
 
@@ -158,6 +161,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     parts = enriched_parts(run.folder.path)
     facts = facts_of(read_customers(parts), at=run.freshness.at, compared=compared)
     report = screening_report(run, end, lookups=lookups, calls=calls, facts=facts, written=written)
+    _compare_wallet(run, report, calls.balance)
     if run.shadow is not None and outputs is not None:
         tonight = PastRun(run.run_id, tuple(parts), run.purpose)
         report["shadow"] = try_beside(run.folder, tonight, run.shadow)
@@ -185,6 +189,23 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
         report["notices"].append(low)
     keep = None if outputs is None else outputs.keep
     return end.finish(report, report_page(report), manifest(run), before_end=keep)
+
+
+def _compare_wallet(run: ScreeningRun, report: dict[str, Any], balance: Balance) -> None:
+    """Report what the wallet lost since the run before; keep it until its reason is noted."""
+    if balance.opening_micro is None:
+        return
+    found = between_runs(
+        run.journal,
+        run.run_id,
+        OpeningBalance(balance.opening_micro, balance.exact),
+        under_way=sum(run.settings.max_in_flight.values()),
+    )
+    if found is None or (found.micro > 0 and run.settings.wallet_shared):
+        return
+    report["balance"]["between_runs"] = between_document(*found)
+    if found.micro > 0:
+        keep_gap(run.journal, run.run_id, found, run.clock())
 
 
 def too_many_open(checks: Mapping[str, Mapping[str, int]], tolerated_pct: float) -> list[str]:

@@ -29,6 +29,7 @@ class RecordKind(StrEnum):
     GRANT = "grant"
     CONSENT_LINK = "consent_link"
     CASH_FLOW = "cash_flow"
+    WALLET_GAP = "wallet_gap"
 
 
 class Ground(StrEnum):

@@ -1,0 +1,201 @@
+"""The wallet between two runs: what left it, or was added, while no run asked.
+
+It is the closing balance of one run, less the opening balance of the next, less every call that the
+journal knows in between. It is not worked out where another run was under way at either of them:
+the time of a charge is not known to the second.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import BigInteger, and_, case, func, or_, select
+
+from nightscreen.journal.engine import reading
+from nightscreen.journal.records import Records
+from nightscreen.journal.runs import RUNNING
+from nightscreen.journal.schema import UNSETTLED, calls, records, runs
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.wallet import EXPLAINED, OPEN, WalletGap
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from nightscreen.journal.opening import Journal
+    from nightscreen.journal.runs import RunRecord
+
+_LOOKED_AT = 50
+"""Runs before this one that are looked at for a closing balance; most runs have one."""
+LONGEST_REASON = 500
+
+
+class OpeningBalance(NamedTuple):
+    """A run's balance before its first call, in micro-naira, and whether that is exact."""
+
+    micro: int
+    exact: bool
+
+
+class BetweenRuns(NamedTuple):
+    """What the wallet lost between two runs.
+
+    Attributes:
+        run_before: the earlier run.
+        micro: micro-naira that left it unexplained; negative where money was added.
+    """
+
+    run_before: str
+    micro: int
+
+
+def between_runs(
+    journal: Journal, run_id: str, balance: OpeningBalance, *, under_way: int
+) -> BetweenRuns | None:
+    """Return what the wallet lost since the last run that ended before a run began.
+
+    Args:
+        journal: the open journal.
+        run_id: the run, which has asked.
+        balance: its opening balance.
+        under_way: calls that a run may have under way at once. A balance that is not exact may be
+            wrong by what so many of its run's calls cost; a loss within that is none.
+
+    Returns:
+        None where nothing was lost or added, or where it is not known.
+    """
+    run = journal.runs.find(run_id)
+    before = None if run is None else _run_before(journal, run)
+    if run is None or before is None or before.finished_at is None:
+        return None
+    closing = (before.report or {})["balance"]
+    with reading(journal.engine) as connection:
+        if _others_under_way(connection, before, run):
+            return None
+        lost = to_micro(Decimal(closing["closing"])) - balance.micro
+        spent, doubtful = _known_between(connection, before.run_id, run.run_id)
+        margin = 0 if closing["exact"] else _at_an_end(connection, before.run_id, under_way)
+        margin += 0 if balance.exact else _at_an_end(connection, run_id, under_way, first=True)
+    lost -= spent
+    doubtful -= to_micro(Decimal(closing["explained_in_doubt"]))
+    if lost > 0:
+        lost -= min(lost, max(0, doubtful))
+    return BetweenRuns(before.run_id, lost) if abs(lost) > margin else None
+
+
+def _run_before(journal: Journal, run: RunRecord) -> RunRecord | None:
+    """Return the last run that ended before a run began and knows its closing balance."""
+    earlier = journal.runs.ended_before(run.started_at, limit=_LOOKED_AT)
+    with_balance = (
+        each
+        for each in earlier
+        if ((each.report or {}).get("balance") or {}).get("closing") is not None
+    )
+    return next(with_balance, None)
+
+
+def _others_under_way(connection: Connection, before: RunRecord, run: RunRecord) -> bool:
+    """Return whether a third run was under way when one of two ended or the other began."""
+    ended, begun = before.finished_at, run.started_at
+    last_call = (
+        select(func.max(calls.c.intent_at)).where(calls.c.run_id == runs.c.run_id).scalar_subquery()
+    )
+    # A run that was killed ended with its last call.
+    end = func.coalesce(runs.c.finished_at, last_call, runs.c.started_at)
+    at_an_edge = or_(
+        and_(runs.c.started_at <= ended, end > ended), and_(runs.c.started_at < begun, end > begun)
+    )
+    third = runs.c.run_id.not_in([before.run_id, run.run_id])
+    alive = and_(runs.c.state == RUNNING, runs.c.started_at < begun, runs.c.finished_at.is_(None))
+    query = select(runs.c.run_id).where(third, or_(at_an_edge, alive)).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _known_between(connection: Connection, before: str, run_id: str) -> tuple[int, int]:
+    """Return what the calls between two runs cost, and what those in doubt may have cost.
+
+    The doubts of the earlier run are among them: the service may have charged them late.
+    """
+    ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id))
+    _, last = connection.execute(ends.where(calls.c.run_id == before)).one()
+    first, _ = connection.execute(ends.where(calls.c.run_id == run_id)).one()
+    if last is None or first is None:
+        return 0, 0
+    between = and_(
+        calls.c.call_id.between(last + 1, first - 1), calls.c.run_id.not_in([before, run_id])
+    )
+    known = func.coalesce(func.sum(calls.c.cost_micro), 0).cast(BigInteger)
+    doubt = case((and_(UNSETTLED, calls.c.cost_micro.is_(None)), calls.c.reserved_micro), else_=0)
+    worst = func.coalesce(func.sum(doubt), 0).cast(BigInteger)
+    spent, doubtful = connection.execute(select(known, worst).where(between)).one()
+    (late,) = connection.execute(select(worst).where(calls.c.run_id == before)).one()
+    return int(spent), int(doubtful) + int(late)
+
+
+def _at_an_end(connection: Connection, run_id: str, number: int, *, first: bool = False) -> int:
+    """Return what a run's first or last calls may have cost together, in micro-naira."""
+    by_time = calls.c.call_id.asc() if first else calls.c.call_id.desc()
+    worst = func.coalesce(calls.c.cost_micro, calls.c.reserved_micro).label("worst")
+    some = select(worst).where(calls.c.run_id == run_id).order_by(by_time).limit(number).subquery()
+    query = select(func.coalesce(func.sum(some.c.worst), 0).cast(BigInteger))
+    return int(connection.execute(query).scalar_one())
+
+
+def keep_gap(journal: Journal, run_id: str, found: BetweenRuns, at: int) -> None:
+    """Keep money that is missing, open until somebody notes the reason.
+
+    A resumed run keeps the reason that was noted, unless the amount is another now.
+    """
+    kept = Records.of(journal, WalletGap)
+    gap = WalletGap(
+        key=run_id, run_id=run_id, at=at, run_before=found.run_before, micro=found.micro
+    )
+    known = kept.find(run_id)
+    if known is None:
+        kept.add([gap])
+    elif (known.run_before, known.micro) != (gap.run_before, gap.micro):
+        kept.replace(gap, known, at)
+
+
+def open_gaps(journal: Journal) -> list[WalletGap]:
+    """Return the money that is missing and has no reason yet, oldest first."""
+    return Records.of(journal, WalletGap).all(state=OPEN)
+
+
+def explain_gap(journal: Journal, run_id: str, reason: str, by: str) -> WalletGap:
+    """Note where missing money went.
+
+    Args:
+        journal: the open journal.
+        run_id: the run before which it was missing.
+        reason: in words.
+        by: who notes it.
+
+    Raises:
+        InputError: there is no reason, none is needed, or somebody was quicker.
+    """
+    words = " ".join(reason.split())
+    if not words:
+        raise InputError("Write where the money went.")
+    if len(words) > LONGEST_REASON:
+        raise InputError(f"Write at most {LONGEST_REASON} characters.")
+    kept, at = Records.of(journal, WalletGap), journal.clock()
+    gap = kept.find(run_id)
+    if gap is None or gap.state != OPEN:
+        raise InputError("A reason was noted meanwhile; load the page again.")
+    noted = gap.model_copy(update={"state": EXPLAINED, "reason": words, "by": by, "noted_at": at})
+    if not kept.replace(noted, gap, at):
+        raise InputError("A reason was noted meanwhile; load the page again.")
+    return noted
+
+
+def runs_with_open_gaps(engine: Engine) -> list[str]:
+    """Return the runs before which money is missing without a reason; no key is needed."""
+    query = (
+        select(records.c.run_id)
+        .where(records.c.kind == WalletGap.kind.value, records.c.state == OPEN)
+        .order_by(records.c.record_id)
+    )
+    with reading(engine) as connection:
+        return list(connection.execute(query).scalars())

@@ -1,0 +1,47 @@
+"""What the wallet lost or gained between two runs: in the journal, and in the report."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+
+OPEN, EXPLAINED = "open", "explained"
+
+
+class WalletGap(JournalRecord):
+    """Money that left the wallet between two runs and that no call explains.
+
+    It is open until a person notes the reason. Its key is the later run's id.
+
+    Attributes:
+        run_before: the run that ended before the money left.
+        micro: how much, in micro-naira.
+        state: `open` or `explained`.
+        reason: where the money went, as a person noted it; empty while it is open.
+        by: who noted it.
+        noted_at: when, microseconds; 0 while it is open.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.WALLET_GAP
+    ground: ClassVar[Ground] = Ground.APPROVALS
+    waiting: ClassVar[frozenset[str]] = frozenset({OPEN})
+    section: ClassVar[str] = ""
+    batch: str = ""
+    run_before: str
+    micro: int
+    state: str = OPEN
+    reason: str = ""
+    by: str = ""
+    noted_at: int = 0
+
+
+def between_document(run_before: str, micro: int) -> dict[str, Any]:
+    """Return the report's `balance.between_runs`: what the wallet lost since an earlier run.
+
+    Args:
+        run_before: the earlier run.
+        micro: micro-naira that left unexplained; negative where money was added.
+    """
+    return {"run_before": run_before, "missing": naira_text(micro)}
