@@ -203,9 +203,7 @@ class Context:
         self.customers = Customers.of(self.journal)
         self.reviews = Reviews.of(self.journal)
         self.approvals = Approvals.of(self.journal)
-        self.uploads = Uploads(
-            self.journal, self.settings, self.accounts, self.audit, self.approvals, self.output
-        )
+        self.uploads = Uploads(self.journal, self.audit, self.approvals, self.output)
         self.cases = Cases(self.journal)
         self.work = WorkList(self.journal, self.rows, self.cases)
 

@@ -387,9 +387,7 @@ def ask_again(context: Context) -> Response:
         text = "Look at the price again."
         return _page(context, person, run, row, others, status=400, error=text)
     chosen = parameters_again(run, check, f"{cap if seen is None else seen:f}")
-    upload_id = keep_rows(context, "one-customer.csv", [row], chosen)
-    upload = context.uploads.find(upload_id)
-    assert upload is not None  # noqa: S101 - kept in the line above
+    upload = keep_rows(context, "one-customer.csv", [row], chosen)
     started = False
     try:
         quoted = quote_batch(context.uploads.parameters(upload), context.settings)
@@ -414,7 +412,7 @@ def ask_again(context: Context) -> Response:
         if not started:
             context.uploads.remove(upload)
     context.record("asked again", customer_id=person.customer_id, check=check, max_spend=most)
-    return onward(f"/new/{upload_id}")
+    return onward(f"/new/{upload.upload_id}")
 
 
 def _can_be_asked(

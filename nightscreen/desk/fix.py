@@ -1,31 +1,30 @@
 """The page that fixes a quarantine: refused rows as a table one can edit, and screened again.
 
-What is typed lies sealed as an upload does, and is screened as one, as a part of the run's batch.
-How a row is judged is `runs/intake`; what is brought is `uploads`.
+What is typed on a page and sent is an upload, screened as a part of the run's batch. How a row is
+judged is `runs/intake`.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 import threading
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.new_file import begin, preview, quote_upload
 from nightscreen.desk.runs import find_run
-from nightscreen.desk.uploads import HELD, LEFT_OUT, TYPED, mapping_of
+from nightscreen.desk.uploads import HELD, TYPED, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.person import same_person
 from nightscreen.files.quarantine import escape_formula, unescape_formula
 from nightscreen.files.sealed_file import in_memory, unsealed
 from nightscreen.reading.date_orders import DateOrders
-from nightscreen.reading.mapping_file import Mapping, mapping_toml, read_mapping
+from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
 from nightscreen.results.second_person import needs_second
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
@@ -35,6 +34,7 @@ from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping as AnyMapping
 
     from starlette.responses import Response
 
@@ -45,12 +45,18 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 1_200
 """Cells of one page: each is a field of its form."""
 MOST_ROWS: Final = 25
-_NUMBER: Final = re.compile(r"[0-9]{1,6}")
 FIXES, PLACES, WAITS = "fixes", "places", "waits"
 """Choices of an upload: the run whose quarantine it fixes, the places of its rows there, and
 whether somebody else must confirm them."""
-_BLANK = "The row is blank. Fill it in, or bring back what stood there."
-_SCREENED = "A customer of this id was screened in this run; keep one of them."
+_AS_BEFORE: Final = (
+    *("checks", "karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),
+    "merge_rows",
+)
+"""What rows are screened again with, as the run was."""
+_OWN: Final = len(QUARANTINE_COLUMNS)
+_BLANK: Final = "The row is blank. Fill it in, or restore what was in it."
+_SCREENED: Final = "A customer with this id was screened in this run; keep one of them."
+_ONE_AT_A_TIME: Final = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -60,7 +66,7 @@ class _Row:
     Attributes:
         place: its place in the file, from 0.
         came: its cells as they came; `beyond` came after the last heading.
-        cells: its cells as somebody left them.
+        cells: its cells as they are now.
         refused: why it would be refused now; empty where it would not.
         hints: what is wrong with single cells, by place.
         customer_id: whose row it is now, where that is known.
@@ -80,43 +86,40 @@ class _Row:
     def edited(self) -> bool:
         return self.cells != self.came
 
-
-_ONE_AT_A_TIME: Final = threading.Lock()
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether the row would be screened, and no cell that was changed is malformed."""
+        return not self.refused and all(self.cells[at] == self.came[at] for at in self.hints)
 
 
 @dataclass(slots=True)
 class _Sheet:
-    """A quarantine as one user sees it: what came, and what this user typed so far.
+    """A run's quarantine.
 
     Attributes:
-        waiting: what another user typed, where somebody else must confirm it.
-        done: what was screened again, by place.
+        mapping: what the run's headings meant, for the refused rows.
+        done: what was sent again, by place.
+        waiting: rows that a second person must confirm.
     """
 
     run: RunRecord
     path: Path
     headings: list[str]
-    mapping: Mapping | None
-    mapping_text: str
-    draft: Upload | None
-    waiting: Upload | None
+    mapping: Mapping
     done: dict[int, Upload]
+    waiting: list[Upload]
 
     @property
     def page_rows(self) -> int:
         return min(MOST_ROWS, max(1, MOST_CELLS // max(1, len(self.headings))))
 
-    def rows(self, start: int, number: int | None) -> list[_Row]:
-        """Return rows as they came, from a place on."""
-        return list(self._read(start, None if number is None else start + number))
-
-    def _read(self, start: int, end: int | None) -> Iterator[_Row]:
+    def rows(self, start: int) -> Iterator[_Row]:
+        """Yield rows as they came, from a place on."""
         width = len(self.headings)
         with self.path.open(encoding="utf-8", newline="") as file:
-            found = islice(csv.reader(file), start + 1, None if end is None else end + 1)
-            for place, row in enumerate(found, start):
-                cells = [unescape_formula(cell) for cell in row[: -len(QUARANTINE_COLUMNS)]]
-                line, column, _, hint = map(unescape_formula, row[-len(QUARANTINE_COLUMNS) :])
+            for place, row in enumerate(islice(csv.reader(file), start + 1, None), start):
+                cells = [unescape_formula(cell) for cell in row[:-_OWN]]
+                line, column, _, hint = map(unescape_formula, row[-_OWN:])
                 came = (cells + [""] * width)[:width]
                 yield _Row(place, line, column, came, cells[width:], list(came), hint)
 
@@ -124,56 +127,53 @@ class _Sheet:
 def fix(context: Context) -> Response:
     """Show a page of a run's quarantine."""
     sheet = _sheet(context)
-    edits = _edits(context, sheet.draft)
     context.record("quarantine seen", run_id=sheet.run.run_id)
-    return _page(context, sheet, edits, _number(context.asked_first("page")))
+    return _page(context, sheet, _page_of(context, sheet, context.whole_number("page")))
 
 
 def fix_rows(context: Context) -> Response:
-    """Keep what was typed; then turn the page, quote the changed rows or screen them again."""
+    """Quote the changed rows of a page or screen them again; or decide about another's."""
     with _ONE_AT_A_TIME:  # a second press finds that its rows were sent already
-        return _fix_rows(context)
+        sheet, does = _sheet(context), context.text("do")
+        if does in {"confirm", "refuse"}:
+            return _second(context, sheet, does)
+        number = context.text("page", 6)
+        rows = _page_of(context, sheet, int(number) if number.isdecimal() else 0)
+        try:
+            return _send(context, sheet, rows, is_quote=does == "quote")
+        except UsageError as error:
+            return _page(context, sheet, rows, status=400, error=str(error))
+        except DeskError as error:  # what was typed stays on the page
+            return _page(context, sheet, rows, status=error.status, error=error.sentence)
 
 
-def _fix_rows(context: Context) -> Response:
-    sheet = _sheet(context)
-    does = context.text("do")
-    if does in {"confirm", "refuse"}:
-        return _second(context, sheet, does)
-    page = _number(context.text("page", 9))
-    edits = _edits(context, sheet.draft) | _typed(context, sheet)
-    edits = {place: cells for place, cells in edits.items() if place not in sheet.done}
-    rows = _judged_edits(context, sheet, edits)
-    sheet.draft = draft = _keep(context, sheet, rows)
-    at = f"/runs/{sheet.run.run_id}/fix"
-    if does not in {"quote", "screen"}:
-        return onward(f"{at}?page={_number(context.text('to', 9) or str(page))}")
-    wrong = [row for row in rows if row.refused or _wrong_edits(row)]
+def _send(context: Context, sheet: _Sheet, page: Sequence[_Row], *, is_quote: bool) -> Response:
+    rows = [row for row in page if row.edited]
+    wrong = ", ".join(row.line for row in rows if not row.is_sound)
+    if not rows:
+        raise InputError("Change a cell first: only rows that you changed are screened again.")
+    if wrong:
+        raise InputError(f"Not sound yet: line {wrong}. Nothing was started; see the hints.")
+    upload = _keep(context, sheet, rows)
+    run_id, keeps = sheet.run.run_id, False
     try:
-        if draft is None:
-            raise InputError("Change a cell first: only rows that you changed are screened again.")
-        if wrong:
-            lines = ", ".join(row.line for row in wrong[:10])
-            raise InputError(
-                f"Not sound yet: line {lines}. Each hint stands below its cell; nothing was "
-                "started, and what you typed is kept."
-            )
-        if does == "quote":
-            quote = quote_upload(context, draft)
-            context.uploads.choose(draft, {"quote": quote})
+        if is_quote:
+            quote = quote_upload(context, upload)
             expected = quote["quoted"]["expected"]
-            context.record("file quoted", name=draft.name, expected=expected)
-            return onward(f"{at}?page={page}#quote")
+            context.record("file quoted", name=upload.name, expected=expected)
+            return _page(context, sheet, page, quote=quote)
         if any(_turns(context, sheet, row) for row in rows):
-            context.uploads.choose(draft, {WAITS: True})
-            context.record("quarantine proposed", run_id=sheet.run.run_id, rows=len(rows))
-            return onward(f"{at}?page={page}#second")
-        begin(context, draft)
-    except UsageError as error:
-        first = wrong[0].place // sheet.page_rows if wrong else page
-        return _page(context, sheet, edits, first, status=400, error=str(error))
-    context.record("quarantine screened again", run_id=sheet.run.run_id, rows=len(rows))
-    return onward(f"/new/{draft.upload_id}")
+            context.uploads.choose(upload, {WAITS: True})
+            context.record("quarantine proposed", run_id=run_id, rows=len(rows))
+            keeps = True
+            return onward(f"/runs/{run_id}/fix?page={page[0].place // sheet.page_rows}#second")
+        begin(context, upload)
+        keeps = True
+    finally:
+        if not keeps:
+            context.uploads.remove(upload)
+    context.record("quarantine screened again", run_id=run_id, rows=len(rows))
+    return onward(f"/new/{upload.upload_id}")
 
 
 def _turns(context: Context, sheet: _Sheet, row: _Row) -> bool:
@@ -188,17 +188,19 @@ def _turns(context: Context, sheet: _Sheet, row: _Row) -> bool:
 
 
 def _second(context: Context, sheet: _Sheet, does: str) -> Response:
-    """Screen rows that another user typed, as the second person; or send them back."""
+    """Screen rows that another user typed, as the second person; or refuse them."""
     context.require("override")
-    waiting, about = sheet.waiting, {"run_id": sheet.run.run_id}
-    if waiting is None or waiting.upload_id != context.text("upload", 60):
-        raise DeskError(409, "These rows do not wait any more, or were changed. Look again.")
+    asked = context.text("upload", 60)
+    waiting = next((each for each in sheet.waiting if each.upload_id == asked), None)
+    if waiting is None or same_person(waiting.user, context.name):
+        raise DeskError(409, "These rows no longer wait, or they are your own.")
+    about = {"run_id": sheet.run.run_id, "by": waiting.user}
     if does == "refuse":
-        context.uploads.choose(waiting, {WAITS: False})
-        context.record("quarantine refused", **about, by=waiting.user)
+        context.uploads.remove(waiting)
+        context.record("quarantine refused", **about)
         return onward(f"/runs/{sheet.run.run_id}/fix")
     begin(context, waiting)
-    context.record("quarantine confirmed", **about, by=waiting.user)
+    context.record("quarantine confirmed", **about)
     return onward(f"/runs/{sheet.run.run_id}")
 
 
@@ -214,154 +216,107 @@ def _sheet(context: Context) -> _Sheet:
         raise DeskError(404, "This run has no quarantine here: nothing was refused, or it is gone.")
     with path.open(encoding="utf-8", newline="") as file:
         named = next(csv.reader(file), [])
-    headings = [unescape_formula(each) for each in named[: -len(QUARANTINE_COLUMNS)]]
-    text = _mapping_of(context, run, headings)
-    mapping = None
-    if text:
-        with in_memory(text.encode()) as clear:
-            mapping = read_mapping(clear)
+    headings = [unescape_formula(each) for each in named[:-_OWN]]
     uploads = context.uploads
-    done: dict[int, Upload] = {}
-    draft = waiting = None
-    for upload in uploads.chosen(FIXES, value=run.run_id):
-        if uploads.is_screened(upload):
-            done |= dict.fromkeys(upload.choices[PLACES], upload)
-        elif upload.state == HELD and same_person(upload.user, context.name):
-            draft = upload
-        elif upload.state == HELD and upload.choices.get(WAITS):
-            waiting = upload
-    return _Sheet(run, path, headings, mapping, text, draft, waiting, done)
+    sent = uploads.chosen(FIXES, value=run.run_id)
+    screened = [each for each in sent if uploads.is_screened(each)]
+    waiting = [each for each in sent if _waits(each)]
+    done = {place: each for each in screened + waiting for place in each.choices[PLACES]}
+    return _Sheet(run, path, headings, _mapping_of(context, run, headings), done, waiting)
 
 
-def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> str:
-    """Return what the run's headings meant, as a mapping for the refused rows; may be empty."""
+def _waits(upload: Upload) -> bool:
+    is_held = upload.state == HELD and upload.started_at is None
+    return is_held and bool(upload.choices.get(WAITS))
+
+
+def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> Mapping:
+    """Return what the run's headings meant, as a mapping for the refused rows."""
     upload = context.uploads.of_run(run)
-    if upload is not None:
-        chosen = upload.choices
-        meant = chosen.get("headings") or {}
-        kept = {each: known for each, known in meant.items() if known != LEFT_OUT}
-        if chosen.get("mapping"):
-            return str(chosen["mapping"])
-        columns = mapping_of(kept, chosen.get("understood") or {}) if meant else Mapping()
-        found = columns.model_copy(update={"date_order": chosen.get("declared")})
-        return "" if found == Mapping() else mapping_toml(found)
     given = Path(run.parameters.get("mapping") or "")
-    if not given.is_file():
-        return ""
-    mapping = read_mapping(given)
+    if upload is not None:
+        mapping = chosen_mapping(upload)
+    elif given.is_file():
+        mapping = read_mapping(given)
+    else:
+        return Mapping()
     present = tuple(heading for heading in mapping.drop if heading in headings)
-    return mapping_toml(mapping.model_copy(update={"drop": present, "sheet": None}))
+    return mapping.model_copy(update={"drop": present, "sheet": None})
 
 
-def _edits(context: Context, draft: Upload | None) -> dict[int, list[str]]:
-    """Return the rows somebody changed before, by place."""
-    if draft is None:
-        return {}
-    path = context.uploads.path(draft.upload_id)
-    with unsealed(path, context.journal.sealer) as clear:
-        lines = csv.reader(io.StringIO(clear.read_text("utf-8"), newline=""))
-        next(lines)
-        cells = [
-            [unescape_formula(each) for each in row[: -len(QUARANTINE_COLUMNS)]] for row in lines
-        ]
-    return dict(zip(draft.choices[PLACES], cells, strict=True))
-
-
-def _typed(context: Context, sheet: _Sheet) -> dict[int, list[str]]:
-    """Return the rows of the form as they were typed, by place."""
-    places = sorted(
-        {_number(each) for each in context.form.get("row", []) if _NUMBER.fullmatch(each)}
-    )
-    if not places:
-        return {}
-    shown = sheet.rows(places[0], min(places[-1] - places[0] + 1, MOST_ROWS))
-    typed = {}
-    for row in shown:
-        if row.place not in places:
-            continue
-        given = [context.form.get(f"c{row.place}.{at}") for at in range(len(row.came))]
-        typed[row.place] = [
-            came if new is None or new[-1] == _in_one_line(came) else new[-1]
-            for came, new in zip(row.came, given, strict=True)
-        ]
-    return typed
-
-
-def _in_one_line(cell: str) -> str:
-    """Return a cell as a browser's field holds it: without breaks of a line."""
-    return cell.replace("\r", "").replace("\n", "")
-
-
-def _judged_edits(context: Context, sheet: _Sheet, edits: dict[int, list[str]]) -> list[_Row]:
-    """Return the changed rows with what is wrong with them now."""
-    if not edits:
-        return []
-    first, last = min(edits), max(edits)
-    rows = [row for row in sheet.rows(first, last - first + 1) if row.place in edits]
+def _page_of(context: Context, sheet: _Sheet, number: int) -> list[_Row]:
+    """Return the rows of a page as the form has them, with what is wrong with them now."""
+    last = max(0, (_total(sheet.run) - 1) // sheet.page_rows)
+    start = min(number, last) * sheet.page_rows
+    rows = list(islice(sheet.rows(start), sheet.page_rows))
     for row in rows:
-        row.cells = edits[row.place]
-    rows = [row for row in rows if row.edited]
-    ids = _judge(sheet, rows)
-    if ids is not None:
-        for row in rows:
-            row.customer_id = row.cells[ids].strip()
-    screened = context.rows.of(sheet.run)
-    if screened is None or ids is None or sheet.run.parameters.get("merge_rows"):
-        return rows
-    there = screened.among([row.cells[ids].strip() for row in rows])
-    for row in rows:  # one row must not take the place of another
-        if not row.refused and row.cells[ids].strip() in there:
-            row.refused = _SCREENED
-            row.hints.setdefault(ids, _SCREENED)
+        if row.place not in sheet.done:
+            row.cells = [
+                _typed(context, f"c{row.place}.{at}", came) for at, came in enumerate(row.came)
+            ]
+    edited = [row for row in rows if row.edited]
+    _judge(context, sheet, edited)
+    _judge(context, sheet, [row for row in rows if not row.edited])
     return rows
 
 
-def _judge(sheet: _Sheet, rows: Sequence[_Row]) -> int | None:
-    """Set what is wrong with rows, as a file of them would be judged.
+def _total(run: RunRecord) -> int:
+    return int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
 
-    Returns the place of the heading that means the customer's id, where it is known.
-    """
-    filled = []
+
+def _typed(context: Context, name: str, came: str) -> str:
+    """Return a cell as it was typed; a browser's field holds it without breaks of a line."""
+    typed = context.form.get(name, [came])[-1]
+    return came if typed == came.replace("\r", "").replace("\n", "") else typed
+
+
+def _judge(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> None:
+    """Set what is wrong with rows, as a file of them would be judged."""
+    filled = [row for row in rows if any(cell.strip() for cell in row.cells)]
     for row in rows:
-        row.refused = "" if row.edited else row.refused
-        if any(cell.strip() for cell in row.cells):
-            filled.append(row)
-        elif row.edited:
-            row.refused = _BLANK
+        if row.edited:
+            row.refused = "" if row in filled else _BLANK
     if not filled:
-        return None
+        return
     with in_memory(_as_part(sheet.headings, filled)) as clear:
         source = open_source(clear, mapping=sheet.mapping)
         judged = preview(source, DateOrders(source, _date_order(sheet.run)), len(filled))
     places = {column.heading: at for at, column in enumerate(judged["columns"])}
     order = [places.get(heading) for heading in sheet.headings]
+    known = {column.known: places[column.heading] for column in judged["columns"]}
+    ids = order.index(known["customer_id"]) if "customer_id" in known else None
     for row, found in zip(filled, judged["rows"], strict=True):
-        cells = found["cells"]
-        row.hints = {
-            at: cells[place]["hint"]
-            for at, place in enumerate(order)
-            if place is not None and cells[place]["hint"]
+        hints = {
+            at: found["cells"][place]["hint"] for at, place in enumerate(order) if place is not None
         }
+        row.hints = {at: hint for at, hint in hints.items() if hint}
         if row.edited:
             row.refused = found["refused"]
+            row.customer_id = "" if ids is None else row.cells[ids].strip()
         elif row.column in sheet.headings:
             row.hints.setdefault(sheet.headings.index(row.column), row.refused)
-    known = {column.known: places[column.heading] for column in judged["columns"]}
-    place = known.get("customer_id")
-    return None if place is None else order.index(place)
+    _refuse_screened(context, sheet, filled, ids)
 
 
-def _wrong_edits(row: _Row) -> bool:
-    """Tell whether a cell that was changed is malformed as it is now."""
-    return any(row.cells[at] != row.came[at] for at in row.hints)
+def _refuse_screened(
+    context: Context, sheet: _Sheet, rows: Sequence[_Row], ids: int | None
+) -> None:
+    """Refuse changed rows that would take the place of a customer who was screened."""
+    screened = context.rows.of(sheet.run)
+    if screened is None or ids is None or sheet.run.parameters.get("merge_rows"):
+        return
+    there = screened.among([row.customer_id for row in rows if row.customer_id])
+    for row in rows:
+        if row.edited and not row.refused and row.customer_id in there:
+            row.refused = _SCREENED
+            row.hints.setdefault(ids, _SCREENED)
 
 
-def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload | None:
-    """Seal the changed rows in place of what was kept before; None where nothing is changed."""
-    uploads, run = context.uploads, sheet.run
-    given = run.parameters
-    chosen = {
-        **{name: given[name] for name in _AS_BEFORE if given.get(name)},
+def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload:
+    """Seal the changed rows, to be screened as a part of the run's batch."""
+    run = sheet.run
+    chosen: dict[str, Any] = {
+        **{name: run.parameters[name] for name in _AS_BEFORE if run.parameters.get(name)},
         "date_order": _date_order(run),
         "batch": run.batch,
         "purpose": run.purpose,
@@ -369,18 +324,10 @@ def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload | Non
         TYPED: True,
         FIXES: run.run_id,
         PLACES: [row.place for row in rows],
-        "mapping": sheet.mapping_text,
+        "mapping": sheet.mapping.model_dump(mode="json"),
     }
-    kept = None
-    if rows:
-        with uploads.receiving("fixed.csv", context.name, chosen) as (upload_id, sealed):
-            sealed.write(_as_part(sheet.headings, rows))
-        kept = uploads.find(upload_id)
-        assert kept is not None  # noqa: S101 - kept in the lines above
-        kept = uploads.choose(kept, {})
-    if sheet.draft is not None:
-        uploads.remove(sheet.draft)
-    return kept
+    part = _as_part(sheet.headings, rows)
+    return context.uploads.keep("fixed.csv", context.name, [part], chosen)
 
 
 def _date_order(run: RunRecord) -> str:
@@ -388,13 +335,6 @@ def _date_order(run: RunRecord) -> str:
     shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
     orders = set(shown) or {run.parameters.get("date_order") or ""}
     return orders.pop() if len(orders) == 1 else ""
-
-
-_AS_BEFORE = (
-    *("checks", "karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),
-    "merge_rows",
-)
-"""What rows are screened again with, as the run was."""
 
 
 def _as_part(headings: Sequence[str], rows: Sequence[_Row]) -> bytes:
@@ -410,20 +350,13 @@ def _as_part(headings: Sequence[str], rows: Sequence[_Row]) -> bytes:
 def _page(
     context: Context,
     sheet: _Sheet,
-    edits: dict[int, list[str]],
-    page: int,
+    rows: Sequence[_Row],
     *,
     status: int = 200,
     error: str = "",
+    quote: AnyMapping[str, Any] | None = None,
 ) -> Response:
-    total = int(((sheet.run.report or {}).get("rows") or {}).get("quarantined") or 0)
-    last = max(0, (total - 1) // sheet.page_rows)
-    page = min(page, last)
-    rows = sheet.rows(page * sheet.page_rows, sheet.page_rows)
-    changed = {row.place: row for row in _judged_edits(context, sheet, edits)}
-    rows = [changed.get(row.place, row) for row in rows]
-    _judge(sheet, [row for row in rows if not row.edited])
-    kept = {} if sheet.draft is None else sheet.draft.choices
+    total = _total(sheet.run)
     return context.page(
         "fix",
         status,
@@ -431,49 +364,41 @@ def _page(
         headings=sheet.headings,
         rows=rows,
         done=sheet.done,
-        changed=len(changed),
-        waits=bool(kept.get(WAITS)),
-        second=_changes(context, sheet) if sheet.waiting and context.may("override") else None,
-        second_of=sheet.waiting,
-        page=page,
-        last=last,
+        mine=[each for each in sheet.waiting if same_person(each.user, context.name)],
+        second=[
+            (each, _changes(context, sheet, each))
+            for each in sheet.waiting
+            if context.may("override") and not same_person(each.user, context.name)
+        ],
+        page=rows[0].place // sheet.page_rows if rows else 0,
+        last=max(0, (total - 1) // sheet.page_rows),
         total=total,
-        max_spend=context.text("max_spend", 20) or kept.get("max_spend", ""),
-        quote=None if error else kept.get("quote"),
+        max_spend=context.text("max_spend", 20),
+        quote=quote,
         ceiling=context.settings.approval_above,
         error=error,
     )
 
 
-def _changes(context: Context, sheet: _Sheet) -> list[tuple[str, list[tuple[str, str, str]]]]:
+def _changes(
+    context: Context, sheet: _Sheet, upload: Upload
+) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Return the rows that wait for a second person: line, and each heading that was changed."""
-    edits = _edits(context, sheet.waiting)
-    rows = _judged_edits(context, sheet, edits)
-    return [
-        (
-            row.line,
-            [
-                (heading, came, now)
-                for heading, came, now in zip(sheet.headings, row.came, row.cells, strict=True)
-                if came != now
-            ],
-        )
-        for row in rows
-    ]
+    with unsealed(context.uploads.path(upload.upload_id), context.journal.sealer) as clear:
+        lines = list(csv.reader(io.StringIO(clear.read_text("utf-8"), newline="")))[1:]
+    places = upload.choices[PLACES]
+    came = {row.place: row for row in islice(sheet.rows(places[0]), places[-1] - places[0] + 1)}
+    changed = []
+    for place, line in zip(places, lines, strict=True):
+        now = [unescape_formula(each) for each in line[:-_OWN]]
+        cells = zip(sheet.headings, came[place].came, now, strict=True)
+        changed.append((came[place].line, [each for each in cells if each[1] != each[2]]))
+    return changed
 
 
 def waiting(context: Context) -> list[Upload]:
     """Return the typed rows that wait for this user as the second person."""
     if not context.may("override") or not context.may("screen") or context.branches:
         return []
-    return [
-        each
-        for each in context.uploads.chosen(WAITS, value=True)
-        if each.state == HELD
-        and not same_person(each.user, context.name)
-        and each.started_at is None
-    ]
-
-
-def _number(text: str) -> int:
-    return int(text) if _NUMBER.fullmatch(text) else 0
+    found = context.uploads.chosen(WAITS, value=True)
+    return [e for e in found if _waits(e) and not same_person(e.user, context.name)]

@@ -1,6 +1,6 @@
-"""The pages of a new file: brought, understood, quoted, screened; and one applicant at the counter.
+"""The pages of a new file: uploaded, understood, quoted, screened; one applicant at the counter.
 
-Reading, judging and quoting are `runs/`; what is brought lies sealed (`uploads`).
+Reading, judging and quoting are `runs/`; what is uploaded lies sealed (`uploads`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nightscreen.desk.context import (
     plain_naira,
 )
 from nightscreen.desk.runs import start
-from nightscreen.desk.uploads import CARRIED, GONE, LEFT_OUT, TYPED
+from nightscreen.desk.uploads import GONE, TYPED
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import ORDERS, DateOrders
@@ -40,16 +40,18 @@ from nightscreen.values.identifiers import CustomerNumbers
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from starlette.responses import Response
 
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.desk.context import Context
     from nightscreen.desk.uploads import Upload
     from nightscreen.reading.open_file import TableSource
 
 SHOWN_ROWS: Final = 50
+CARRIED, LEFT_OUT = "", "-"
 _PIECE: Final = 1 << 20
 PURPOSES: Final = get_args(PurposeName)
 _USUAL: Final = {
@@ -79,7 +81,11 @@ _OPEN_DATES: Final = (
     "The dates of {0} can be read in two ways, such as {1}, and consent depends on them. Choose "
     "under Date order whether the day or the month is first."
 )
-_ABSENT: Final = "This is taken as absent."
+_ABSENT: Final = "This is treated as blank."
+_MISTAKES: Final = {
+    "max_spend": "Most to spend: write naira such as 250000 or 99.50.",
+    "checks": "Checks: choose at least one.",
+}
 _COUNTER_BATCH = "applicants"
 _NAMELESS = "though its name ends in nothing"
 _IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns\] (\w+) = "[^"]*"')
@@ -111,22 +117,14 @@ def policies(context: Context) -> list[str]:
 
 def receive(context: Context) -> Response:
     """Seal a file that was uploaded, or say on the form why there is nothing to keep."""
-    brought = context.file
-    if brought is None or not brought.size:
-        error = (
-            "Choose a file first: CSV, XLSX or Parquet."
-            if brought is None
-            else "The file is empty. Export it again."
-        )
-        return _form(context, 400, error=error, **_choices(context))
-    uploads = context.uploads
-    with uploads.receiving(brought.filename or "", context.name, {}) as (upload_id, writer):
-        while piece := brought.file.read(_PIECE):
-            writer.write(piece)
-    upload = uploads.find(upload_id)
-    assert upload is not None  # noqa: S101 - kept in the lines above
-    uploads.choose(upload, _choices(context))
-    return onward(f"/new/{upload_id}")
+    file, chosen = context.file, _choices(context)
+    if file is None:
+        return _form(context, 400, error="Choose a file first: CSV, XLSX or Parquet.", **chosen)
+    if not file.size:
+        return _form(context, 400, error="The file is empty. Export it again.", **chosen)
+    pieces = iter(lambda: file.file.read(_PIECE), b"")
+    kept = context.uploads.keep(file.filename or "", context.name, pieces, chosen)
+    return onward(f"/new/{kept.upload_id}")
 
 
 def _choices(context: Context) -> dict[str, Any]:
@@ -154,7 +152,7 @@ def _own(context: Context) -> Upload:
     """
     upload = context.uploads.find(context.request.path_params["upload_id"])
     if upload is None or upload.user.casefold() != context.name.casefold():
-        raise DeskError(404, "There is no such file of yours. Bring it again under New file.")
+        raise DeskError(404, "You uploaded no such file. Upload it again under New file.")
     return upload
 
 
@@ -165,19 +163,19 @@ def file(context: Context) -> Response:
     if run is not None or upload.started_at is not None:
         return _started(context, upload, None if run is None else run.run_id)
     if upload.state == GONE:
-        raise DeskError(410, "This file was removed, as nobody screened it. Bring it again.")
+        raise DeskError(410, "This file was removed, as nobody screened it. Upload it again.")
     return _file(context, upload)
 
 
 def _started(context: Context, upload: Upload, run_id: str | None) -> Response:
+    waited = context.clock() - (upload.started_at or context.clock())
+    follows = context.request.headers.get("hx-request") == "true"
+    if run_id is not None and not follows:
+        return onward(f"/runs/{run_id}")
+    response = context.page("starting", upload=upload, waited=waited // 1_000_000)
     if run_id is not None:
-        response = onward(f"/runs/{run_id}")
-        if context.request.headers.get("hx-request") == "true":
-            response = context.page("starting", upload=upload, waited=0)
-            response.headers["hx-redirect"] = f"/runs/{run_id}"
-        return response
-    waited = context.clock() - (upload.started_at or 0)
-    return context.page("starting", upload=upload, waited=waited // 1_000_000)
+        response.headers["hx-redirect"] = f"/runs/{run_id}"
+    return response
 
 
 @contextmanager
@@ -200,24 +198,23 @@ def _in_clear(context: Context, upload: Upload) -> Iterator[Path]:
 
 
 def _file(context: Context, upload: Upload, status: int = 200, *, error: str = "") -> Response:
+    chosen = _USUAL | upload.choices
     headings: list[str] = []
     sheets: list[str] = []
+    understood: dict[str, str] = {}
     diagnosis, shown, open_dates = None, None, None
     try:
         with _in_clear(context, upload) as path:
             sheets = sheets_of(path)
-            mapping = _mapping(context, upload)
-            headings = headings_of(path, mapping)
-            upload = _understood(context, upload, path, headings)
-            merge = bool(context.settings.merge_rows or upload.choices.get("merge_rows"))
-            source = open_source(path, mapping=mapping)
+            headings, understood = _understood(path, chosen.get("sheet"))
+            merge = bool(context.settings.merge_rows or chosen.get("merge_rows"))
+            source = open_source(path, mapping=_mapping(context, upload))
             orders = DateOrders(source)
-            of_mapping = mapping is not None and mapping.merge_rows
-            diagnosis = diagnose(source, orders, merge=merge or of_mapping)
+            diagnosis = diagnose(source, orders, merge=merge)
             shown = preview(source, orders, merge=merge)
             open_dates = orders.open_consent()
     except UsageError as trouble:
-        status, error = (400 if status == 200 else status), error or str(trouble)  # noqa: PLR2004 - well so far
+        status, error = max(status, 400), error or str(trouble)
     return context.page(
         "new_file",
         status,
@@ -225,21 +222,21 @@ def _file(context: Context, upload: Upload, status: int = 200, *, error: str = "
         error=error,
         headings=headings,
         sheets=sheets if len(sheets) > 1 else [],
-        sheet=upload.choices.get("sheet") or (diagnosis.sheet if diagnosis else ""),
+        sheet=chosen.get("sheet") or (diagnosis.sheet if diagnosis else ""),
         orders=ORDERS,
         open_dates="" if open_dates is None or error else _OPEN_DATES.format(*open_dates),
-        merging=context.settings.merge_rows or upload.choices.get("merge_rows"),
-        meaning=upload.choices.get("headings") or upload.choices.get("understood") or {},
+        merging=context.settings.merge_rows or chosen.get("merge_rows"),
+        meaning=chosen.get("headings") or understood,
         known=KNOWN_COLUMNS,
         carried=CARRIED,
         left_out=LEFT_OUT,
         diagnosis=diagnosis,
         findings=[]
-        if diagnosis is None or TYPED in upload.choices
+        if diagnosis is None or TYPED in chosen
         else [finding for finding in diagnosis.findings if _NAMELESS not in finding],
         shown=shown,
-        quote=upload.choices.get("quote"),
-        chosen=_USUAL | upload.choices,
+        quote=chosen.get("quote"),
+        chosen=chosen,
         purposes=PURPOSES,
         checks=CHECKS,
         policies=policies(context),
@@ -253,22 +250,37 @@ def _mapping(context: Context, upload: Upload) -> Meaning | None:
     return read_mapping(path) if path.exists() else None
 
 
-def _understood(context: Context, upload: Upload, path: Path, headings: list[str]) -> Upload:
-    """Note once what each heading is taken for by itself."""
-    if upload.choices.get("understood"):
-        return upload
-    sheet = upload.choices.get("sheet")
+def _understood(path: Path, sheet: str | None) -> tuple[list[str], dict[str, str]]:
+    """Return the headings of a file, and what each is taken for by itself; empty for nothing."""
+    alone = Meaning(sheet=sheet or None)
+    headings = headings_of(path, alone)
     try:
-        source = open_source(path, mapping=Meaning(sheet=sheet or None))
-        found = {each.heading: each.known or "" for each in source.header.columns}
+        source = open_source(path, mapping=alone)
+        return headings, {each.heading: each.known or "" for each in source.header.columns}
     except InputError:  # a correction may mend it: what single headings mean is known all the same
-        taken: set[str] = set()
-        found = {}
+        found: dict[str, str] = {}
         for heading in headings:
-            known = next((each for each in meanings(heading) if each not in taken), "")
-            taken.add(known)
-            found[heading] = known
-    return context.uploads.choose(upload, {"understood": found})
+            free = (each for each in meanings(heading) if each not in found.values())
+            found[heading] = next(free, "")
+        return headings, found
+
+
+def mapping_of(headings: dict[str, str], understood: dict[str, str]) -> Meaning:
+    """Return a mapping that says what each heading means.
+
+    Args:
+        headings: the column each heading was given, `CARRIED` or `LEFT_OUT`.
+        understood: what each heading was taken for by itself.
+    """
+    wanted: dict[str, tuple[str, ...]] = {}
+    for heading, known in headings.items():
+        if known in KNOWN_COLUMNS:
+            wanted[known] = (*wanted.get(known, ()), heading)
+    for known in understood.values():
+        if known:
+            wanted.setdefault(known, ())
+    dropped = tuple(heading for heading, known in headings.items() if known == LEFT_OUT)
+    return Meaning(columns=wanted, drop=dropped)
 
 
 def preview(
@@ -318,36 +330,66 @@ def _as_understood(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _with_headings(context: Context, upload: Upload) -> Upload:
-    """Keep what the form says of headings, purpose, checks, policy and cap."""
-    chosen = _choices(context)
+def _with_form(context: Context, upload: Upload) -> Upload:
+    """Keep what the form says of sheet, headings, dates, purpose, checks, policy and cap."""
+    before, chosen = upload.choices, {**_choices(context), "quote": None}
+    chosen["sheet"] = before.get("sheet") or ""
     sheet = context.text("sheet", 80)
-    if sheet and sheet != (upload.choices.get("sheet") or context.text("sheet_read", 80)):
-        chosen |= {"sheet": sheet, "headings": {}, "understood": {}, "quote": None}
-        return context.uploads.choose(upload, chosen)
-    order = context.form.get("heading", [])
-    if order:
+    headings = {} if _is_other_sheet(context, upload) else before.get("headings") or {}
+    if _is_other_sheet(context, upload):
+        chosen["sheet"] = sheet
+    elif order := context.form.get("heading", []):
         allowed = {*KNOWN_COLUMNS, CARRIED, LEFT_OUT}
         picked = {h: context.text(f"h{at}", 60) for at, h in enumerate(order)}
-        chosen["headings"] = {
-            h: known if known in allowed else CARRIED for h, known in picked.items()
-        }
-    if context.text("date_order", 3) in DATE_ORDERS:
-        chosen["declared"] = context.text("date_order", 3)
-    elif "date_order" in context.form:
-        chosen["declared"] = None
+        headings = {h: known if known in allowed else CARRIED for h, known in picked.items()}
+    if "date_order" in context.form:
+        declared = context.text("date_order", 3)
+        chosen["declared"] = declared if declared in DATE_ORDERS else None
     if "merge_shown" in context.form:
         chosen["merge_rows"] = "merge_rows" in context.form
-    chosen["quote"] = None
+    understood: dict[str, str] = {}
+    if headings:
+        with _in_clear(context, upload) as path:
+            _, understood = _understood(path, chosen["sheet"])
+    is_corrected = any(known != understood.get(each, "") for each, known in headings.items())
+    mapping = mapping_of(headings, understood) if is_corrected else Meaning()
+    mapping = mapping.model_copy(
+        update={
+            "sheet": chosen["sheet"] or None,
+            "date_order": chosen.get("declared", before.get("declared")),
+        }
+    )
+    chosen |= {"headings": headings, "mapping": mapping.model_dump(mode="json")}
     return context.uploads.choose(upload, chosen)
 
 
-def _require_date_order(context: Context, upload: Upload) -> None:
-    """Have the order of consent dates chosen where the file leaves it open, and keep it.
+def _is_other_sheet(context: Context, upload: Upload) -> bool:
+    shown = upload.choices.get("sheet") or context.text("sheet_read", 80)
+    return context.text("sheet", 80) not in {"", shown}
 
-    Raises:
-        UsageError: it is open, or the file cannot be read.
+
+def _submitted(
+    context: Context, act: Callable[[Context, Upload], None], anchor: str = ""
+) -> Response:
+    """Keep what the form of a file says, and do what its button asks for.
+
+    Another sheet is only shown first. Where the order of consent dates is open, it is to be chosen.
     """
+    upload = _own(context)
+    if upload.started_at is not None:
+        return onward(f"/new/{upload.upload_id}")
+    is_other = _is_other_sheet(context, upload)
+    try:
+        upload = _with_form(context, upload)
+        if not is_other:
+            _require_date_order(context, upload)
+            act(context, upload)
+    except UsageError as error:
+        return _file(context, upload, 400, error=str(error))
+    return onward(f"/new/{upload.upload_id}{'' if is_other else anchor}")
+
+
+def _require_date_order(context: Context, upload: Upload) -> None:
     with _in_clear(context, upload) as path:
         open_ = DateOrders(open_source(path, mapping=_mapping(context, upload))).open_consent()
     if open_ is not None:
@@ -359,18 +401,19 @@ def _require_date_order(context: Context, upload: Upload) -> None:
 
 def quote(context: Context) -> Response:
     """Quote a file as its headings are understood now."""
-    before = _own(context)
-    upload = _with_headings(context, before)
-    if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
-        return onward(f"/new/{upload.upload_id}")
-    try:
-        _require_date_order(context, upload)
+
+    def keep(context: Context, upload: Upload) -> None:
         document = quote_upload(context, upload)
-    except UsageError as error:
-        return _file(context, upload, 400, error=str(error))
-    context.uploads.choose(upload, {"quote": document})
-    context.record("file quoted", name=upload.name, expected=document["quoted"]["expected"])
-    return onward(f"/new/{upload.upload_id}#quote")
+        context.uploads.choose(upload, {"quote": document})
+        expected = document["quoted"]["expected"]
+        context.record("file quoted", name=upload.name, expected=expected)
+
+    return _submitted(context, keep, "#quote")
+
+
+def screen(context: Context) -> Response:
+    """Start the run of a file."""
+    return _submitted(context, begin)
 
 
 def quote_upload(context: Context, upload: Upload) -> dict[str, Any]:
@@ -379,37 +422,17 @@ def quote_upload(context: Context, upload: Upload) -> dict[str, Any]:
     Raises:
         UsageError: choices or the file are wrong.
     """
-    try:
-        parameters = context.uploads.parameters(upload)
-    except ValidationError as error:
-        raise InputError(_mistake(error)) from None
     with _in_clear(context, upload):  # what is wrong is said under the file's own name
-        return quote_batch(parameters, context.settings)
+        return quote_batch(_parameters(context, upload), context.settings)
 
 
-def _mistake(error: ValidationError) -> str:
-    field = error.errors()[0]["loc"][0]
-    if field == "max_spend":
-        return "Most to spend: write naira such as 250000 or 99.50."
-    if field == "checks":
-        return "Checks: choose at least one."
-    return f"{field}: {error.errors()[0]['msg']}"
-
-
-def screen(context: Context) -> Response:
-    """Start the run of a file."""
-    upload = _own(context)
-    if upload.started_at is not None:
-        return onward(f"/new/{upload.upload_id}")
-    before, upload = upload, _with_headings(context, upload)
-    if upload.choices.get("sheet") != before.choices.get("sheet"):  # to be seen first
-        return onward(f"/new/{upload.upload_id}")
+def _parameters(context: Context, upload: Upload) -> ScreenBatch:
     try:
-        _require_date_order(context, upload)
-        begin(context, upload)
-    except UsageError as error:
-        return _file(context, upload, 400, error=str(error))
-    return onward(f"/new/{upload.upload_id}")
+        return context.uploads.parameters(upload)
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = _MISTAKES.get(str(first["loc"][0]), f"{first['loc'][0]}: {first['msg']}")
+        raise InputError(said) from None
 
 
 def begin(context: Context, upload: Upload) -> None:
@@ -420,25 +443,14 @@ def begin(context: Context, upload: Upload) -> None:
         DeskError: it cannot be started.
     """
     require_service(context.settings, quote_only=False)
-    try:
-        parameters = context.uploads.parameters(upload)
-    except ValidationError as error:
-        raise InputError(_mistake(error)) from None
+    parameters = _parameters(context, upload)
     with _in_clear(context, upload) as path:
         open_source(path, mapping=_mapping(context, upload))
-    if not context.uploads.claim(upload):
-        return
-    try:
-        start(context, parameters)
-    except BaseException:
-        context.uploads.give_back(upload)
-        raise
-    context.record(
-        "run started",
-        name=upload.name,
-        digest=upload.digest,
-        max_spend=parameters.max_spend,
-    )
+    with context.uploads.starting(upload) as is_first:
+        if is_first:
+            start(context, parameters)
+            about = {"name": upload.name, "digest": upload.digest}
+            context.record("run started", **about, max_spend=parameters.max_spend)
 
 
 def applicant(context: Context) -> Response:
@@ -455,9 +467,7 @@ def applicant(context: Context) -> Response:
         if context.customers.known([key]):  # else a customer of another branch would become ours
             context.require_seen(typed["customer_id"], _COUNTER_BATCH)
         own = {"branch": context.branches[0]}  # else they would not see them
-    upload_id = keep_rows(context, "applicant.csv", [{**typed, **own}], chosen)
-    upload = context.uploads.find(upload_id)
-    assert upload is not None  # noqa: S101 - kept in the line above
+    upload = keep_rows(context, "applicant.csv", [{**typed, **own}], chosen)
     try:
         with _in_clear(context, upload) as path:
             source = open_source(path)
@@ -471,17 +481,15 @@ def applicant(context: Context) -> Response:
             begin(context, upload)
     except UsageError as error:
         return _counter(context, typed, 400, error=str(error))
-    return onward(f"/new/{upload_id}")
+    return onward(f"/new/{upload.upload_id}")
 
 
 def keep_rows(
     context: Context, name: str, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
-) -> str:
-    """Seal rows as a part of their batch and return the id of the upload."""
+) -> Upload:
+    """Seal rows as a part of their batch."""
     choices = {**chosen, TYPED: True}
-    with context.uploads.receiving(name, context.name, choices) as (upload_id, sealed):
-        sealed.write(rows_as_part(rows))
-    return upload_id
+    return context.uploads.keep(name, context.name, [rows_as_part(rows)], choices)
 
 
 def _counter(

@@ -1,4 +1,4 @@
-"""Files that were brought to the desk: sealed at rest, and gone when they are of no more use.
+"""Files that were uploaded to the desk: sealed at rest, and gone when they are of no more use.
 
 Digest, uploader and time stay; the file goes when its run completes, at once when its spending is
 refused, after a day if it was never screened, after seven where its run can still be resumed.
@@ -19,28 +19,20 @@ from sqlalchemy import insert, or_, select, update
 
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.sealed_file import (
-    RESUMABLE_DAYS,
-    SUFFIX,
-    UPLOADS,
-    SealedWriter,
-    sealed_writer,
-)
+from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, UPLOADS, sealed_writer
+from nightscreen.journal.engine import Turn, reading, recording
 from nightscreen.journal.runs import RUNNING, upload_of
 from nightscreen.journal.schema import uploads
 from nightscreen.reading.mapping_file import Mapping, mapping_toml
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
-from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.naming import batch_name, contains_identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from sqlalchemy import ColumnElement, Row, Update
+    from sqlalchemy import ColumnElement, Update
 
-    from nightscreen.config.settings import Settings
-    from nightscreen.desk.accounts import Accounts
     from nightscreen.journal import Journal
     from nightscreen.journal.approvals import Approvals
     from nightscreen.journal.audit import Audit
@@ -49,17 +41,13 @@ if TYPE_CHECKING:
 LARGEST: Final = 100 * 1024 * 1024
 NEVER_SCREENED_DAYS: Final = 1
 HELD, GONE = "held", "gone"
-CARRIED, LEFT_OUT = "", "-"
 TYPED: Final = "typed"
 """Choice of an upload that was made at the desk: of one customer, a part of a batch."""
-_BY_THE_WAY: Final = (
-    "karma_identities",
-    "karma_stop_at_first",
-    "shadow",
-    "merge_rows",
-    "date_order",
+_AS_CHOSEN: Final = (
+    *("karma_identities", "karma_stop_at_first", "shadow"),
+    *("merge_rows", "date_order", "policy", "freshness", "purpose", "max_spend"),
 )
-"""Choices no form offers: they are those of the run whose rows are screened again."""
+"""Choices that are parameters of the run by the same names."""
 _ID = re.compile(r"[a-p]{32}")
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 """An id has letters alone: ten digits in a row would look like a customer's number."""
@@ -67,12 +55,12 @@ _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One file that was brought.
+    """One file that was uploaded.
 
     Attributes:
         name: as the browser gave it, or a plain one where that names somebody.
-        choices: what was chosen for it: purpose, checks, cap, policy, headings or a mapping, the
-            last quote.
+        choices: what was chosen for it: purpose, checks, cap, policy, what its headings mean (a
+            mapping), the last quote.
         started_at: since when its run is started; None where it is not.
     """
 
@@ -90,52 +78,54 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
-    """Keeps uploads of a desk."""
+    """Keeps uploads of a desk.
+
+    Attributes:
+        journal: whose HOME they lie in, sealed under its key.
+        audit: gets an entry for each.
+        approvals: say whose spending was refused.
+        output: where their runs put results.
+    """
 
     journal: Journal
-    settings: Settings
-    accounts: Accounts
     audit: Audit
     approvals: Approvals
     output: Path
 
-    @property
-    def folder(self) -> Path:
-        """Return where they lie."""
-        return self.settings.home.absolute() / UPLOADS
-
     def path(self, upload_id: str) -> Path:
         """Return where an upload lies."""
-        return self.folder / f"{upload_id}{SUFFIX}"
+        return self.journal.home.absolute() / UPLOADS / f"{upload_id}{SUFFIX}"
 
     def mapping(self, upload_id: str) -> Path:
         """Return where the meaning of its headings lies."""
-        return self.folder / f"{upload_id}.toml"
+        return self.path(upload_id).with_suffix(".toml")
 
-    @contextmanager
-    def receiving(
-        self, name: str, user: str, choices: dict[str, Any]
-    ) -> Iterator[tuple[str, SealedWriter]]:
-        """Give an id and what seals a file under it; nothing stays of one that breaks off."""
+    def keep(
+        self, name: str, user: str, pieces: Iterable[bytes], choices: dict[str, Any]
+    ) -> Upload:
+        """Seal a file under a new id; nothing stays of one that breaks off."""
         upload_id = secrets.token_hex(16).translate(_LETTERS)
-        make_private_folder(self.folder)
+        make_private_folder(self.path(upload_id).parent)
         with sealed_writer(self.path(upload_id), self.journal.sealer) as writer:
-            yield upload_id, writer
-        shown = plain_name(name)
-        row = {
+            for piece in pieces:
+                writer.write(piece)
+        row: dict[str, Any] = {
             "upload_id": upload_id,
             "user": user,
             "at": self.journal.clock(),
-            "name": shown,
+            "name": plain_name(name),
             "digest": writer.digest,
             "size": writer.size,
             "state": HELD,
             "run_id": "",
             "choices": json.dumps(choices),
         }
-        with self.accounts.transaction() as connection:
+        with recording(self.journal.engine, Turn.DESK) as connection:
             connection.execute(insert(uploads), row)
-        self.audit.write(user, "file brought", digest=writer.digest, name=shown)
+        self.audit.write(user, "file uploaded", digest=writer.digest, name=row["name"])
+        kept = Upload(**{**row, "started_at": None, "choices": choices})
+        self._write_mapping(kept)
+        return kept
 
     def find(self, upload_id: str) -> Upload | None:
         """Return an upload, or None."""
@@ -144,14 +134,17 @@ class Uploads:
         return next(iter(self._read(uploads.c.upload_id == upload_id)), None)
 
     def _read(self, which: ColumnElement[bool]) -> list[Upload]:
-        rows = self.accounts.rows(select(uploads).where(which).order_by(uploads.c.at))
-        return [_upload(row) for row in rows]
+        with reading(self.journal.engine) as connection:
+            rows = connection.execute(
+                select(uploads).where(which).order_by(uploads.c.at)
+            ).mappings()
+            return [Upload(**{**row, "choices": json.loads(row["choices"])}) for row in rows]
 
     def of_run(self, run: RunRecord | None) -> Upload | None:
         """Return the upload that a run screens; None where its file came another way."""
         if run is None:
             return None
-        upload = upload_of(self.settings.home, run)
+        upload = upload_of(self.journal.home, run)
         mine = or_(uploads.c.upload_id == upload, uploads.c.run_id == run.run_id)
         return next(iter(self._read(mine)), None)
 
@@ -167,41 +160,47 @@ class Uploads:
         run = self.run_of(upload)
         if run is None:
             return upload.state == HELD
+        return not self._is_refused(run) and run.state != "test_mode"
+
+    def _is_refused(self, run: RunRecord) -> bool:
         approval = self.approvals.newest(run.run_id)
-        refused = approval is not None and approval.decision is ApprovalDecision.REFUSED
-        return not refused and run.state != "test_mode"
+        return approval is not None and approval.decision is ApprovalDecision.REFUSED
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
-        """Keep what was chosen for an upload, and what its headings mean as a mapping file."""
-        with self.accounts.transaction() as connection:
+        """Keep what was chosen for an upload, beside what was chosen before."""
+        with recording(self.journal.engine, Turn.DESK) as connection:
             kept = select(uploads.c.choices).where(uploads.c.upload_id == upload.upload_id)
             merged = {**json.loads(connection.execute(kept).scalar_one()), **choices}
             connection.execute(_of(upload).values(choices=json.dumps(merged)))
-        headings, understood = merged.get("headings") or {}, merged.get("understood") or {}
-        if merged.get("mapping"):
-            write_private(self.mapping(upload.upload_id), merged["mapping"].encode())
-        else:
-            corrected = any(known != understood.get(each, "") for each, known in headings.items())
-            columns = mapping_of(headings, understood) if corrected else Mapping()
-            sheet, order = merged.get("sheet") or None, merged.get("declared")
-            found = columns.model_copy(update={"sheet": sheet, "date_order": order})
-            if found == Mapping():
-                self.mapping(upload.upload_id).unlink(missing_ok=True)
-            else:
-                write_private(self.mapping(upload.upload_id), mapping_toml(found).encode())
-        return replace(upload, choices=merged)
+        changed = replace(upload, choices=merged)
+        self._write_mapping(changed)
+        return changed
 
-    def claim(self, upload: Upload) -> bool:
-        """Tell whether the caller is the one who starts the run of an upload, and note when."""
-        with self.accounts.transaction() as connection:
+    def _write_mapping(self, upload: Upload) -> None:
+        mapping, file = chosen_mapping(upload), self.mapping(upload.upload_id)
+        if mapping == Mapping():
+            file.unlink(missing_ok=True)
+        else:
+            write_private(file, mapping_toml(mapping).encode())
+
+    @contextmanager
+    def starting(self, upload: Upload) -> Iterator[bool]:
+        """Tell whether the caller is the one who starts the run of an upload.
+
+        Somebody may start it after all where the caller could not.
+        """
+        with recording(self.journal.engine, Turn.DESK) as connection:
             free = _of(upload).where(uploads.c.started_at.is_(None))
             claimed = connection.execute(free.values(started_at=self.journal.clock()))
-        return claimed.rowcount == 1
+        try:
+            yield claimed.rowcount == 1
+        except BaseException:
+            self._set(upload, started_at=None)
+            raise
 
-    def give_back(self, upload: Upload) -> None:
-        """Let somebody start the run of an upload after all: it was claimed, and did not start."""
-        with self.accounts.transaction() as connection:
-            connection.execute(_of(upload).values(started_at=None))
+    def _set(self, upload: Upload, **values: object) -> None:
+        with recording(self.journal.engine, Turn.DESK) as connection:
+            connection.execute(_of(upload).values(values))
 
     def parameters(self, upload: Upload) -> ScreenBatch:
         """Return what an upload is screened with."""
@@ -211,27 +210,21 @@ class Uploads:
             "input": str(self.path(upload.upload_id)),
             "batch": chosen.get("batch") or batch_name(Path(upload.name))[:80],
             "output": str(self.output),
-            "purpose": chosen.get("purpose", "portfolio"),
             "checks": chosen.get("checks") or USUAL_CHECKS,
-            "max_spend": chosen.get("max_spend", ""),
-            "policy": chosen.get("policy", ""),
             "mapping": str(mapping) if mapping.exists() else "",
-            "freshness": chosen.get("freshness", []),
-            **{name: chosen[name] for name in _BY_THE_WAY if chosen.get(name)},
+            **{name: chosen[name] for name in _AS_CHOSEN if chosen.get(name)},
         }
         return ScreenBatch.model_validate(given)
 
     def run_of(self, upload: Upload) -> RunRecord | None:
         """Return the run that screens an upload, noting it once it is there."""
-        runs = self.journal.runs
+        runs, home = self.journal.runs, self.journal.home
         if upload.run_id:
             return runs.find(upload.run_id)
-        home = self.settings.home
         newest = runs.newest(limit=100)
         found = next((run for run in newest if upload_of(home, run) == upload.upload_id), None)
         if found is not None:
-            with self.accounts.transaction() as connection:
-                connection.execute(_of(upload).values(run_id=found.run_id))
+            self._set(upload, run_id=found.run_id)
         return found
 
     def sweep(self) -> int:
@@ -244,19 +237,20 @@ class Uploads:
 
     def remove(self, upload: Upload) -> None:
         """Remove a file; digest, uploader and time stay."""
-        self.path(upload.upload_id).unlink(missing_ok=True)
-        self.mapping(upload.upload_id).unlink(missing_ok=True)
-        with self.accounts.transaction() as connection:
-            connection.execute(_of(upload).values(state=GONE))
+        self._unlink(upload.upload_id)
+        self._set(upload, state=GONE)
+
+    def _unlink(self, upload_id: str) -> None:
+        self.path(upload_id).unlink(missing_ok=True)
+        self.mapping(upload_id).unlink(missing_ok=True)
 
     def _drop_left(self) -> None:
         """Remove files whose upload was cut short, or that a desk elsewhere has done with."""
         before = time.time() - NEVER_SCREENED_DAYS * 86_400
-        for path in self.folder.glob(f"*{SUFFIX}"):
+        for path in self.path("").parent.glob(f"*{SUFFIX}"):
             upload = self.find(path.stem)
             if path.stat().st_mtime < before if upload is None else upload.state == GONE:
-                path.unlink(missing_ok=True)
-                path.with_suffix(".toml").unlink(missing_ok=True)
+                self._unlink(path.stem)
 
     def _is_over(self, upload: Upload) -> bool:
         age = self.journal.clock() - upload.at
@@ -267,29 +261,17 @@ class Uploads:
             return True
         if run.state == RUNNING:
             return False
-        approval = self.approvals.newest(run.run_id)
-        if approval is not None and approval.decision is ApprovalDecision.REFUSED:
-            return True
-        return self.journal.clock() - (run.finished_at or upload.at) > RESUMABLE_DAYS * DAY_MICROS
+        ended = run.finished_at or upload.at
+        return self._is_refused(run) or self.journal.clock() - ended > RESUMABLE_DAYS * DAY_MICROS
 
 
 def _of(upload: Upload) -> Update:
     return update(uploads).where(uploads.c.upload_id == upload.upload_id)
 
 
-def _upload(row: Row[Any]) -> Upload:
-    return Upload(
-        row.upload_id,
-        row.user,
-        row.at,
-        row.name,
-        row.digest,
-        row.size,
-        row.state,
-        row.run_id,
-        row.started_at,
-        json.loads(row.choices),
-    )
+def chosen_mapping(upload: Upload) -> Mapping:
+    """Return what was said of an upload's headings, sheet and dates."""
+    return Mapping.model_validate(upload.choices.get("mapping") or {})
 
 
 def plain_name(name: str) -> str:
@@ -299,21 +281,3 @@ def plain_name(name: str) -> str:
         return bare
     path = Path(bare)
     return (batch_name(path) if bare else "file") + path.suffix[:8]
-
-
-def mapping_of(headings: dict[str, str], understood: dict[str, str]) -> Mapping:
-    """Return a mapping that says what each heading means.
-
-    Args:
-        headings: the column each heading was given, `CARRIED` or `LEFT_OUT`.
-        understood: what each heading was taken for by itself.
-    """
-    wanted: dict[str, tuple[str, ...]] = {}
-    for heading, known in headings.items():
-        if known in KNOWN_COLUMNS:
-            wanted[known] = (*wanted.get(known, ()), heading)
-    for known in understood.values():
-        if known:
-            wanted.setdefault(known, ())
-    dropped = tuple(heading for heading, known in headings.items() if known == LEFT_OUT)
-    return Mapping(columns=wanted, drop=dropped)

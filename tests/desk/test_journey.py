@@ -170,7 +170,7 @@ def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
         done = [(each["user"], each["action"]) for each in reversed(audit)]
         told = list(dict.fromkeys(done))
         steps = [
-            *(("Ada", step) for step in ("file brought", "file quoted", "run started", "refused")),
+            *(("Ada", step) for step in ("file uploaded", "file quoted", "run started", "refused")),
             ("Bem", "spending approved"),
             *(("Ada", step) for step in ("decisions seen", "customer seen", "review saved")),
         ]

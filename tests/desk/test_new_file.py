@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
-from nightscreen.desk.uploads import mapping_of, plain_name
+from nightscreen.desk.new_file import mapping_of
+from nightscreen.desk.uploads import plain_name
 from nightscreen.files.sealed_file import is_sealed, unsealed
 from nightscreen.privacy.purging import due, purge
 from nightscreen.reading.mapping_file import mapping_toml
@@ -103,7 +104,7 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(office: Office)
     assert "is starting" in browser.get(address).text
     assert browser.post(f"{address}/screen").status_code == 303
     assert len(office.starts.started) == 1
-    assert office.actions() == ["file brought", "file quoted", "run started"]
+    assert office.actions() == ["file uploaded", "file quoted", "run started"]
 
 
 def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: Office) -> None:
@@ -205,7 +206,7 @@ def test_upload_goes_after_a_day_if_nobody_screened_it(office: Office) -> None:
     assert list((office.folder / "home" / "desk").glob("*.sealed")) == []
     again = office.browser("administrator")
     assert again.get(address).status_code == 403
-    assert office.context.audit.entries(action="file brought")[0]["user"] == "Ada"
+    assert office.context.audit.entries(action="file uploaded")[0]["user"] == "Ada"
 
 
 def test_one_applicant_is_screened_at_once(office: Office) -> None:
@@ -281,7 +282,8 @@ def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.Monkey
     assert browser.post(f"{address}/screen", **fields).status_code == 303
     upload = office.context.uploads.find(address.rpartition("/")[2])
     assert upload is not None
-    assert not office.context.uploads.claim(upload)
+    with office.context.uploads.starting(upload) as is_first:
+        assert not is_first
     assert len(office.starts.started) == 1
 
 

@@ -61,7 +61,7 @@ def test_no_field_of_a_form_ends_in_a_fault(office: Office) -> None:
         ),
         f"/approvals/{WAITING}": ({"do": "approve", "max_spend": "none"}, ("max_spend", "seen")),
         f"/runs/{STOPPED}/resume": ({}, ("max_spend",)),
-        f"/runs/{run}/fix": ({"row": "0", "c0.0": "", "do": "keep"}, ("row", "max_spend")),
+        f"/runs/{run}/fix": ({"c0.0": "x", "do": "quote"}, ("page", "c0.0", "max_spend")),
         "/decisions": ({**row, "do": "wait", "waits_for": "customer"}, ("until", "customer_id")),
         "/contests": ({"customer_id": "C1", "said": "No.", "batch": "portfolio"}, ("about",)),
         "/policy/try": ({"version": "2"}, ("threshold-past_due_naira", "run")),
