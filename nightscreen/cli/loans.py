@@ -20,10 +20,10 @@ from nightscreen.cli.engine import ran, settings_for_calls
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import counted, fields, print_run, table
 from nightscreen.files.outputs import LOANS_FILE
-from nightscreen.operations.loans.offer_links import ask_again
-from nightscreen.operations.loans.offer_source import read_source
-from nightscreen.operations.loans.offering import quote_offers, remembered
+from nightscreen.operations.loans.offers import LoanOffers, ask_again
 from nightscreen.operations.loans.products import list_products
+from nightscreen.operations.person_run import remembered, run_people
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.stops import REFUSALS
@@ -105,9 +105,6 @@ def offer(
             help="Make another link for this customer, on purpose; may be repeated.",
         ),
     ] = None,
-    quote_only: Annotated[
-        bool, typer.Option("--quote-only", help="Only say how many links it would make.")
-    ] = False,
 ) -> Result:
     """Make one application link for each approved customer; never a second by running again."""
     chosen = "prefill" in parameters.model_fields_set
@@ -116,10 +113,10 @@ def offer(
     if no_prefill:
         parameters = parameters.model_copy(update={"prefill": []})
     settings = settings_for_calls()
-    if quote_only:
-        return Result(quote_offers(parameters, settings), view=_print_quote)
-    parameters = remembered(parameters, settings)
-    read_source(parameters)
+    if parameters.quote_only:
+        return Result(asyncio.run(run_people(LoanOffers, parameters, settings)), view=_print_quote)
+    parameters = remembered(parameters, settings, LoanOffers.flow)
+    LoanOffers.identify(parameters, settings, clock=system_clock)
     if again:
         with opened_journal() as journal:
             ask_again(journal, parameters, again)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.holders import Holders
     from nightscreen.schemas.clock import Clock
 
+_DOUBTFUL = (CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value)
 RUNNING = "running"
 KILLED = "killed"
 _RECENT = 5000
@@ -343,10 +344,18 @@ class Runs:
         }
 
     @outlasting
-    def last_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
-        """Return a run's last call of a check about a subject; None where it made none."""
+    def telling_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
+        """Return the call of a run about a subject that tells most; None where it made none.
+
+        It is the one that was answered, else one that may have been acted on, else the last.
+        """
         mine = (calls.c.run_id == run_id, calls.c.check == check, calls.c.subject == subject)
-        query = select(calls).where(*mine).order_by(calls.c.call_id.desc()).limit(1)
+        order = (
+            (calls.c.state == CallState.ANSWERED.value).desc(),
+            calls.c.state.in_(_DOUBTFUL).desc(),
+            calls.c.call_id.desc(),
+        )
+        query = select(calls).where(*mine).order_by(*order).limit(1)
         with reading(self._engine) as connection:
             return connection.execute(query).first()
 

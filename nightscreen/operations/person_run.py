@@ -304,6 +304,8 @@ class PersonRun(ABC, Generic[P, T]):
         self.look_again()
         account = self.write()
         ends = call_ends(self.run, self.operation, {each.subject for each in self.left()})
+        for operation in account.answers:
+            ends.setdefault(operation, Counter())
         return close_api_run(
             run_end(self.run),
             rows=self.rows,
@@ -476,6 +478,7 @@ class CallEnd:
         trouble: why it has no answer; None where it has one.
         settled_at: when that was known, microseconds; None of one that never settled.
         body: what was answered.
+        outcome: what was answered, in the words of `Outcome`, as far as it is known.
         contact: the masked contact that a refused BVN start shows as the registered one.
     """
 
@@ -484,6 +487,7 @@ class CallEnd:
     cost_micro: int | None = None
     settled_at: int | None = None
     body: bytes = field(default=b"", repr=False)
+    outcome: str | None = None
     contact: str | None = field(default=None, repr=False)
 
     @property
@@ -502,9 +506,17 @@ def end_of(task: LookupTask, now: int) -> CallEnd | None:
     reading = task.reading
     if reading is None or task.status is LookupStatus.LAPSED:
         return None
-    trouble = None if reading.trouble is None else reading.trouble.value
-    state = CALL_STATES[reading.verdict].value
-    return CallEnd(state, trouble, reading.cost_micro, now, reading.body, reading.contact)
+    is_doubtful = task.status is LookupStatus.IN_DOUBT  # by an earlier attempt, it may be
+    state = CallState.IN_DOUBT if is_doubtful else CALL_STATES[reading.verdict]
+    return CallEnd(
+        state.value,
+        None if reading.trouble is None else reading.trouble.value,
+        reading.cost_micro,
+        now,
+        reading.body,
+        None if reading.outcome is None else reading.outcome.value,
+        reading.contact,
+    )
 
 
 def learn_dead(
@@ -548,14 +560,14 @@ def is_under_way(journal: Journal, run_id: str) -> bool:
 def _end_in_journal(
     journal: Journal, run_id: str, operation: str, subject: bytes
 ) -> CallEnd | None:
-    """Return how a run's last call about a subject ended; None where it made none."""
-    last = journal.runs.last_call(run_id, operation, subject)
+    """Return how a run's calls about a subject ended; None where it made none."""
+    last = journal.runs.telling_call(run_id, operation, subject)
     if last is None:
         return None
     stored = journal.answers.latest(operation, [subject]).get(subject)
     is_its_own = stored is not None and stored.run_id == run_id
     body = journal.answers.body(operation, stored) if stored is not None and is_its_own else b""
-    return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body)
+    return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body, last.outcome)
 
 
 def keep(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.loan_offers import linked_offers, loan_history
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
 from nightscreen.reading.columns import fold
@@ -138,12 +138,11 @@ def _anywhere(pseudonyms: Pseudonyms, customer_ids: Sequence[str]) -> list[bytes
 
 def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
     """Return what `loans track` has seen of loans that were paid out."""
-    store = LoanOffers.of(journal)
-    history = store.history()
+    history = loan_history(journal)
     found = [
         outcome
-        for offer in store.linked()
-        if (outcome := _followed(journal, offer, history.get(offer.offer_id, []))) is not None
+        for offer in linked_offers(journal)
+        if (outcome := _followed(journal, offer, history.get(offer.subject, []))) is not None
     ]
     asked = [(each.customer_id, each.disbursed_at) for each in found]
     return [

@@ -1,7 +1,7 @@
 """Offers of loans and loans followed: words, parameters, and one offer as the journal keeps it.
 
 What does not belong here: the service's data about a loan (`schemas/loans.py`), who gets which
-offer (`operations/loans/offering.py`), and how an offer is stored (`journal/loan_offers.py`).
+offer (`operations/loans/offers.py`).
 """
 
 from __future__ import annotations
@@ -143,11 +143,6 @@ class Offer(JournalRecord):
     closed_at: int | None = None
 
     @property
-    def offer_id(self) -> bytes:
-        """Return what names the offer."""
-        return self.subject
-
-    @property
     def subjects(self) -> set[bytes]:
         """Return what the calls that made the link and followed the loan are found by."""
         return {self.subject, self.loan or self.subject}
@@ -177,11 +172,6 @@ class LoanNews(JournalRecord):
     now: LoanSnapshot = Field(repr=False)
     before: LoanSnapshot | None = Field(None, repr=False)
     before_at: int | None = None
-
-    @property
-    def offer_id(self) -> bytes:
-        """Return what names the offer."""
-        return self.subject
 
 
 class OfferLoans(ApiRunParameters):
@@ -228,6 +218,11 @@ class OfferLoans(ApiRunParameters):
         default=False,
         title="Stopped runs too",
         description="Take rows of a run that was stopped early; what it decided is complete.",
+    )
+    quote_only: bool = Field(
+        default=False,
+        title="Quote only",
+        description="Say how many links it would make, and stop there.",
     )
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import NIGHTLY_MARGIN, cash_flow_age, max_ages
 from nightscreen.operations.bvn.table import SCHEMA as BVN
-from nightscreen.operations.loans.offer_report import OFFERS
-from nightscreen.operations.loans.tracking_report import LOANS
+from nightscreen.operations.loans.offers import OFFERS
+from nightscreen.operations.loans.tracking import LOANS
 from nightscreen.operations.transactions.record_fields import load_fields
 from nightscreen.planning.rings import RINGS_SCHEMA
 from nightscreen.report.calls import CALLS

@@ -21,12 +21,11 @@ from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.records import Records
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.loans import offering, tracking
-from nightscreen.operations.loans.offer_report import close_offering
-from nightscreen.operations.loans.tracking_report import close_tracking
+from nightscreen.operations.loans.offers import LoanOffers
+from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.operations.transactions import sync
 from nightscreen.operations.transactions.report import close_pull
@@ -215,28 +214,15 @@ class Office:
             unsolicited=True,
             **options,
         )
-        run = offering.open_offering(given, self.read, clock=self.clock)
-        with contextlib.closing(run):
-            work = offering.take_rows(run)
-            self.calls(run, partial(_offer, work), partial(offering.make_again, work))
-            return close_offering(work)
+        return self.ran(LoanOffers, given)
 
     def track(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Follow loans that were offered before."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
-            store = LoanOffers.of(journal)
             offers = [_offered(journal, number, self.clock()) for number in range(NUMBER)]
-            store.claim(offers)
+            Records.of(journal, Offer).add(offers)
         given = TrackLoans(output=self.out, **options)
-        run = tracking.open_tracking(given, self.read, clock=self.clock)
-        with contextlib.closing(run):
-            work = tracking.take_loans(run)
-            self.calls(
-                run,
-                lambda session: tracking.follow_loans(work, session),
-                partial(tracking.follow_again, work),
-            )
-            return close_tracking(work)
+        return self.ran(LoanTracking, given)
 
     def _customers(self) -> str:
         rows = [asked(number) for number in range(NUMBER)]
@@ -247,11 +233,6 @@ async def _pull(work: sync.TransactionSync, session: Caller) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(len(work.due)):
             group.create_task(sync.pull_shard(work, session, number))
-
-
-async def _offer(work: offering.Offering, session: Caller) -> None:
-    if await offering.check_product(work, session):
-        await offering.make_links(work, session)
 
 
 def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a journal

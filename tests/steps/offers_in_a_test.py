@@ -6,27 +6,26 @@ All of it in one process, against a sandbox in the same; the screening is `tests
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pyarrow.parquet as pq
+import pytest
 
-from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import read_settings
-from nightscreen.operations.loans import offering, tracking
-from nightscreen.operations.loans.offer_report import close_offering
-from nightscreen.operations.loans.tracking_report import close_tracking
+from nightscreen.operations.loans.offers import LoanOffers
+from nightscreen.operations.loans.tracking import LoanTracking
+from nightscreen.operations.person_run import PersonRun, Steps, run_people
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.calling.caller import Caller
-    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.schemas.clock import Clock
 
@@ -94,6 +93,30 @@ class Between(httpx.AsyncBaseTransport):
         return self._instead(request) or await self._sandbox.handle_async_request(request)
 
 
+class Died(BaseException):
+    """Stands for the end of a process: nothing more of its run is done."""
+
+
+class Dying(Steps):
+    """Ends a run before one of its steps."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+        self.run_id = ""
+
+    @asynccontextmanager
+    async def watching(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:
+        """Remember the run."""
+        self.run_id = work.run.run_id
+        yield
+
+    async def step(self, name: str, station: Any, *, re_entered: bool = False) -> Any:  # noqa: ANN401 - as the station
+        """Carry out a step, but for the one that is the run's end."""
+        if name == self._at:
+            raise Died
+        return await super().step(name, station, re_entered=re_entered)
+
+
 @dataclass
 class Lender:
     """A lender with a sandbox, a HOME and an output folder.
@@ -148,54 +171,42 @@ class Lender:
 
     def offer(self, night: Night | None = None, **options: Any) -> Offered:  # noqa: ANN401
         """Offer a product to the approved rows of a night."""
-        asked = self.asked(night, options)
-        run = offering.open_offering(asked, self.read, clock=self.clock)
-        return self._done(run, lambda: self.make(run))
+        return asyncio.run(self.ran(LoanOffers, self.asked(night, options)))
 
-    async def make(self, run: Run) -> dict[str, Any]:
-        """Make the links of an open run."""
-        work = offering.take_rows(run)
-
-        async def links(session: Caller) -> None:
-            if await offering.check_product(work, session):
-                await offering.make_links(work, session)
-
-        await self.in_a_session(run, links)
-        return close_offering(work)
+    def quote(self, night: Night) -> dict[str, Any]:
+        """Return what offering would cost."""
+        asked = self.asked(night, {"quote_only": True})
+        return asyncio.run(run_people(LoanOffers, asked, self.read))
 
     def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of following
         """Follow every open loan."""
         asked = TrackLoans(output=str(self.world.folder / "out"), **options)
-        run = tracking.open_tracking(asked, self.read, clock=self.clock)
-        return self._done(run, lambda: self.follow(run))
+        return asyncio.run(self.ran(LoanTracking, asked))
 
-    async def follow(self, run: Run) -> dict[str, Any]:
-        """Follow the loans of an open run."""
-        work = tracking.take_loans(run)
-
-        async def ask(session: Caller) -> None:
-            await tracking.follow_loans(work, session)
-
-        await self.in_a_session(run, ask)
-        return close_tracking(work)
-
-    async def in_a_session(self, run: Run, work: Callable[[Caller], Awaitable[None]]) -> None:
-        """Do something at an open session, with the sandbox at the other end."""
+    async def ran(
+        self,
+        kind: type[PersonRun[Any, Any]],
+        parameters: Any,  # noqa: ANN401 - the kind's own
+        steps: Steps | None = None,
+    ) -> Offered:
+        """Make a run, with the sandbox at the other end."""
         here = Between(httpx.ASGITransport(self.app), self.instead)
-        session = open_caller(run, transport=here if self.url == NOWHERE else None)
-        try:
-            await work(session)
-        finally:
-            await session.close()
+        report = await run_people(
+            kind,
+            parameters,
+            self.read,
+            transport=here if self.url == NOWHERE else None,
+            clock=self.clock,
+            steps=steps,
+        )
+        return Offered(self.world.folder / "out" / report["run_id"], report)
 
-    def _done(self, run: Run, work: Callable[[], Awaitable[dict[str, Any]]]) -> Offered:
-        async def whole() -> dict[str, Any]:
-            return await work()
-
-        try:
-            return Offered(run.folder.path, asyncio.run(whole()))
-        finally:
-            run.close()
+    def dies(self, kind: type[PersonRun[Any, Any]], parameters: Any, at: str) -> str:  # noqa: ANN401
+        """Let a run die at the first of its steps of a name, or inside it; return its id."""
+        steps = Dying(at)
+        with pytest.raises(Died):
+            asyncio.run(self.ran(kind, parameters, steps))
+        return steps.run_id
 
     def calls(self, operation: str) -> list[dict[str, Any]]:
         """Return the calls of one operation that the sandbox saw."""

@@ -17,13 +17,11 @@ import pytest
 from nightscreen.config.settings import ContestClocks
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.loan_offers import linked_offers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans import offering
-from nightscreen.operations.loans.offer_links import ask_again
-from nightscreen.operations.loans.offering import quote_offers
+from nightscreen.operations.loans.offers import LoanOffers, ask_again
 from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.app import application
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.calling.caller import Caller
+    from nightscreen.calling.lookup_task import LookupTask
 
 NUMBERS = range(1, 13)
 
@@ -84,7 +83,7 @@ def test_portfolio_without_a_request_is_refused_and_the_option_named(tmp_path: P
     with pytest.raises(InputError, match=r"no row of it has a request .* --unsolicited"):
         lender.offer(night)
     with pytest.raises(InputError, match="--unsolicited"):
-        quote_offers(lender.asked(night, {}), lender.read)
+        lender.quote(night)
     assert lender.calls("loan_start") == []
     chosen_on_purpose = lender.offer(night, unsolicited=True)
     assert set(states(chosen_on_purpose.offers).values()) == {"offered"}
@@ -254,12 +253,11 @@ def test_no_more_links_than_asked_for(lender: Lender, night: Night) -> None:
 
 def test_quote_asks_nothing(lender: Lender, night: Night) -> None:
     """How many links it would be, before and after."""
-    asked = lender.asked(night, {})
-    quote = quote_offers(asked, lender.read)
+    quote = lender.quote(night)
     assert quote["links"] == len(chosen(night))
     assert lender.calls("loan_products") == []
     lender.offer(night)
-    assert quote_offers(asked, lender.read)["links"] == 0
+    assert lender.quote(night)["links"] == 0
 
 
 # --- whose decision counts ---
@@ -502,35 +500,39 @@ def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
     assert not (found.folder / "manifest.json").exists()
 
 
-async def _die(lender: Lender, night: Night, how: str) -> None:
-    """Let a run die: before its block is sent, while it is out, or before it is written down."""
-    run = offering.open_offering(lender.asked(night, {}), lender.read)
-    try:
-        work = offering.take_rows(run)
+def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let a run die before its links are sent, while they are out, or before it writes them down.
 
-        async def begin(session: Caller) -> None:
-            await offering.check_product(work, session)
-            mine, _ = offering._claim(work, work.rows[:2])
-            tasks = [offering._task(work, session, row) for row in mine]
-            if how == "answered":
-                await session.make(tasks)
-            if how == "sent":
-                run.journal.calls.reserve(
-                    run.run_id, run.flow, [task.ask() for task in tasks], run.caps, since=2**62
-                )
+    Two customers are under way when it does.
+    """
 
-        await lender.in_a_session(run, begin)
-    finally:
-        run.close()
+    async def sent_by_nobody(caller: Caller, task: LookupTask) -> LookupTask:
+        if how == "sent":
+            run = caller.run
+            run.journal.calls.reserve(run.run_id, run.flow, [task.ask()], run.caps, since=2**62)
+        return task
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoanOffers, "learn", lambda *_: None)
+        if how != "answered":
+            patch.setattr(LoanOffers, "_find_product", _found)
+            patch.setattr("nightscreen.calling.caller.Caller.one", sent_by_nobody)
+        return lender.dies(LoanOffers, lender.asked(night, {"most": 2}), "report")
+
+
+async def _found(_offers: LoanOffers, _caller: Caller) -> bool:
+    return True
 
 
 @pytest.mark.parametrize(
     ("how", "word"),
     [("written", "offered"), ("sent", "in_doubt"), ("answered", "already_offered")],
 )
-def test_what_a_dead_run_left_is_learnt(lender: Lender, night: Night, how: str, word: str) -> None:
+def test_what_a_dead_run_left_is_learnt(
+    lender: Lender, night: Night, how: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Never sent: offered now. Sent: in doubt. Answered: the link is in the journal."""
-    asyncio.run(_die(lender, night, how))
+    die(lender, night, how, monkeypatch)
     with open_journal(lender.world.folder / "home") as journal:
         assert journal.runs.newest()[0].state == KILLED
     found = lender.offer(night)
@@ -541,12 +543,12 @@ def test_what_a_dead_run_left_is_learnt(lender: Lender, night: Night, how: str, 
     assert len(lender.world.sandbox.loans.loans) == made
 
 
-def test_dead_run_is_taken_up_again(lender: Lender, night: Night) -> None:
+def test_dead_run_is_taken_up_again(
+    lender: Lender, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It goes on with what is missing, and counts what it had made as its own."""
-    asyncio.run(_die(lender, night, "answered"))
-    with open_journal(lender.world.folder / "home") as journal:
-        run_id = journal.runs.newest()[0].run_id
-    found = lender.offer(run=run_id)
+    run_id = die(lender, night, "answered", monkeypatch)
+    found = lender.offer(run=run_id, most=100)
     assert set(states(found.offers).values()) == {"offered"}
     assert len(lender.calls("loan_start")) == len(chosen(night))
 
@@ -555,12 +557,8 @@ def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> No
     """Both lists have every link in the end; the ledger has one start for each customer."""
 
     async def both() -> list[dict[str, Any]]:
-        runs = [offering.open_offering(lender.asked(night, {}), lender.read) for _ in range(2)]
-        try:
-            return list(await asyncio.gather(*(lender.make(run) for run in runs)))
-        finally:
-            for run in runs:
-                run.close()
+        runs = (lender.ran(LoanOffers, lender.asked(night, {})) for _ in range(2))
+        return [each.report for each in await asyncio.gather(*runs)]
 
     reports = asyncio.run(both())
     assert len(lender.calls("loan_start")) == len(chosen(night))
@@ -572,26 +570,15 @@ def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> No
 
 PROGRAM = """
 import asyncio, json, sys
-from nightscreen.schemas.offers import OfferLoans
 from nightscreen.config.settings import read_settings
-from nightscreen.operations.loans import offering
-from nightscreen.calling.caller import open_caller
-from nightscreen.operations.loans.offer_report import close_offering
+from nightscreen.operations.loans.offers import LoanOffers
+from nightscreen.operations.person_run import run_people
+from nightscreen.schemas.offers import OfferLoans
 
-async def whole():
-    url, key, home, run_dir, out = sys.argv[1:]
-    settings = read_settings(base_url=url, api_key=key, home=home)
-    asked = OfferLoans(run_dir=run_dir, product="LP1001", output=out)
-    run = offering.open_offering(asked, settings)
-    work = offering.take_rows(run)
-    session = open_caller(run)
-    if await offering.check_product(work, session):
-        await offering.make_links(work, session)
-    await session.close()
-    print(json.dumps(close_offering(work)["offers"]))
-    run.close()
-
-asyncio.run(whole())
+url, key, home, run_dir, out = sys.argv[1:]
+settings = read_settings(base_url=url, api_key=key, home=home)
+asked = OfferLoans(run_dir=run_dir, product="LP1001", output=out)
+print(json.dumps(asyncio.run(run_people(LoanOffers, asked, settings))["offers"]))
 """
 
 
@@ -636,7 +623,7 @@ def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) 
         assert not [each for each in secrets if each in content], path
     with open_journal(home) as journal:
         assert verify_journal(journal) == []
-        assert len(LoanOffers.of(journal).linked()) == len(secrets) // 5
+        assert len(linked_offers(journal)) == len(secrets) // 5
 
 
 def test_resuming_with_another_product_is_refused(lender: Lender, night: Night) -> None:

@@ -9,7 +9,8 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.loan_offers import linked_offers
+from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -17,6 +18,7 @@ from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
+from nightscreen.schemas.offers import Offer
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
 if TYPE_CHECKING:
@@ -45,14 +47,14 @@ def test_erased_person_is_nowhere(lender: Lender, whom: dict[str, str]) -> None:
     others = {c: row for c, row in offered.offers.items() if c != "C1"}
     home = lender.world.folder / "home"
     with open_journal(home) as journal:
-        (kept,) = LoanOffers.of(journal).of_customers(
+        (kept,) = Records.of(journal, Offer).of_customers(
             [journal.pseudonyms.customers_anywhere(["C1"])]
         )
-        traces = [kept.offer_id, kept.customer, kept.loan or b""]
+        traces = [kept.subject, kept.customer, kept.loan or b""]
         done = erase(journal, look(journal, Customers.of(journal), Whom(**whom)))
         assert done["rows"] >= 4
         assert verify_journal(journal) == []
-        assert len(LoanOffers.of(journal).linked()) == len(others)
+        assert len(linked_offers(journal)) == len(others)
     assert offered.offers == others
     assert gone["reference"] not in followed.loans
     told = {each["reference"] for each in followed.changes}
@@ -73,7 +75,7 @@ def test_erasure_in_one_batch_name_leaves_offers_of_another(lender: Lender) -> N
         whom = Whom(customer_id="C1", batch="other")
         erase(journal, look(journal, Customers.of(journal), whom))
         anywhere = journal.pseudonyms.customers_anywhere(["C1"])
-        assert LoanOffers.of(journal).of_customers([anywhere])
+        assert Records.of(journal, Offer).of_customers([anywhere])
     assert "C1" in offered.offers
 
 
@@ -101,7 +103,7 @@ def test_old_lists_and_ended_loans_are_purged(lender: Lender) -> None:
     late.track()
     with open_journal(lender.world.folder / "home", clock=late.clock) as journal:
         purge(journal, due(journal, Retention()))
-        left = LoanOffers.of(journal).linked()
+        left = linked_offers(journal)
         assert {each.status for each in left} <= {"RUNNING", "PENDING"}
         assert len(left) >= len(open_before)
         assert verify_journal(journal) == []

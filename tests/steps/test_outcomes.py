@@ -12,7 +12,6 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
-from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.outcome_import import import_outcomes
@@ -281,7 +280,7 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
     """Settled is good, past due is counted from the day it was first seen, rejected is none."""
     after(book, "approve", "approve", "approve")
     journal = book.nights.journal
-    store = LoanOffers.of(journal)
+    offers, views = Records.of(journal, Offer), Records.of(journal, LoanNews)
     lives = {
         "A": ["PENDING", "RUNNING", "SETTLED"],
         "B": ["RUNNING", "PAST_DUE"],
@@ -301,19 +300,23 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
             at=book.nights.now,
             held=HeldOffer(customer_id=who, reference=f"REF-{who}"),
         )
-        store.claim([offer])
-        before = offer
+        offers.add([offer])
         for number, word in enumerate(words):
             at = book.nights.now + number * DAY
             now = LoanSnapshot(status=word, amount_disbursed="50000.00", paid="0.00")
-            seen = before.model_copy(update={"status": word, "followed_at": at})
-            news = LoanNews(
-                subject=offer.offer_id, customer=offer.customer, run_id="track", at=at, now=now
+            views.add(
+                [
+                    LoanNews(
+                        subject=offer.subject,
+                        customer=offer.customer,
+                        run_id="track",
+                        at=at,
+                        now=now,
+                    )
+                ]
             )
-            store.follow([(before, seen, news)])
-            before = seen
-        last = before.model_copy(update={"followed_at": book.nights.now + 40 * DAY})
-        store.follow([(before, last, None)])
+        followed = {"status": words[-1], "followed_at": book.nights.now + 40 * DAY}
+        offers.put([offer.model_copy(update=followed)], book.nights.now)
     found = {each.customer_id: each for each in known_outcomes(journal)}
     assert {who: each.judge(BadLoan()) for who, each in found.items()} == {"A": "good", "B": "bad"}
     assert found["B"].stood is not None

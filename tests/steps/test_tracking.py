@@ -13,9 +13,8 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans import tracking
 from nightscreen.operations.loans.products import list_products
-from nightscreen.operations.loans.tracking_report import close_tracking
+from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.offers import TrackLoans
 from nightscreen.schemas.stops import REFUSALS
@@ -23,8 +22,6 @@ from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from nightscreen.calling.caller import Caller
 
 DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
 
@@ -55,6 +52,11 @@ def lender(offered: tuple[Path, Lender, Offered], tmp_path: Path) -> Lender:
     copy = Lender.under(tmp_path / "lender", sandbox=first.world.sandbox)
     copy.seen = len(copy.calls("loan_view"))
     return copy
+
+
+def asked(lender: Lender) -> TrackLoans:
+    """Return what a run that follows loans is given."""
+    return TrackLoans(output=str(lender.world.folder / "out"))
 
 
 def statuses(found: Offered) -> dict[str, str]:
@@ -194,30 +196,14 @@ def test_key_that_is_no_distributors_stops_where_two_agree(lender: Lender) -> No
     assert len(lender.calls("loan_view")) == lender.seen + 2
 
 
-async def _die(lender: Lender) -> str:
-    """Let a run die after it has written down what it saw, before it tells."""
-    asked = TrackLoans(output=str(lender.world.folder / "out"))
-    run = tracking.open_tracking(asked, lender.read)
-    try:
-        work = tracking.take_loans(run)
-
-        async def ask(session: Caller) -> None:
-            await tracking.follow_loans(work, session)
-
-        await lender.in_a_session(run, ask)
-        return run.run_id
-    finally:
-        run.close()
-
-
 def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered) -> None:
     """Once: by the next run, or by itself where it is resumed."""
-    asyncio.run(_die(lender))
+    lender.dies(LoanTracking, asked(lender), "report")
     first = [each for each in lender.track().changes if each["field"] == "status"]
     assert len(first) == len(offers.offers)
     assert lender.track().changes == []
     lender.on_day(6)
-    run_id = asyncio.run(_die(lender))
+    run_id = lender.dies(LoanTracking, asked(lender), "report")
     resumed = lender.track(run=run_id)
     assert resumed.changes
     assert lender.track().changes == []
@@ -226,17 +212,11 @@ def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered
 def test_two_runs_at_once_tell_each_change_once(lender: Lender, offers: Offered) -> None:
     """Whichever writes down what it saw tells it."""
 
-    async def both() -> list[tuple[Path, dict[str, Any]]]:
-        asked = TrackLoans(output=str(lender.world.folder / "out"))
-        runs = [tracking.open_tracking(asked, lender.read) for _ in range(2)]
-        try:
-            reports = await asyncio.gather(*(lender.follow(run) for run in runs))
-            return [(run.folder.path, report) for run, report in zip(runs, reports, strict=True)]
-        finally:
-            for run in runs:
-                run.close()
+    async def both() -> list[Offered]:
+        runs = (lender.ran(LoanTracking, asked(lender)) for _ in range(2))
+        return list(await asyncio.gather(*runs))
 
-    done = [Offered(*each) for each in asyncio.run(both())]
+    done = asyncio.run(both())
     told = [each["reference"] for one in done for each in one.changes if each["field"] == "status"]
     assert sorted(told) == sorted(offers.loans_offered)
     assert all(set(statuses(one).values()) == {"PENDING"} for one in done)
@@ -275,14 +255,3 @@ def test_products_are_listed_without_a_run(tmp_path: Path) -> None:
     with open_journal(tmp_path / "home") as journal:
         assert journal.runs.newest() == []
         assert verify_journal(journal) == []
-
-
-def test_close_without_an_answer_is_honest(lender: Lender, offers: Offered) -> None:
-    """A run that is closed before it has asked tells every loan as pending."""
-    asked = TrackLoans(output=str(lender.world.folder / "out"))
-    run = tracking.open_tracking(asked, lender.read)
-    try:
-        report = close_tracking(tracking.take_loans(run))
-    finally:
-        run.close()
-    assert report["followed"]["pending"] == len(offers.offers)

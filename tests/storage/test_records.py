@@ -10,7 +10,6 @@ from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.keyset import rotate_key
-from nightscreen.journal.loan_offers import LoanOffers
 from nightscreen.journal.opening import open_journal
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS, ErasedPseudonyms, records
@@ -141,7 +140,7 @@ def test_an_open_loan_is_purged_in_its_time_as_any_record(journal: Journal) -> N
 
 def test_what_was_seen_of_a_loan_goes_with_its_offer(journal: Journal) -> None:
     """However old a view is, it stays while the loan is followed, and goes with it."""
-    store = LoanOffers.of(journal)
+    offers, views = Records.of(journal, Offer), Records.of(journal, LoanNews)
     offer = Offer(
         subject=b"o" * 16,
         customer=CUSTOMER,
@@ -156,16 +155,17 @@ def test_what_was_seen_of_a_loan_goes_with_its_offer(journal: Journal) -> None:
     )
     followed = offer.model_copy(update={"followed_at": 900})
     seen = LoanSnapshot("PENDING")
-    news = LoanNews(subject=offer.offer_id, customer=CUSTOMER, run_id="run-2", at=500, now=seen)
-    store.claim([offer])
-    store.follow([(offer, followed, news)])
+    news = LoanNews(subject=offer.subject, customer=CUSTOMER, run_id="run-2", at=500, now=seen)
+    offers.add([offer])
+    assert offers.replace(followed, offer, 900)
+    views.add([news])
     erasures = Erasures.of(journal)
     assert erasures.held_before(Cutoffs.all_at(900)).states == 0
     assert erasures.held_before(Cutoffs.all_at(901)).states == 2
     other = {OTHER: ["borrowers"], CUSTOMER: ["others"]}
     assert erasures.held_of(ErasedPseudonyms(anywhere=other)).states == 0
     erasures.erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
-    assert (store.linked(), store.history()) == ([], {})
+    assert (offers.all(), views.all()) == ([], [])
 
 
 def test_every_kind_has_its_model_and_says_how_long_it_is_kept() -> None:

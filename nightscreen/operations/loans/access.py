@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.journal.loan_offers import LoanOffers
+from nightscreen.journal.loan_offers import loan_history
 from nightscreen.schemas.clock import instant_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def shown_outcome(outcome: LoanOutcome) -> dict[str, Any]:
 
 def shown_offer(journal: Journal, offer: Offer) -> dict[str, Any]:
     """Return an offer, with all that was ever seen of its loan, as JSON has it."""
-    history = LoanOffers.of(journal).history([offer.offer_id]).get(offer.offer_id, [])
+    history = loan_history(journal, [offer.subject]).get(offer.subject, [])
     held = offer.held
     return {
         "batch": offer.batch,

@@ -2,7 +2,7 @@
 
 Only a finished run that may be published is taken, and of a portfolio run only rows with a request,
 unless unsolicited offers are chosen on purpose. A row's decision is the newest valid one: a review
-is valid for the evidence it was made on, and a later run may have decided differently. `offering`
+is valid for the evidence it was made on, and a later run may have decided differently. `offers`
 decides who gets which offer.
 """
 

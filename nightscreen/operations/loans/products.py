@@ -5,15 +5,12 @@ Everything of area C begins with it: what the list does not have is never offere
 
 from __future__ import annotations
 
-import tempfile
 from typing import TYPE_CHECKING
 
-from nightscreen.calling.caller import open_caller
 from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.runs.run import open_api_run
-from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.operations.person_run import single_call
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import StoppedError
@@ -61,28 +58,13 @@ async def list_products(
         StoppedError: the list did not come, and why.
         UsageError: the settings are wrong, the address among them.
     """
-    with tempfile.TemporaryDirectory(prefix="nightscreen-") as folder:
-        run = open_api_run(
-            ApiRunParameters(output=folder),
-            settings,
-            flow="loan_products",
-            batch="loan-products",
-            operation=Operation.LOAN_PRODUCTS,
-            clock=clock,
-        )
-        try:
-            session = open_caller(run, transport=transport)
-            try:
-                listed, task = await fetch_products(session)
-            finally:
-                await session.close()
-            if listed is None:
-                run.refuse_wrong_address()
-                raise StoppedError(_why(run.stops, task))
-            return listed
-        finally:
-            run.journal.runs.withdraw(run.run_id)
-            run.close()
+    operation = Operation.LOAN_PRODUCTS
+    async with single_call(settings, operation, clock=clock, transport=transport) as caller:
+        listed, task = await fetch_products(caller)
+    if listed is None:
+        caller.run.refuse_wrong_address()
+        raise StoppedError(_why(caller.run.stops, task))
+    return listed
 
 
 def _why(stops: Stops, task: LookupTask) -> str:

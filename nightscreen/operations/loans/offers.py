@@ -1,0 +1,500 @@
+"""Offering: one link for each customer and product, whatever folder, run or process asks for it.
+
+An offer is written into the journal before its call may be sent, under a key that only one process
+can write. A call whose answer was lost is never made again by machine. Who may be offered anything
+is decided in `offer_source`. `offers.parquet` and `offers.csv`, ready for a mail merge, hold names,
+contacts, references and links; report, calls and manifest hold none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nightscreen.client import loans
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.files.outputs import OFFERS_CSV, OFFERS_FILE
+from nightscreen.journal.records import Records
+from nightscreen.operations.loans.offer_source import candidates, read_source
+from nightscreen.operations.loans.products import fetch_products, unknown_product
+from nightscreen.operations.person_run import (
+    FAILED,
+    PENDING,
+    Account,
+    Person,
+    PersonRun,
+    keep,
+    learn_dead,
+)
+from nightscreen.results.decision_files import csv_bytes
+from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.enriched import WORD
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.loans import LoanStarted
+from nightscreen.schemas.offers import (
+    OFFER_BATCH,
+    OFFER_FLOW,
+    HeldOffer,
+    LinkState,
+    Offer,
+    OfferLoans,
+    OfferWord,
+)
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.schemas.stops import StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import datetime
+
+    from nightscreen.calling.caller import Caller
+    from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
+    from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
+    from nightscreen.operations.loans.offer_source import Candidate
+    from nightscreen.operations.person_run import CallEnd
+    from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.loans import LoanProduct
+
+OFFERS = pa.schema(
+    [
+        pa.field("customer_id", pa.string()),
+        pa.field("customer_name", pa.string()),
+        pa.field("email", pa.string()),
+        pa.field("phone", pa.string()),
+        pa.field("product_id", pa.string()),
+        pa.field("product_name", pa.string()),
+        pa.field("state", WORD),
+        pa.field("reference", pa.string()),
+        pa.field("url", pa.string()),
+        pa.field("offered_at", INSTANT),
+        pa.field("number", pa.int32()),
+        pa.field("decision", WORD),
+        pa.field("decided_by", WORD),
+        pa.field("problem", WORD),
+        pa.field("batch", WORD),
+        pa.field("screening_run_id", WORD),
+        pa.field("offer_run_id", WORD),
+    ]
+)
+_NEVER = frozenset({OfferWord.SUPERSEDED, OfferWord.CONTESTED, OfferWord.NO_REQUEST})
+"""Words of rows that get no link, whatever was offered before."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Offered(Person):
+    """One row with a chosen decision; its word is an `OfferWord`.
+
+    Attributes:
+        offer: the customer's newest offer of the product; None where there is none.
+        problem: why a call of this session brought no link.
+    """
+
+    candidate: Candidate = field(repr=False)
+    offer: Offer | None = field(default=None, repr=False)
+    problem: str | None = None
+
+
+class LoanOffers(PersonRun[OfferLoans, Offered]):
+    """A run that makes links."""
+
+    flow, name = OFFER_FLOW, "loan-offers"
+    operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
+
+    def __init__(self, run: Run, parameters: OfferLoans) -> None:
+        super().__init__(run, parameters)
+        self._source = read_source(parameters)
+        self._kept = Records.of(run.journal, Offer)
+        self._product: LoanProduct | None = None
+        self._listing: LookupTask | None = None
+
+    @classmethod
+    def identify(
+        cls,
+        parameters: OfferLoans,
+        settings: Settings,  # noqa: ARG003 - as of every kind
+        *,
+        clock: Clock,  # noqa: ARG003 - as above
+    ) -> tuple[str, str]:
+        """Look at the screening run's folder; a run is about one product and one screening run."""
+        if not parameters.run_dir:
+            raise InputError("name the folder of a finished screening run, such as out/RUN_ID")
+        if not parameters.product:
+            raise InputError("name the product with --product; see: nightscreen loans products")
+        source = read_source(parameters)
+        return OFFER_BATCH, f"run:{source.run_id} product:{parameters.product}"
+
+    def find(self) -> list[Offered]:
+        """Read the rows with a chosen decision.
+
+        Raises:
+            InputError: the run's files were changed.
+        """
+        decisions = self.parameters.decisions
+        found, self.rows_read = candidates(self.run.journal, self._source, decisions)
+        return [Offered(candidate=each, word=self._word(each)) for each in found]
+
+    def _word(self, candidate: Candidate) -> OfferWord:
+        """Return what is clear of a row before anything is known of offers."""
+        if candidate.superseded:
+            return OfferWord.SUPERSEDED
+        if candidate.contested:
+            return OfferWord.CONTESTED
+        if candidate.unrequested:
+            return OfferWord.NO_REQUEST
+        if self.parameters.prefill and not self._contacts(candidate):
+            return OfferWord.NO_CONTACT
+        return OfferWord.PENDING
+
+    def _contacts(self, candidate: Candidate) -> dict[str, str]:
+        """Return what is sent to the service about a customer."""
+        given = {"email": candidate.email, "phone": candidate.phone}
+        return {name: text for name in self.parameters.prefill if (text := given[name])}
+
+    def take_in(self) -> None:
+        """Find whom to offer the product; its list is asked for first."""
+        super().take_in()
+        self.run.progress[self.operation].wanted += 1
+
+    def recover(self) -> None:
+        """Learn what came of calls whose process died."""
+        bring_up_to_date(self.run.journal, run_id=self.run.run_id)
+
+    def look_again(self) -> None:
+        """Bring rows up to date with their customers' offers."""
+        self._look_up(self.people)
+
+    def _look_up(self, rows: Sequence[Offered]) -> None:
+        asked = [row for row in rows if row.word not in _NEVER]
+        customers = [row.candidate.customer for row in asked]
+        known = newest_offers(self._kept, customers, self.parameters.product)
+        for row in asked:
+            offer = row.offer = known.get(row.candidate.customer)
+            number = 1 if offer is None else offer.number + offer.renewed
+            row.subject = self._offer_id(row.candidate, number)
+            if offer is None or offer.renewed:
+                continue
+            if offer.state is LinkState.OFFERED:
+                is_ours = offer.run_id == self.run.run_id
+                row.word = OfferWord.OFFERED if is_ours else OfferWord.ALREADY_OFFERED
+            elif offer.state is LinkState.IN_DOUBT:
+                row.word = OfferWord.IN_DOUBT
+
+    def _offer_id(self, candidate: Candidate, number: int) -> bytes:
+        identity = f"{self.parameters.product}\x1f{number}\x1f{candidate.customer_id}"
+        return self.run.journal.pseudonyms.subject("loan offer", identity)
+
+    # --- asking ---
+
+    @property
+    def _made(self) -> int:
+        """Return how many links the run has made."""
+        return sum(row.word == OfferWord.OFFERED for row in self.people)
+
+    def left(self) -> list[Offered]:
+        """Return who has no link yet, as many as may have one."""
+        waiting, most = super().left(), self.parameters.most
+        return waiting if most is None else waiting[: max(0, most - self._made)]
+
+    async def ask(self, caller: Caller) -> None:
+        """Find the product on the list, then make the links.
+
+        Raises:
+            UsageError: the list does not have it; nothing is left of the run.
+        """
+        if self._product is not None or await self._find_product(caller):
+            await super().ask(caller)
+
+    async def _find_product(self, caller: Caller) -> bool:
+        listed, self._listing = await fetch_products(caller)
+        if listed is None:
+            if self.run.stops.reason is None:
+                self.run.stops.stop(StopReason.OUTAGE)
+            return False
+        wanted = self.parameters.product
+        found = (product for product in listed.products if product.product_id == wanted)
+        self._product = next(found, None)
+        if self._product is None:
+            await asyncio.to_thread(self._withdraw)
+            raise UsageError(unknown_product(listed))
+        return True
+
+    def _withdraw(self) -> None:
+        """Leave nothing of a new run that has asked for the list of products and no more."""
+        run = self.run
+        if run.is_new:
+            run.journal.runs.withdraw(run.run_id)
+            shutil.rmtree(run.folder.path, ignore_errors=True)
+        else:
+            record = run.journal.runs.find(run.run_id)
+            report = {} if record is None else record.report or {}
+            run.journal.runs.finish(
+                run.run_id, state="stopped", stop_reason="failures", report=report
+            )
+
+    def begin(self, person: Offered) -> bool:
+        """Write an offer down under a key that one process gets."""
+        self._look_up([person])
+        if person.word != PENDING:
+            return True
+        if person.offer is not None and not person.offer.renewed:
+            return False
+        candidate, contacts = person.candidate, self._contacts(person.candidate)
+        number = 1 if person.offer is None else person.offer.number + 1
+        person.offer = Offer(
+            subject=person.subject,
+            customer=candidate.customer,
+            batch=self._source.batch,
+            product_id=self.parameters.product,
+            number=number,
+            run_id=self.run.run_id,
+            source_run_id=self._source.run_id,
+            decision=candidate.decision,
+            state=LinkState.STARTING,
+            at=self.run.clock(),
+            held=HeldOffer(
+                customer_id=candidate.customer_id,
+                product_name=None if self._product is None else self._product.name,
+                email=contacts.get("email"),
+                phone=contacts.get("phone"),
+            ),
+        )
+        return bool(self._kept.add([person.offer]))
+
+    def call(self, caller: Caller, person: Offered) -> LookupTask:
+        """Return the call that makes a link."""
+        contacts = self._contacts(person.candidate)
+        request = loans.initialize(
+            self.parameters.product,
+            email=contacts.get("email", ""),
+            phone_number=contacts.get("phone", ""),
+        )
+        return caller.task(request, kind=self.kind, subject=person.subject)
+
+    def learn(self, person: Offered, end: CallEnd | None) -> None:
+        """Write down what came of a call; an offer for which nothing was sent is forgotten."""
+        assert person.offer is not None  # noqa: S101 - begun in the lines above
+        rule = partial(_after_call, self.run.journal)
+        person.offer = keep(self._kept, person.offer, end, rule, self.run.clock())
+        person.problem = None if end is None else end.trouble
+        if person.offer is not None:
+            linked = person.offer.state is LinkState.OFFERED
+            person.word = OfferWord.OFFERED if linked else OfferWord.IN_DOUBT
+        elif person.task is not None and person.task.status is LookupStatus.FAILED:
+            person.word = FAILED
+
+    def again(self) -> None:
+        """Let customers have a link whose call failed or was not made; the list comes first."""
+        super().again()
+        if self._listing is not None and self._product is None:
+            self.run.progress[self.operation].take_back([self._listing.status])
+
+    # --- closing ---
+
+    def write(self) -> Account:
+        """Write the offers twice, for programs and for spreadsheets.
+
+        The phone stays unchanged, for the person who sends the messages: it is `+234` and ten
+        digits.
+        """
+        folder = self.run.folder
+        offers = pa.Table.from_pylist([self._record(each) for each in self.people], OFFERS)
+        folder.write_parquet(OFFERS_FILE, OFFERS, [offers])
+        with folder.file(OFFERS_CSV, offers.num_rows) as partial_file:
+            partial_file.write_bytes(csv_bytes(offers, headings=True, as_is=["phone"]))
+        self._give_notices()
+        answers = {
+            Operation.LOAN_PRODUCTS: {"listed": int(self._product is not None)},
+            self.operation: {"offered": self._made},
+        }
+        return Account(
+            answers,
+            {
+                **self._head(),
+                "prefill": list(self.parameters.prefill),
+                "offers": self._counts(),
+                "changes": {"links_made": self._made},
+            },
+        )
+
+    def _head(self) -> dict[str, Any]:
+        """Return what the run is about."""
+        product = self._product
+        return {
+            "source": {
+                "run_id": self._source.run_id,
+                "batch": self._source.batch,
+                "decisions": list(self.parameters.decisions),
+                "unsolicited": self.parameters.unsolicited,
+            },
+            "product": {
+                "product_id": self.parameters.product,
+                "name": None if product is None else product.name,
+            },
+        }
+
+    def _counts(self) -> dict[str, int]:
+        """Return how many rows have a chosen decision, and of them how many have which word."""
+        words = Counter(str(row.word) for row in self.people)
+        return {"chosen": len(self.people), **{word.value: words[word] for word in OfferWord}}
+
+    def _give_notices(self) -> None:
+        """Say that nobody is asked twice by machine, and who was not reached."""
+        stops, counts = self.run.stops, self._counts()
+        if doubtful := counts[OfferWord.IN_DOUBT]:
+            stops.notices.append(
+                f"{doubtful:,} links are in doubt: the call was sent and its answer lost, so that "
+                "a link may exist that nobody here knows; no machine asks again, see state "
+                f"in_doubt in {OFFERS_CSV}, then name the customers with --again"
+            )
+        if self._product is None and stops.reason == StopReason.OUTAGE:
+            stops.notices.append("the list of products did not come; resume the run later")
+        failed = stops.ending()[1] == StopReason.FAILURES.value
+        if counts[OfferWord.PENDING] and not failed and stops.reason is None:
+            stops.notices.append(
+                f"{counts[OfferWord.PENDING]:,} customers were not reached, since no more links "
+                "were asked for"
+            )
+
+    def _record(self, row: Offered) -> dict[str, Any]:
+        """Return a row as the list has it; reference and link only where they are known."""
+        candidate, offer = row.candidate, row.offer
+        linked = row.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
+        held = offer.held if linked and offer is not None else None
+        known = self._product or (None if offer is None else offer.held)
+        return {
+            "customer_id": candidate.customer_id,
+            "customer_name": candidate.customer_name,
+            "email": candidate.email,
+            "phone": candidate.phone,
+            "product_id": self.parameters.product,
+            "product_name": _name(known),
+            "state": str(row.word),
+            "reference": None if held is None else held.reference,
+            "url": None if held is None else held.url,
+            "offered_at": _instant(offer) if linked else None,
+            "number": None if offer is None else offer.number,
+            "decision": candidate.decision,
+            "decided_by": candidate.decided_by,
+            "problem": row.problem,
+            "batch": self._source.batch,
+            "screening_run_id": self._source.run_id,
+            "offer_run_id": None if offer is None else offer.run_id,
+        }
+
+    def quoted_more(self) -> dict[str, Any]:
+        """Return how many links it would be."""
+        return {**self._head(), "links": len(self.due()), "offers": self._counts()}
+
+
+def _name(known: LoanProduct | HeldOffer | None) -> str | None:
+    return known.product_name if isinstance(known, HeldOffer) else getattr(known, "name", None)
+
+
+def _instant(offer: Offer | None) -> datetime | None:
+    return None if offer is None or offer.offered_at is None else to_instant(offer.offered_at)
+
+
+# --- what came of calls, and another link on purpose ---
+
+
+def newest_offers(
+    kept: Records[Offer], customers: Collection[bytes], product_id: str
+) -> dict[bytes, Offer]:
+    """Return the newest offer of a product to each customer who has one."""
+    found = [each for each in kept.of_customers(customers) if each.product_id == product_id]
+    return {each.customer: each for each in sorted(found, key=lambda each: each.number)}
+
+
+def bring_up_to_date(journal: Journal, *, run_id: str = "") -> None:
+    """Learn what came of calls whose process died.
+
+    Args:
+        journal: the journal.
+        run_id: the run that is resumed or closed, whose calls are not under way.
+    """
+    kept = Records.of(journal, Offer)
+    begun = kept.all(state=LinkState.STARTING.value)
+    rule = partial(_after_call, journal)
+    for _ in learn_dead(journal, kept, begun, run_id=run_id, made=_made_by, rule=rule):
+        pass
+
+
+def _made_by(offer: Offer) -> tuple[str, str]:
+    return offer.run_id, Operation.LOAN_START.value
+
+
+def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | None:
+    """Return an offer after its call; None if no link can have been made."""
+    if end is not None and end.is_lost:
+        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
+    if end is None or not end.is_answered:
+        return None
+    answer = parse_answer(Operation.LOAN_START, end.body)
+    if not isinstance(answer, LoanStarted) or not answer.reference:
+        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
+    held = replace(offer.held, reference=answer.reference, url=answer.url)
+    loan = journal.pseudonyms.subject(SubjectKind.LOAN.value, answer.reference)
+    at = end.settled_at or journal.clock()
+    made = {"state": LinkState.OFFERED, "offered_at": at, "loan": loan, "held": held}
+    return offer.model_copy(update=made)
+
+
+def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[str]) -> int:
+    """Let the next run make another link for some customers, on purpose; return how many.
+
+    Only where the last start is in doubt, or its loan has ended: an open offer has its link.
+
+    Args:
+        journal: the journal.
+        parameters: with folder and product, as `person_run.remembered` gives them.
+        customer_ids: as the lender's file has them.
+
+    Raises:
+        InputError: a customer is not in the run, has no such offer, or has an open one; named by
+            its position among those given, since an id may be personal.
+    """
+    journal.calls.recover()
+    bring_up_to_date(journal)
+    found, _ = candidates(journal, read_source(parameters), parameters.decisions)
+    known = {
+        each.customer_id: each.customer
+        for each in found
+        if not (each.superseded or each.contested or each.unrequested)
+    }
+    kept = Records.of(journal, Offer)
+    offers = newest_offers(kept, list(known.values()), parameters.product)
+    again: list[Offer] = []
+    for number, customer_id in enumerate(dict.fromkeys(customer_ids), start=1):
+        offer = offers.get(known.get(customer_id, b""))
+        why = _why_not_again(offer, known=customer_id in known)
+        if offer is None or why:
+            raise InputError(f"--again: customer number {number} of those given {why}")
+        again.append(offer.model_copy(update={"renewed": True}))
+    kept.put(again, journal.clock())
+    return len(again)
+
+
+def _why_not_again(offer: Offer | None, *, known: bool) -> str:
+    """Return why a customer gets no other link, and what to do; empty where one may be made."""
+    if not known:
+        return "has no row with a chosen decision in this run; write the id as the file has it"
+    if offer is None:
+        return "was never offered this product; leave --again out"
+    if offer.state is LinkState.STARTING:
+        return "is being offered it by a run under way; wait for that run"
+    if offer.state is LinkState.OFFERED and offer.closed_at is None:
+        return (
+            "has an open offer, and so a link: offer without --again, and the link is in "
+            "offers.parquet"
+        )
+    return ""
