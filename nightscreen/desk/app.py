@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from nightscreen.desk.context import Context
 
+    View = Callable[[Context], Response]
+
 LARGEST_FORM: Final = 256 * 1024
 LARGEST_TABLE: Final = 4 * LARGEST_FORM
 SWEEP_S: Final = 30
@@ -100,14 +102,14 @@ def application(desk: Context) -> ASGIApp:
 def _routes(desk: Context) -> list[Route]:
     """Return every address of the desk, with the right that it needs."""
 
-    def get(path: str, view: Callable[[Context], Response], need: str = "", **more: bool) -> Route:
-        return Route(path, page(desk, view, need=need, **more), methods=["GET"])
+    def get(path: str, view: View, *needs: str, **more: bool) -> Route:
+        return Route(path, page(desk, view, *needs, **more), methods=["GET"])
 
-    def post(path: str, view: Callable[[Context], Response], need: str = "", **more: bool) -> Route:
-        return Route(path, page(desk, view, need=need, **more), methods=["POST"])
+    def post(path: str, view: View, *needs: str, **more: bool) -> Route:
+        return Route(path, page(desk, view, *needs, **more), methods=["POST"])
 
-    def both(path: str, view: Callable[[Context], Response], need: str = "", **more: bool) -> Route:
-        return Route(path, page(desk, view, need=need, **more), methods=["GET", "POST"])
+    def both(path: str, view: View, *needs: str, **more: bool) -> Route:
+        return Route(path, page(desk, view, *needs, **more), methods=["GET", "POST"])
 
     return [
         both("/sign-in", sign_in.sign_in, signed_in=False),
@@ -156,9 +158,9 @@ def _routes(desk: Context) -> list[Route]:
         get("/money", money.money, "money"),
         post("/money/settle", money.settle, "settle"),
         post("/money/confirm", money.confirm, "settle"),
-        get("/money.csv", money.take_out, "money"),
+        get("/money.csv", money.take_out, "money", "take out"),
         get("/audit", audit_page.audit, "audit"),
-        get("/audit.csv", audit_page.take_out, "audit"),
+        get("/audit.csv", audit_page.take_out, "audit", "take out"),
         Route("/static/{name}", static, methods=["GET"]),
         Route("/health", health, methods=["GET"]),
     ]

@@ -13,6 +13,7 @@ import re
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from functools import wraps
 from ipaddress import IPv4Address, ip_address
@@ -64,6 +65,8 @@ DEVICE_COOKIE: Final = "nightscreen-desk-device"
 MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
 _NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+_FIRST_YEAR: Final = 2000
+"""No run is older."""
 _LOOKED_AT: Final = 60
 """Runs that are searched for a customer's newest row."""
 NAVIGATION: Final = (
@@ -387,6 +390,23 @@ class Context:
         text = self.asked_first(name)
         return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
 
+    def day(self, name: str) -> str:
+        """Return a day of the address as ISO text; empty where none is given.
+
+        Raises:
+            DeskError: it is no day.
+        """
+        text = self.asked_first(name).strip()
+        try:
+            day = date.fromisoformat(text) if text else None
+        except ValueError:
+            day = date.max
+        if day is None:
+            return ""
+        if not _FIRST_YEAR <= day.year < date.max.year:  # the day after it is reckoned with
+            raise DeskError(400, "Write a day such as 2026-03-01.")
+        return day.isoformat()
+
     # --- the answer ---
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
@@ -431,8 +451,7 @@ def naira_typed(text: str) -> Decimal | None:
 def page(
     desk: Context,
     view: Callable[[Context], Response],
-    *,
-    need: str = "",
+    *needs: str,
     signed_in: bool = True,
     all_branches: bool = False,
     takes_file: bool = False,
@@ -442,15 +461,15 @@ def page(
     Args:
         desk: the desk's parts.
         view: makes the answer.
-        need: the right without which the page is refused.
+        needs: the rights without which the page is refused.
         signed_in: somebody must be signed in.
         all_branches: refused to users who see some branches alone.
         takes_file: the form bears a file.
     """
 
     def let_in(context: Context) -> None:
-        if need:
-            context.require(need)
+        for each in needs:
+            context.require(each)
         if all_branches:
             context.require_all_branches()
 

@@ -53,7 +53,7 @@ def run_decisions(context: Context) -> Response:
         rows=in_words(context, found, run.purpose),
         number=number,
         total=rows.rows,
-        needing=rows.needing(),
+        needing=rows.at_stake()[0],
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
         sorts=tuple(SORTS),
         page=page,
@@ -67,11 +67,11 @@ def take_out(context: Context) -> Response:
     run, rows, asked = _asked(context)
     kind = context.request.path_params["kind"]
     if kind not in {"csv", "xlsx"}:
-        raise DeskError(404, "A list is taken out as CSV or XLSX.")
+        raise DeskError(404, "A list is exported as CSV or XLSX.")
     found = in_words(context, rows.page(asked, 0, MOST_TAKEN_OUT), run.purpose)
     about = about_export(context, asked.words(), len(found), run_id=run.run_id)
     context.record(
-        "list taken out",
+        "list exported",
         run_id=run.run_id,
         kind=kind,
         rows=len(found),

@@ -1,4 +1,4 @@
-"""What is taken out of the desk as CSV: its lines, and who took it, when and by which filter.
+"""What is exported from the desk as CSV: its lines, and who exported it, when and by which filter.
 
 Which lines those are is each page's own.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from datetime import date
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import StreamingResponse
 
-from nightscreen.desk.context import DeskError
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.schemas.clock import instant_text
 
@@ -24,18 +22,16 @@ if TYPE_CHECKING:
     from nightscreen.desk.context import Context
 
 _BLOCK: Final = 2000
-_FIRST_YEAR: Final = 2000
-"""No run is older."""
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 
 def about_export(
     context: Context, filtered: str, rows: int, *, run_id: str = ""
 ) -> list[tuple[str, str]]:
-    """Return what a file that is taken out says of itself."""
+    """Return what an exported file says of itself."""
     return [
         *([("run", run_id)] if run_id else []),
-        ("taken out by", context.name),
+        ("exported by", context.name),
         ("at", instant_text(context.clock()) or ""),
         ("filter", filtered),
         ("rows", f"{rows}"),
@@ -52,8 +48,7 @@ def csv_blocks(
     writer.writerow(headings)
     lines = iter(rows)
     while block := list(islice(lines, _BLOCK)):
-        for row in block:
-            writer.writerow(map(_cell, row))
+        writer.writerows(map(_cell, row) for row in block)
         yield sink.getvalue().encode()
         sink.seek(0)
         sink.truncate()
@@ -79,34 +74,3 @@ def csv_response(
         media_type="text/csv; charset=utf-8",
         headers={"content-disposition": f'attachment; filename="{name}"'},
     )
-
-
-def require_not_taken(context: Context) -> None:
-    """Refuse an export to whom the right `export` was taken; it is written into the audit.
-
-    What holds no customer may be taken out by whoever reads its page: an auditor has no right
-    `export` by the role, and takes the audit out.
-
-    Raises:
-        DeskError: 403.
-    """
-    if context.user is not None and context.user.rights.get("export") is False:
-        context.require("export")
-
-
-def day_of(context: Context, name: str) -> str:
-    """Return a day of the address as ISO text; empty where none is given.
-
-    Raises:
-        DeskError: it is no day.
-    """
-    text = context.asked_first(name).strip()
-    if not text:
-        return ""
-    try:
-        day = date.fromisoformat(text)
-    except ValueError:
-        day = date.max
-    if not _FIRST_YEAR <= day.year < date.max.year:  # the day after it is reckoned with
-        raise DeskError(400, "Write a day such as 2026-03-01.")
-    return day.isoformat()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from nightscreen.desk.exports import about_export, csv_response, day_of, require_not_taken
+from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.pages import TITLES
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.disputes import (
@@ -44,6 +44,9 @@ _HEADINGS: Final = (
 )
 
 
+_SUMS: Final = ("opening", "explained_in_doubt", "drift", "closing")
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What is asked for: words that stand on a line, and a range of spending days."""
@@ -52,14 +55,11 @@ class _Asked:
     since: str
     until: str
 
-    def of_days(self, day: str) -> bool:
-        return (not self.since or day >= self.since) and (not self.until or day <= self.until)
-
-    def has(self, *said: str) -> bool:
-        if not self.search:
-            return True
-        line = " ".join(said).lower()
-        return all(word in line for word in self.search.lower().split())
+    def has(self, day: str, *said: str) -> bool:
+        """Tell whether a line of a day is asked for, by what it says."""
+        line = " ".join((day, *said)).lower()
+        in_time = self.since <= day <= (self.until or day)
+        return in_time and all(word in line for word in self.search.lower().split())
 
     def words(self) -> str:
         parts = (("search", self.search), ("from", self.since), ("to", self.until))
@@ -74,30 +74,34 @@ def money(context: Context) -> Response:
 def _page(context: Context, status: int = 200, *, error: str = "") -> Response:
     asked = _asked(context)
     journal = context.journal
-    by_day, by_check = _by_day(context, asked)
+    by_day = _by_day(context, asked)
+    days: dict[str, dict[str, Spent]] = defaultdict(dict)
+    checks: dict[str, list[Spent]] = defaultdict(list)
+    for day, check, spent in by_day:
+        days[day][check] = spent
+        checks[check].append(spent)
     runs, by_batch = _by_batch(context, asked)
     doubtful = list(_in_doubt(context, asked))
     balances = [
         each for each in _balances(context, runs[:RUNS_SHOWN]) if each["opening"] is not None
     ]
-    days = sorted(by_day, reverse=True)
-    disputed = disputed_calls(journal)
+    disputed = sorted(disputed_calls(journal), key=lambda each: not each.waits)
+    waiting = sum(each.waits for each in disputed)
     return context.page(
         "money",
         status,
         error=error,
         typed={name: context.text(name, 30) for name in ("call", "cost")},
         may_settle=context.may("settle"),
-        disputed=[each for each in disputed if each.waits]
-        + [each for each in disputed if not each.waits][:CALLS_SHOWN],
+        disputed=disputed[: waiting + CALLS_SHOWN],
         disputed_number=len(disputed),
         asked=asked,
-        checks=list(by_check),
-        days=[(day, by_day[day], _sum(by_day[day].values())) for day in days[:DAYS_SHOWN]],
+        checks=sorted(checks),
+        days=[(day, days[day], _sum(days[day].values())) for day in list(days)[:DAYS_SHOWN]],
         more_days=max(0, len(days) - DAYS_SHOWN),
-        by_check=by_check,
+        by_check={check: _sum(each) for check, each in sorted(checks.items())},
         by_batch=by_batch,
-        total=_sum(by_check.values()),
+        total=_sum(spent for _, _, spent in by_day),
         doubtful=doubtful[:CALLS_SHOWN],
         doubtful_number=len(doubtful),
         doubtful_micro=sum(each["micro"] for each in doubtful),
@@ -108,6 +112,108 @@ def _page(context: Context, status: int = 200, *, error: str = "") -> Response:
         today=journal.money.today(),
         month=journal.money.this_month(),
         settings=context.settings,
+    )
+
+
+def _asked(context: Context) -> _Asked:
+    search = context.asked_first("search").strip()[:200]
+    return _Asked(search, context.day("since"), context.day("until"))
+
+
+def _by_day(context: Context, asked: _Asked) -> list[tuple[str, str, Spent]]:
+    """Return the journal's counters by day and check, the newest day first."""
+    found = context.journal.money.by_day()
+    shown = [each for each in found if asked.has(each[0], each[1], TITLES.get(each[1], ""))]
+    return sorted(sorted(shown, key=lambda each: each[1]), key=lambda each: each[0], reverse=True)
+
+
+def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
+    """Return the runs that began in these days, newest first, and their counters by batch."""
+    spent = context.journal.money.by_run()
+    runs, batches = [], dict[str, list[Spent]]()
+    for run in context.journal.runs.heads():
+        counters = spent.pop(run.run_id, Spent())
+        if asked.has(spending_day(run.started_at), run.batch, run.run_id):
+            runs.append(run)
+            batches.setdefault(run.batch, []).append(counters)
+    if spent and not (asked.since or asked.until) and asked.has("", WITHDRAWN, *spent):
+        batches[WITHDRAWN] = list(spent.values())
+    found = [
+        {"batch": batch, "runs": len(each), "spent": _sum(each)} for batch, each in batches.items()
+    ]
+    return runs, sorted(found, key=lambda each: -each["spent"].bound_micro)
+
+
+def _in_doubt(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
+    """Yield the calls that may have been charged without our knowing, newest first."""
+    runs = context.journal.runs
+    doubtful = runs.in_doubt()
+    batches = {run.run_id: run.batch for run in runs.heads()} if doubtful else {}
+    for row in reversed(doubtful):
+        line = {
+            "call_id": row.call_id,
+            "at": row.sent_at or row.intent_at,
+            "day": spending_day(row.intent_at),
+            "check": row.check,
+            "batch": batches.get(row.run_id, WITHDRAWN),
+            "run_id": row.run_id,
+            "why": row.trouble or CRASHED,
+            "micro": row.reserved_micro,
+        }
+        said = [str(line[name]) for name in ("check", "batch", "run_id", "why")]
+        if asked.has(line["day"], TITLES.get(row.check, ""), *said):
+            yield line
+
+
+def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]]:
+    """Yield how each run's balance adds up, as its report has it."""
+    for place in range(0, len(heads), RUNS_SHOWN):
+        for run in context.journal.runs.find_all(heads[place : place + RUNS_SHOWN]):
+            balance = (run.report or {}).get("balance") or {}
+            if run.report and "drift" in balance:
+                sums = {name: balance.get(name) for name in (*_SUMS, "exact")}
+                yield {"run": run, "cost": run.report["cost"]["total"], **sums}
+
+
+def take_out(context: Context) -> Response:
+    """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
+    asked = _asked(context)
+    lines = [[line.get(name) for name in _HEADINGS] for line in _lines(context, asked)]
+    context.record("money exported", rows=len(lines), filter=asked.words())
+    about = about_export(context, asked.words(), len(lines))
+    return csv_response("money.csv", _HEADINGS, lines, about)
+
+
+def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
+    """Yield the lines of an export; each names the part of the page that it is of."""
+    for day, check, spent in _by_day(context, asked):
+        yield {"part": "day and check", "day": day, "check": check, **_counters(spent)}
+    runs, batches = _by_batch(context, asked)
+    for each in batches:
+        yield {"part": "batch", "batch": each["batch"], **_counters(each["spent"])}
+    for each in _in_doubt(context, asked):
+        at, most = instant_text(each["at"]), naira_text(each["micro"])
+        yield {**each, "part": "call in doubt", "at": at, "calls": 1, "in_doubt": most}
+    for each in _balances(context, runs):
+        run = each["run"]
+        when = {"day": spending_day(run.started_at), "at": instant_text(run.finished_at)}
+        yield {**each, **when, "part": "balance of a run", "batch": run.batch, "run_id": run.run_id}
+
+
+def _counters(spent: Spent) -> dict[str, Any]:
+    return {
+        "calls": spent.calls,
+        "spent": naira_text(spent.spent_micro),
+        "in_doubt": naira_text(spent.reserved_micro),
+    }
+
+
+def _sum(counters: Iterable[Spent]) -> Spent:
+    every = list(counters)
+    return Spent(
+        sum(each.spent_micro for each in every),
+        sum(each.reserved_micro for each in every),
+        sum(each.calls for each in every),
     )
 
 
@@ -143,141 +249,3 @@ def confirm(context: Context) -> Response:
         return _page(context, 400, error="Load the page again.")
     context.record("cost settled", run_id=done.run_id, **done.document())
     return onward("/money#disputed")
-
-
-def take_out(context: Context) -> Response:
-    """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
-    require_not_taken(context)
-    asked = _asked(context)
-    lines = [{**dict.fromkeys(_HEADINGS), **line} for line in _lines(context, asked)]
-    context.record("money taken out", rows=len(lines), filter=asked.words())
-    return csv_response(
-        "money.csv",
-        _HEADINGS,
-        [[line[name] for name in _HEADINGS] for line in lines],
-        about_export(context, asked.words(), len(lines)),
-    )
-
-
-def _asked(context: Context) -> _Asked:
-    search = context.asked_first("search").strip()[:200]
-    return _Asked(search, day_of(context, "since"), day_of(context, "until"))
-
-
-def _by_day(
-    context: Context, asked: _Asked
-) -> tuple[dict[str, dict[str, Spent]], dict[str, Spent]]:
-    """Return the journal's counters by day and check, and their sums by check."""
-    days: dict[str, dict[str, Spent]] = defaultdict(dict)
-    checks: dict[str, list[Spent]] = defaultdict(list)
-    for day, check, spent in context.journal.money.by_day():
-        if asked.of_days(day) and asked.has(day, check, TITLES.get(check, "")):
-            days[day][check] = spent
-            checks[check].append(spent)
-    return days, {check: _sum(each) for check, each in sorted(checks.items())}
-
-
-def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
-    """Return the runs that began in these days, newest first, and their counters by batch."""
-    journal = context.journal
-    spent = journal.money.by_run()
-    runs, batches = [], dict[str, list[Spent]]()
-    for run in journal.runs.heads():
-        counters = spent.pop(run.run_id, Spent())
-        day = spending_day(run.started_at)
-        if asked.of_days(day) and asked.has(run.batch, run.run_id, day):
-            runs.append(run)
-            batches.setdefault(run.batch, []).append(counters)
-    if spent and not (asked.since or asked.until) and asked.has(WITHDRAWN, *spent):
-        batches[WITHDRAWN] = list(spent.values())
-    found = [
-        {"batch": batch, "runs": len(each), "spent": _sum(each)} for batch, each in batches.items()
-    ]
-    return runs, sorted(found, key=lambda each: -each["spent"].bound_micro)
-
-
-def _in_doubt(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
-    """Yield the calls that may have been charged without our knowing, newest first."""
-    batches: dict[str, str] | None = None
-    for row in reversed(context.journal.runs.in_doubt()):
-        if batches is None:
-            batches = {run.run_id: run.batch for run in context.journal.runs.heads()}
-        at, batch = row.sent_at or row.intent_at, batches.get(row.run_id, WITHDRAWN)
-        day, why = spending_day(row.intent_at), row.trouble or CRASHED
-        title = TITLES.get(row.check, "")
-        if asked.of_days(day) and asked.has(day, row.check, title, row.run_id, batch, why):
-            yield {
-                "call_id": row.call_id,
-                "at": at,
-                "day": day,
-                "check": row.check,
-                "batch": batch,
-                "run_id": row.run_id,
-                "why": why,
-                "micro": row.reserved_micro,
-            }
-
-
-def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]]:
-    """Yield how each run's balance adds up, as its report has it."""
-    blocks = (heads[place : place + RUNS_SHOWN] for place in range(0, len(heads), RUNS_SHOWN))
-    for run in (run for block in blocks for run in context.journal.runs.find_all(block)):
-        balance = (run.report or {}).get("balance") or {}
-        if run.report and "drift" in balance:
-            yield {
-                "run": run,
-                "cost": run.report["cost"]["total"],
-                **{
-                    name: balance.get(name)
-                    for name in ("opening", "explained_in_doubt", "drift", "closing", "exact")
-                },
-            }
-
-
-def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
-    """Yield the lines of an export; each names the part of the page that it is of."""
-    days, _ = _by_day(context, asked)
-    for day in sorted(days, reverse=True):
-        for check, spent in sorted(days[day].items()):
-            yield {"part": "day and check", "day": day, "check": check, **_counters(spent)}
-    runs, batches = _by_batch(context, asked)
-    for each in batches:
-        yield {"part": "batch", "batch": each["batch"], **_counters(each["spent"])}
-    for each in _in_doubt(context, asked):
-        yield {
-            "part": "call in doubt",
-            **{name: each[name] for name in ("day", "check", "batch", "run_id")},
-            "at": instant_text(each["at"]),
-            "calls": 1,
-            "in_doubt": naira_text(each["micro"]),
-        }
-    for each in _balances(context, runs):
-        run = each["run"]
-        yield {
-            "part": "balance of a run",
-            "day": spending_day(run.started_at),
-            "batch": run.batch,
-            "run_id": run.run_id,
-            "at": instant_text(run.finished_at),
-            **{
-                name: each[name]
-                for name in ("opening", "cost", "explained_in_doubt", "drift", "closing")
-            },
-        }
-
-
-def _counters(spent: Spent) -> dict[str, Any]:
-    return {
-        "calls": spent.calls,
-        "spent": naira_text(spent.spent_micro),
-        "in_doubt": naira_text(spent.reserved_micro),
-    }
-
-
-def _sum(counters: Iterable[Spent]) -> Spent:
-    every = list(counters)
-    return Spent(
-        sum(each.spent_micro for each in every),
-        sum(each.reserved_micro for each in every),
-        sum(each.calls for each in every),
-    )

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -173,46 +172,29 @@ class Listing:
 
 
 class RunRows(Listing):
-    """One run's rows in memory."""
+    """One run's rows in memory, or those of some branches."""
 
-    def __init__(self, connection: DuckDBPyConnection, rows: int, *, number: int = 0) -> None:
-        super().__init__(connection, f"run_{number}")
-        self.rows = rows
-        self._list = f"list_{number}"
-        self._within: dict[tuple[str, ...], RunRows] = {}
-        self._lock = threading.Lock()
-        connection.execute(_LIST.format(run=self.source, list=self._list))
+    @property
+    def rows(self) -> int:
+        """Return how many there are."""
+        return int(self.ask(f"SELECT count(*) AS n FROM {self.source}")[0]["n"])  # noqa: S608 - words of ours
 
     def within(self, branches: Sequence[str]) -> RunRows:
-        """Return the rows of some branches alone: listed, counted and numbered by themselves."""
-        wanted = tuple(sorted({each.lower() for each in branches}))
-        with self._lock:
-            if wanted not in self._within:
-                number = len(self._within) + 1
-                marks = ", ".join("?" * len(wanted))
-                self.ask(
-                    f"CREATE TABLE run_{number} AS SELECT * FROM {self.source}"  # noqa: S608 - names of ours
-                    f" WHERE lower(trim(branch)) IN ({marks})",
-                    wanted,
-                )
-                (counted,) = self.ask(f"SELECT count(*) AS n FROM run_{number}", [])  # noqa: S608 - the same
-                self._within[wanted] = RunRows(self._connection, counted["n"], number=number)
-            return self._within[wanted]
-
-    def needing(self) -> int:
-        """Return how many customers somebody must look at."""
-        return self.at_stake()[0]
+        """Return the rows of some branches alone."""
+        wanted = ", ".join(quoted(each.lower()) for each in branches)
+        source = f"(SELECT * FROM {self.source} WHERE lower(trim(branch)) IN ({wanted}))"  # noqa: S608 - in quotes
+        return RunRows(self._connection, source)
 
     def at_stake(self) -> tuple[int, Decimal]:
         """Return how many customers somebody must look at, and their exposure in naira."""
-        sql = f"SELECT count(*) AS n, sum(exposure) AS naira FROM {self._list}"  # noqa: S608 - a name of ours
-        (found,) = self.ask(sql, [])
+        sql = f"SELECT count(*) AS n, sum(exposure) AS naira FROM {self.source} WHERE {_NEEDS}"  # noqa: S608 - words of ours
+        (found,) = self.ask(sql)
         return int(found["n"]), Decimal(found["naira"] or 0)
 
     def among(self, customer_ids: Sequence[str]) -> set[str]:
         """Return which of some customers the run has."""
         sql = (
-            f"SELECT DISTINCT customer_id FROM {self.source}"  # noqa: S608 - a name of ours
+            f"SELECT DISTINCT customer_id FROM {self.source}"  # noqa: S608 - words of ours
             " WHERE customer_id IN (SELECT unnest(?))"
         )
         return {each["customer_id"] for each in self.ask(sql, [list(customer_ids)])}
@@ -223,7 +205,8 @@ class RunRows(Listing):
         The list holds what is not approved, worst exposure first.
         """
         sql = (
-            f"WITH list AS (SELECT * FROM {self._list}),"  # noqa: S608 - a name of ours
+            "WITH list AS (SELECT customer_id, row_number() OVER (ORDER BY exposure DESC NULLS"  # noqa: S608 - words of ours
+            f" LAST, row) AS place FROM {self.source} WHERE {_NEEDS}),"
             " own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
             " SELECT (SELECT customer_id FROM list WHERE place = own.place + 1) AS next, place,"
             " (SELECT count(*) FROM list) AS n FROM own"
@@ -232,10 +215,7 @@ class RunRows(Listing):
         return row["next"], int(row["place"]), int(row["n"])
 
 
-_LIST = (
-    "CREATE TABLE {list} AS SELECT customer_id, exposure, row_number() OVER (ORDER BY exposure DESC"
-    " NULLS LAST, row) AS place FROM {run} WHERE decision IN ('decline', 'review', 'undecided')"
-)
+_NEEDS = "decision IN ('decline', 'review', 'undecided')"
 _VALUE = {
     "decision": "decision",
     "reason": "reasons",
@@ -306,54 +286,56 @@ class RunRowsCache:
             return None
         key = (run.run_id, max(part.stat().st_mtime_ns for part in parts))
         with self._lock:
-            if not keep and key not in self._kept:
-                return _read(Path(run.folder), parts)
-            if key not in self._kept:
-                self._kept[key] = _read(Path(run.folder), parts)
-            self._kept.move_to_end(key)
+            rows = self._kept.get(key) or _read(Path(run.folder), parts)
+            if keep:
+                self._kept[key] = rows
+                self._kept.move_to_end(key)
             while len(self._kept) > RUNS_KEPT:
                 self._kept.popitem(last=False)
-            return self._kept[key]
+            return rows
 
 
 def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
-    schema = pq.read_schema(parts[0])
-    columns = ["customer_id", "decision", "reasons", "policy", *STATUSES]
-    columns += [name for name in ("exposure",) if name in schema.names]
-    own = dict.fromkeys(GROUPS) | group_columns(schema.names)
-    columns += [column for column in own.values() if column is not None]
-    wanted = list(dict.fromkeys(each for each in columns if each in schema.names))
-    customers: list[pa.Table] = []
+    names = pq.read_schema(parts[0]).names
+    groups = dict.fromkeys(GROUPS) | group_columns(names)
+    texts = {name: name for name in ("customer_id", "decision", "policy", *STATUSES)} | groups
+    wanted = [each for each in names if each in {"reasons", "exposure", *texts.values()}]
+    tables: list[pa.Table] = []
     for part in parts:
         with pq.ParquetFile(part) as file:
-            customers += customer_batches(file, wanted, BLOCK_ROWS)
-    table = pa.concat_tables(customers or [schema.empty_table().select(wanted)])
-    made = {
-        name: _text(table[column])
-        if column in table.column_names
-        else pa.nulls(len(table), pa.string())
-        for name, column in {
-            "customer_id": "customer_id",
-            "decision": "decision",
-            "policy": "policy",
-            **{name: column or "" for name, column in own.items()},
-            **{name: name for name in STATUSES},
-        }.items()
-    }
-    made["reasons"] = table["reasons"]
-    exposed = "exposure" in table.column_names
-    made["exposure"] = table["exposure"] if exposed else pa.nulls(len(table), NAIRA)
-    made["row"] = pa.array(range(len(table)), pa.int32())
+            tables += customer_batches(file, wanted, BLOCK_ROWS)
+    table = pa.concat_tables(tables or [pq.read_schema(parts[0]).empty_table()])
+    table = table.append_column("row", pa.array(range(len(table)), pa.int32()))
+    shown = [
+        f"nullif(CAST({_name(column)} AS VARCHAR), '') AS {name}"
+        if column in wanted
+        else f"CAST(NULL AS VARCHAR) AS {name}"
+        for name, column in texts.items()
+    ]
+    exposure = "exposure" if "exposure" in wanted else "NULL"
     connection = locked_connection(MEMORY)
-    connection.register("enriched", pa.table(made))
+    connection.register("enriched", table)
     connection.register("listed", _changes(folder / DECISIONS_CSV))
     connection.execute(
-        "CREATE TABLE run_0 AS SELECT enriched.*, listed.change AS new FROM enriched"
-        " LEFT JOIN listed USING (customer_id)"
+        f"CREATE TABLE run AS WITH own AS (SELECT {', '.join(shown)}, reasons,"  # noqa: S608 - names in quotes
+        f" CAST({exposure} AS DECIMAL({NAIRA.precision}, {NAIRA.scale})) AS exposure, row"
+        " FROM enriched) SELECT own.*, listed.change AS new FROM own LEFT JOIN (SELECT"
+        " regexp_replace(customer_id, ?, '\\1') AS customer_id, change FROM listed) AS listed"
+        " USING (customer_id)",
+        [GUARDED_PATTERN],
     )
     connection.unregister("enriched")
     connection.unregister("listed")
-    return RunRows(connection, len(table))
+    return RunRows(connection, "run")
+
+
+def quoted(text: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _name(column: str | None) -> str:
+    return '"' + (column or "").replace('"', '""') + '"'
 
 
 def columns_of_care(row: Mapping[str, Any]) -> list[str]:
@@ -367,31 +349,20 @@ def branch_of(row: Mapping[str, Any]) -> str:
     return "" if name is None or row[name] is None else str(row[name]).strip()
 
 
-def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    text = column.cast(pa.string())
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-
-
 def _changes(file: Path) -> pa.Table:
     """Return how each listed customer differs from the night before."""
-    names = ["customer_id", "change"]
-    empty = pa.table({name: pa.array([], pa.string()) for name in names})
-    if not file.exists():
-        return empty
+    types = dict.fromkeys(("customer_id", "change"), pa.string())
+    empty = pa.table({name: pa.array([], kind) for name, kind in types.items()})
     try:
-        table = pa_csv.read_csv(
+        return pa_csv.read_csv(
             file,
             parse_options=pa_csv.ParseOptions(newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=list(types),
+                column_types=types,
                 strings_can_be_null=True,
                 null_values=[""],
             ),
         )
-    except (pa.ArrowInvalid, OSError):  # not ours any more: somebody saved over it
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError):  # none, or somebody saved over it
         return empty
-    plain = pc.replace_substring_regex(
-        table["customer_id"], pattern=GUARDED_PATTERN, replacement=r"\1"
-    )
-    return table.set_column(0, "customer_id", plain)

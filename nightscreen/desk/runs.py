@@ -147,7 +147,7 @@ def file(context: Context) -> Response:
     context.require(_declared(name).right)
     if _declared(name).of_branches:
         context.require_all_branches()
-    context.record("file taken out", run_id=found.run_id, file=name)
+    context.record("file exported", run_id=found.run_id, file=name)
     path = Path(found.folder) / name
     return FileResponse(path, filename=f"{found.run_id}-{path.name}")
 

@@ -91,10 +91,10 @@ def test_export_bears_user_time_and_filter_and_stands_in_the_audit(bank: Office)
     """Inside the file and in the audit; whom the right `export` was taken from gets none."""
     auditor = bank.browser("auditor", name="Ngozi")
     _, about = taken(auditor.get("/money.csv?search=karma&since=2020-01-01").text)
-    assert about["taken out by"] == "Ngozi"
+    assert about["exported by"] == "Ngozi"
     assert about["filter"] == "search: karma; from: 2020-01-01"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", about["at"])
-    (entry,) = bank.context.audit.entries(action="money taken out")
+    (entry,) = bank.context.audit.entries(action="money exported")
     assert (entry["user"], entry["detail"]["filter"]) == ("Ngozi", about["filter"])
     bank.context.accounts.change("Ngozi", [], {"export": False})
     for path in ("/money.csv", "/audit.csv"):
@@ -175,7 +175,7 @@ def test_audit_is_taken_out_by_pseudonym_with_the_marks_of_its_chain(bank: Offic
     assert rows[0]["user"] == "'=cmd()"
     entry = bank.context.audit.entries(customer_id="CUST-0042")[0]
     assert (rows[1]["customer"], rows[1]["mark"]) == (entry["pseudonym"], entry["mark"])
-    assert (about["taken out by"], about["filter"], about["rows"]) == ("Ngozi", "everything", "2")
+    assert (about["exported by"], about["filter"], about["rows"]) == ("Ngozi", "everything", "2")
     rows, about = taken(auditor.get("/audit.csv?search=CUST-0042").text)
     assert [row["number"] for row in rows] == ["1"]
     assert about["filter"] == "search: one customer"

@@ -115,7 +115,7 @@ def test_run_shows_numbers_report_and_files(bank: Office) -> None:
     assert 'href="decisions' not in report.text
     taken = browser.get(f"/runs/{run}/files/decisions.csv")
     assert taken.text.startswith('"customer_id",')
-    assert "file taken out" in bank.actions()
+    assert "file exported" in bank.actions()
 
 
 def test_files_with_identifiers_are_a_right_of_their_own(bank: Office) -> None:
@@ -210,15 +210,15 @@ def test_what_is_taken_out_bears_who_when_and_the_filter(bank: Office) -> None:
     lines = text.lstrip("\ufeff").splitlines()
     assert lines[0].startswith("customer_id,decision,why")
     assert sum(line.startswith("C") for line in lines[1:]) == 20
-    assert "# taken out by: Ada" in text
+    assert "# exported by: Ada" in text
     assert "# filter: branch: Kano" in text
     book = openpyxl.load_workbook(
         io.BytesIO(browser.get(f"/runs/{run}/decisions.xlsx?branch=Kano").content)
     )
     assert book["Decisions"].max_row == 21
     about = {row[0].value: row[1].value for row in book["About"].iter_rows()}
-    assert about["taken out by"] == "Ada"
-    assert bank.actions().count("list taken out") == 2
+    assert about["exported by"] == "Ada"
+    assert bank.actions().count("list exported") == 2
 
 
 def test_customer_shows_the_decision_and_each_piece_of_evidence(bank: Office) -> None:

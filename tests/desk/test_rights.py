@@ -119,8 +119,8 @@ def test_front_page_counts_what_the_user_sees(bank: Office) -> None:
     browser, run = limited(bank, "Kano"), newest(bank)
     rows = bank.context.rows.of(bank.journal.runs.newest(limit=1)[0])
     assert rows is not None
-    needing = rows.within(["Kano"]).needing()
-    assert 0 < needing < rows.needing()
+    needing = rows.within(["Kano"]).at_stake()[0]
+    assert 0 < needing < rows.at_stake()[0]
     page = browser.get("/").text
     assert f"<b>{needing} to review</b>" in page
     assert "60 checked" not in page
