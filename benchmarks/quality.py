@@ -26,8 +26,8 @@ from rapidfuzz import fuzz
 from benchmarks.measured import run_words
 from benchmarks.name_pairs import SETS, TRADITIONS, Pair, labelled, rates, verified
 from nightscreen.config.settings import Settings
-from nightscreen.operations.transactions.cashflow import CUSTOMERS, INPUT, CashFlow
-from nightscreen.operations.transactions.record_fields import load_fields
+from nightscreen.operations.transactions.cashflow import CUSTOMERS, TRANSACTIONS, CashFlow
+from nightscreen.operations.transactions.records import load_fields
 from nightscreen.sandbox.lives import KINDS, Truth, life_of, truth_of
 from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
 
@@ -120,7 +120,7 @@ def naive(life: Lived) -> tuple[bool, float, int]:
 
 def compared(lives: list[Lived], lender: CashFlow) -> dict[str, dict[str, float]]:
     """Return how both rules did."""
-    table = pa.Table.from_pylist([each for life in lives for each in life.items], INPUT)
+    table = pa.Table.from_pylist([each for life in lives for each in life.items], TRANSACTIONS)
     customers = [{"customer_id": life.name, "checked_at": AS_OF} for life in lives]
     rows = lender.features(table, pa.Table.from_pylist(customers, CUSTOMERS)).to_pylist()
     ours = [

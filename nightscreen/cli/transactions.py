@@ -16,7 +16,7 @@ from nightscreen.cli.engine import ran, settings_for_calls
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import counted, print_run
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.transactions.sync import kind_of, scope_of
+from nightscreen.operations.transactions.pull import pull_of, scope_of
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.pulls import PullAccounts, PulledKind, PullTransactions
 
@@ -86,7 +86,7 @@ def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str
             personal.
     """
     found = []
-    scope = scope_of(kind_of(model()))
+    scope = scope_of(pull_of(model()).kinds[0])
     with opened_journal() as journal:
         consents = Consents.of(journal)
         for place, customer in enumerate(dict.fromkeys(customers), start=1):

@@ -655,7 +655,6 @@ transaction_pulls = Table(
     _whose("customer", _OF_PULLS, primary_key=True),
     Column("grant_id", Text, nullable=False),
     Column("outcome", Text, nullable=False),
-    Column("standing", Integer, nullable=False),
     Column("answered_at", BigInteger),  # orders the answers about one customer
     _kept_by("settled_at", "consents", nullable=True),
     Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else

@@ -165,8 +165,8 @@ class Pulled:
 
     Attributes:
         kind: what was pulled first of all.
-        summary: counts, codes and names of fields; nothing personal. `beside` has the states of the
-            other kinds that were pulled with it.
+        summary: by kind of record, of what it was pulled with too: counts, codes and names of
+            fields, or the outcome where nothing was answered; nothing personal.
     """
 
     run_id: str
@@ -174,6 +174,5 @@ class Pulled:
     grant_id: str
     kind: PulledKind = PulledKind.TRANSACTION
     outcome: PullOutcome = PullOutcome.DUE
-    standing: int = 0
     answered_at: int | None = None
     summary: dict[str, Any] = field(default_factory=dict)

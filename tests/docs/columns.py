@@ -11,7 +11,7 @@ from nightscreen.config.settings import NIGHTLY_MARGIN, cash_flow_age, max_ages
 from nightscreen.operations.bvn.table import SCHEMA as BVN
 from nightscreen.operations.loans.offers import OFFERS
 from nightscreen.operations.loans.tracking import LOANS
-from nightscreen.operations.transactions.record_fields import load_fields
+from nightscreen.operations.transactions.records import load_fields
 from nightscreen.planning.rings import RINGS_SCHEMA
 from nightscreen.report.calls import CALLS
 from nightscreen.results.backtest import SHADOW_COLUMNS

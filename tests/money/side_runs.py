@@ -6,18 +6,13 @@ not belong here.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from nightscreen.calling.caller import open_caller
-from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
@@ -27,8 +22,7 @@ from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.operations.person_run import PersonRun, run_people
-from nightscreen.operations.transactions import sync
-from nightscreen.operations.transactions.report import close_pull
+from nightscreen.operations.transactions.pull import TransactionPull
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.consented import TokenAnswer
@@ -41,11 +35,9 @@ from tests.steps.offers_in_a_test import borrower
 from tests.steps.virtual_time import VirtualLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from nightscreen.calling.caller import Caller
-    from nightscreen.calling.run import Run
 
 NUMBER = 12
 PRODUCT = {"product_id": "LP1001", "name": "Salary advance", "is_active": 1}
@@ -133,27 +125,6 @@ class Office:
         """Return where results go."""
         return str(self.folder / "out")
 
-    def calls(
-        self,
-        run: Run,
-        ask: Callable[[Caller], Awaitable[object]],
-        again: Callable[[], object],
-    ) -> None:
-        """Make a run's calls as its flow does."""
-
-        async def sessions() -> None:
-            while True:
-                session = open_caller(run, transport=FakeTransport(self.service))
-                try:
-                    await ask(session)
-                finally:
-                    await session.close()
-                if not await wait_and_resume(run, again):
-                    return
-
-        self.loop.run_until_complete(sessions())
-        assert not self.loop.faults, self.loop.faults
-
     def ran(self, kind: type[PersonRun[Any, Any]], given: Any) -> dict[str, Any]:  # noqa: ANN401 - the kind's own
         """Make a run as its flow does."""
         transport = FakeTransport(self.service)
@@ -195,12 +166,7 @@ class Office:
                     scope=SCOPE,
                 )
                 consents.keep(f"CUST-{number:04d}", token, asked_scopes=[SCOPE], evidence={})
-        given = PullTransactions(output=self.out, **options)
-        run = sync.open_pull_run(given, self.read, clock=self.clock)
-        with contextlib.closing(run):
-            work = sync.begin_pull(run)
-            self.calls(run, partial(_pull, work), partial(sync.pull_again, work))
-            return close_pull(work)
+        return self.ran(TransactionPull, PullTransactions(output=self.out, **options))
 
     def offer(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Offer a product to the approved rows of a night."""
@@ -227,12 +193,6 @@ class Office:
     def _customers(self) -> str:
         rows = [asked(number) for number in range(NUMBER)]
         return str(World(self.folder, clock=self.clock).write(rows))
-
-
-async def _pull(work: sync.TransactionSync, session: Caller) -> None:
-    async with asyncio.TaskGroup() as group:
-        for number in range(len(work.due)):
-            group.create_task(sync.pull_shard(work, session, number))
 
 
 def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a journal

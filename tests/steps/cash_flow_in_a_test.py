@@ -12,8 +12,8 @@ from nightscreen.config.settings import Settings
 from nightscreen.operations.transactions.cashflow import (
     ACCOUNTS,
     CUSTOMERS,
-    INPUT,
     NO_ACCOUNTS,
+    TRANSACTIONS,
     CashFlow,
     Match,
 )
@@ -100,6 +100,6 @@ def tables(items: Sequence[Mapping[str, Any]], as_of: datetime) -> tuple[pa.Tabl
     """Return transactions and customers as `CashFlow` takes them."""
     customers = [{"customer_id": "C1", "checked_at": as_of}]
     return (
-        pa.Table.from_pylist([dict(each) for each in items], INPUT),
+        pa.Table.from_pylist([dict(each) for each in items], TRANSACTIONS),
         pa.Table.from_pylist(customers, CUSTOMERS),
     )

@@ -9,39 +9,34 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Any
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import read_settings
-from nightscreen.operations.transactions.report import close_pull
-from nightscreen.operations.transactions.sync import (
-    TransactionSync,
-    begin_pull,
-    open_pull_run,
-    pull_shard,
-)
+from nightscreen.operations.person_run import PersonRun, Steps, run_people
+from nightscreen.operations.transactions.pull import TransactionPull
 from nightscreen.schemas.pulls import PullTransactions
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
-async def ask(pull: TransactionSync) -> None:
-    """Pull every shard at once."""
-    session = open_caller(pull.run)
-    try:
-        await asyncio.gather(*(pull_shard(pull, session, n) for n in range(len(pull.due))))
-    finally:
-        await session.close()
+
+class NamedFirst(Steps):
+    """Writes the run's id to stderr as soon as it is open."""
+
+    @asynccontextmanager
+    async def watching(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:
+        """Name the run."""
+        sys.stderr.write(f"{work.run.run_id}\n")
+        sys.stderr.flush()
+        yield
 
 
 def drive(settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Pull and return the report."""
-    pull = begin_pull(open_pull_run(PullTransactions(**options), read_settings(**settings)))
-    sys.stderr.write(f"{pull.run.run_id}\n")
-    sys.stderr.flush()
-    try:
-        asyncio.run(ask(pull))
-        return close_pull(pull)
-    finally:
-        pull.run.close()
+    given = PullTransactions(**options)
+    pulling = run_people(TransactionPull, given, read_settings(**settings), steps=NamedFirst())
+    return asyncio.run(pulling)
 
 
 if __name__ == "__main__":

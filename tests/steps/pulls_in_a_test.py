@@ -19,14 +19,9 @@ from nightscreen.config.settings import Retention, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.customers import Customers
-from nightscreen.operations.transactions.report import close_pull
-from nightscreen.operations.transactions.sync import (
-    TransactionSync,
-    begin_pull,
-    open_pull_run,
-    pull_shard,
-)
-from nightscreen.operations.transactions.transaction_files import Transactions
+from nightscreen.operations.person_run import run_people
+from nightscreen.operations.transactions.pull import pull_of
+from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
 from nightscreen.sandbox.app import application
@@ -34,15 +29,19 @@ from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.consented import PULLS, TokenAnswer
-from nightscreen.schemas.pulls import PullAccounts, PullOutcome, PullTransactions
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.pulls import PullAccounts, PullTransactions
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.operations.transactions.transaction_files import Version
+    from nightscreen.operations.person_run import CallEnd
+    from nightscreen.operations.transactions.pull import Due, Pull
+    from nightscreen.operations.transactions.store import Version
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.consented import Grant
 
@@ -111,51 +110,70 @@ class Lender:
         self,
         model: type[PullTransactions] = PullTransactions,
         **options: Any,  # noqa: ANN401 - as PullTransactions has them
-    ) -> TransactionSync:
-        """Open a pull."""
-        settings = read_settings(
-            **{
-                "base_url": "http://127.0.0.1:1",
-                "api_key": "sandbox-key",
-                "home": self.folder / "home",
-                "tolerated_failure_pct": 100,
-                **self.settings,
-            }
-        )
+    ) -> Pull:
+        """Open a pull and find who is due."""
         parameters = model(output=str(self.folder / "out"), **options)
-        return begin_pull(open_pull_run(parameters, settings, clock=self.clock))
-
-    def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Pull and return the report."""
-        return self._run(self.open(**options))
-
-    def pull_accounts(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Pull linked accounts and return the report."""
-        return self._run(self.open(PullAccounts, **options))
-
-    def _run(self, pull: TransactionSync) -> dict[str, Any]:
+        pull = pull_of(parameters).open(parameters, self.read, clock=self.clock)
         try:
-            asyncio.run(self.ask(pull))
-            return close_pull(pull)
-        finally:
+            pull.take_in()
+        except InputError:
             pull.run.close()
+            raise
+        return pull
 
-    async def ask(self, pull: TransactionSync, *, until: int | None = None) -> None:
-        """Pull every shard; send nothing more once so many customers are done."""
+    @property
+    def read(self) -> Settings:
+        """The lender's settings."""
+        usual = {
+            "base_url": "http://127.0.0.1:1",
+            "api_key": "sandbox-key",
+            "home": self.folder / "home",
+            "tolerated_failure_pct": 100,
+        }
+        return read_settings(**{**usual, **self.settings})
+
+    def pull(
+        self,
+        model: type[PullTransactions] = PullTransactions,
+        **options: Any,  # noqa: ANN401 - as PullTransactions has them
+    ) -> dict[str, Any]:
+        """Pull and return the report."""
+        parameters = model(output=str(self.folder / "out"), **options)
+        return asyncio.run(
+            run_people(
+                pull_of(parameters),
+                parameters,
+                self.read,
+                transport=httpx.ASGITransport(application(self.sandbox)),
+                clock=self.clock,
+            )
+        )
+
+    def pull_accounts(self) -> dict[str, Any]:
+        """Pull linked accounts and return the report."""
+        return self.pull(PullAccounts)
+
+    async def ask(self, pull: Pull, *, until: int = 10**9) -> None:
+        """Ask every customer; send nothing more once so many are written down."""
         session = open_caller(pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
-        if until is not None:
-            pull.settled = _Until(pull, until)
+        learn, done = pull.learn, []
+
+        def stopping(person: Due, end: CallEnd | None) -> None:
+            learn(person, end)
+            done.append(person)
+            if len(done) >= until:
+                pull.run.stops.stop(StopReason.CANCELLED)
+
+        pull.learn = stopping  # type: ignore[method-assign]
         try:
-            async with asyncio.TaskGroup() as group:
-                for number in range(len(pull.due)):
-                    group.create_task(_shard(pull, session, number))
+            await pull.ask(session)
         finally:
             await session.close()
 
     def kept(self, customer: str) -> list[list[Version]]:
         """Return every version that is kept of a customer's records."""
         with self.consents() as consents:
-            store = Transactions.of(consents.journal)
+            store = PullStore(consents.journal)
             return list(store.of_customer(consents.customer(customer)))
 
     def typed(self, run_id: str = "*", folder: str = "transactions") -> list[dict[str, Any]]:
@@ -172,24 +190,6 @@ class Lender:
         """Return what the sandbox counted about a customer."""
         counted = self.sandbox.grants.counts.get(username(customer))
         return 0 if counted is None else counted[what]
-
-
-class _Until(dict[bytes, PullOutcome]):
-    """Stops a pull once so many customers are done."""
-
-    def __init__(self, pull: TransactionSync, until: int) -> None:
-        super().__init__()
-        self._pull = pull
-        self._until = until
-
-    def __setitem__(self, customer: bytes, outcome: PullOutcome) -> None:
-        super().__setitem__(customer, outcome)
-        if len(self) >= self._until:
-            self._pull.run.stops.stop(StopReason.CANCELLED)
-
-
-async def _shard(pull: TransactionSync, session: Any, number: int) -> None:  # noqa: ANN401 - a session
-    await pull_shard(pull, session, number)
 
 
 def held_of(journal: Journal, customer: str) -> dict[str, Any]:

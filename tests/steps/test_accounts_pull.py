@@ -16,6 +16,7 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
+from nightscreen.schemas.errors import ServiceAddressError
 from tests.steps.pulls_in_a_test import LIST, Lender, held_of, username
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ def test_where_the_operations_lie_is_a_setting(lender: Lender) -> None:
     """The experimental paths follow NIGHTSCREEN_AGGREGATOR_PATH: a wrong one finds nothing."""
     lender.consent(["C1"], ACCOUNTS)
     lender.settings["aggregator_path"] = "/v2/elsewhere"
-    report = lender.pull_accounts()
-    assert report["customers"]["pulled"] == 0
+    with pytest.raises(ServiceAddressError):
+        lender.pull_accounts()
     lender.settings["aggregator_path"] = "/v2/aggregator"
     assert lender.pull_accounts()["customers"]["pulled"] == 1
 

@@ -143,7 +143,12 @@ def test_own_transfers_are_left_out_of_both_sides(lender: CashFlow) -> None:
     moved += each_month(9, -10_000, "NIP/KUDA/0300000033")
     moved += each_month(11, -15_000, "COWRYWISE PLAN")
     own = [
-        {"customer_id": "C1", "account": number, "name": "ADA NGOZI OKORO", "balance": Decimal(1)}
+        {
+            "customer_id": "C1",
+            "account_number": number,
+            "account_name": "ADA NGOZI OKORO",
+            "balance": Decimal(1),
+        }
         for number in ("0100000011", "0200000022", "0300000033")
     ]
     after = figures(lender, items + moved, accounts=own)

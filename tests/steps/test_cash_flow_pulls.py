@@ -16,7 +16,6 @@ from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.transactions.report import close_pull
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due
@@ -64,7 +63,7 @@ def test_who_consents_no_more_has_no_row(lender: Lender) -> None:
     pull = lender.open()
     asyncio.run(lender.ask(pull))
     pull.consents.revoke("C1", "taken back")
-    report = close_pull(pull)
+    report = pull.close()
     pull.run.close()
     assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
     with lender.consents() as consents:

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.files.sealing import Pseudonyms
-from nightscreen.operations.transactions.comparison import (
-    HELD_TAIL,
-    LONG_LIST,
+from nightscreen.operations.transactions.records import (
+    Drift,
     changed_fields,
-    compare,
-    read_records,
+    json_text,
+    load_fields,
+    parse_text,
+    read_list,
 )
-from nightscreen.operations.transactions.json_decode import json_text, parse_text, read_list
-from nightscreen.operations.transactions.record_fields import Drift, load_fields
+from nightscreen.operations.transactions.store import HELD_TAIL, LONG_LIST, compare
 from nightscreen.schemas.pulls import Answered, Known
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def keys(records: Sequence[object]) -> dict[bytes, Answered]:
     """Read records and return them by key."""
     raw = read_list(json.dumps({"data": records}).encode())
     assert raw is not None
-    read, _ = read_records(raw.records, FIELDS, PSEUDONYMS, CUSTOMER, Drift())
+    read, _ = FIELDS.read(raw.records, PSEUDONYMS, CUSTOMER, Drift())
     return {each.key: each for each in read}
 
 
@@ -140,8 +140,8 @@ def test_customers_never_share_a_key() -> None:
     """The same id at two customers is two records."""
     raw = read_list(b'[{"id": "a"}]')
     assert raw is not None
-    (one,), _ = read_records(raw.records, FIELDS, PSEUDONYMS, b"1" * 16, Drift())
-    (two,), _ = read_records(raw.records, FIELDS, PSEUDONYMS, b"2" * 16, Drift())
+    (one,), _ = FIELDS.read(raw.records, PSEUDONYMS, b"1" * 16, Drift())
+    (two,), _ = FIELDS.read(raw.records, PSEUDONYMS, b"2" * 16, Drift())
     assert one.key != two.key
 
 
@@ -150,7 +150,7 @@ def test_record_nested_beyond_reason_is_a_problem_not_a_crash() -> None:
     deep = '{"id": "x", "a": ' + "[" * 600 + "]" * 600 + "}"
     raw = read_list(f'[{{"id": "y", "amount": "1"}}, {deep}]'.encode())
     assert raw is not None
-    read, _ = read_records(raw.records, FIELDS, PSEUDONYMS, CUSTOMER, Drift())
+    read, _ = FIELDS.read(raw.records, PSEUDONYMS, CUSTOMER, Drift())
     assert [each.problem for each in read] == [None, "too_deep"]
 
 

@@ -12,7 +12,7 @@ from nightscreen.config.settings import Retention
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import NO_BVN, Sightings
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.transactions.transaction_files import Transactions
+from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
@@ -53,8 +53,8 @@ def test_erasure_leaves_nothing_of_consents_and_transactions(lender: Lender) -> 
         said = erased(journal, customer_id=GONE)
         assert said["rows"] > 0
         assert consents.history(GONE) == []
-        assert list(Transactions.of(journal).of_customer(pseudonym)) == []
-        assert Transactions.of(journal).pulls_of(pseudonym) == []
+        assert list(PullStore(journal).of_customer(pseudonym)) == []
+        assert PullStore(journal).pulls_of(pseudonym) == []
         assert len(consents.history(STAYS)) == 1
         assert verify_journal(journal) == []
     assert lender.typed() == stays

@@ -9,28 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.client import aggregator
-from nightscreen.operations.transactions.json_decode import NumberText, parse_text
-from nightscreen.operations.transactions.report import close_pull
-from nightscreen.operations.transactions.sync import within_scope
-from nightscreen.operations.transactions.transaction_files import Transactions
+from nightscreen.operations.transactions.pull import list_request
+from nightscreen.operations.transactions.records import NumberText, parse_text
+from nightscreen.operations.transactions.store import PullStore
 from nightscreen.sandbox.transactions import changes_between, transactions_of
-from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.stops import StopReason
 from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.operations.transactions.sync import TransactionSync
+    from nightscreen.operations.transactions.pull import Pull
 
 
 @pytest.fixture(autouse=True)
 def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figures of cash flow, which take longer than a pull here."""
     monkeypatch.setattr(
-        "nightscreen.operations.transactions.report.write_cash_flow", lambda *_: None
+        "nightscreen.operations.transactions.pull_files.write_cash_flow", lambda *_: None
     )
 
 
@@ -40,10 +38,10 @@ def lender(tmp_path: Path) -> Lender:
     return Lender(tmp_path)
 
 
-def close_stopped(pull: TransactionSync) -> dict[str, Any]:
+def close_stopped(pull: Pull) -> dict[str, Any]:
     """Close a pull as one that was cancelled."""
     pull.run.stops.stop(StopReason.CANCELLED)
-    report = close_pull(pull)
+    report = pull.close()
     pull.run.close()
     return report
 
@@ -180,7 +178,7 @@ def test_scope_that_was_not_granted_is_never_used(lender: Lender) -> None:
     assert grant.scopes == ("transaction:view",)
     assert lender.pull()["customers"]["due"] == 0
     with pytest.raises(ScopeNotGrantedError, match=LIST):
-        within_scope(grant, aggregator.scoped(Operation.AGGREGATOR_TRANSACTIONS, "token"))
+        list_request(grant, PulledKind.TRANSACTION, "/v2/aggregator")
     with pytest.raises(InputError, match="no live grant"):
         lender.open(grants=[grant.grant_id])
     assert lender.count("scope-missing@magic.example", "data_calls") == 0
@@ -207,7 +205,7 @@ def test_newer_consent_is_used_in_a_pull_taken_up_again(lender: Lender) -> None:
     report = lender.pull(run=pull.run.run_id)
     assert report["customers"]["pulled"] == 1
     with lender.consents() as consents:
-        (kept,) = Transactions.of(consents.journal).pulls(pull.run.run_id)
+        (kept,) = PullStore(consents.journal).of_run(pull.run.run_id)
     assert kept.grant_id == newer.grant_id
 
 

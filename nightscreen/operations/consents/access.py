@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.operations.consents.admin import shown_grant
-from nightscreen.operations.transactions.transaction_files import Transactions
+from nightscreen.operations.transactions.store import PullStore
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.pulls import PulledKind
 
@@ -37,7 +37,7 @@ def own_figures(found: CashFigures) -> dict[str, Any]:
 
 def pulled_data(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
     """Return pulls and every version of every record of a customer as JSON has them."""
-    store = Transactions.of(journal)
+    store = PullStore(journal)
     customer = journal.pseudonyms.customers_anywhere([customer_id])
     records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in PulledKind}
     for block in store.of_customer(customer):

@@ -33,7 +33,7 @@ DEFINITIONS: Final = DATA / "features.sql"
 MEMORY: Final = "512MB"
 """Enough for the blocks that `cashflow_run` gives; nothing is spilled to disk."""
 
-INPUT: Final = pa.schema(
+TRANSACTIONS: Final = pa.schema(
     [
         *(pa.field(name, pa.string()) for name in ("customer_id", "account_number", "currency")),
         *(pa.field(name, pa.decimal128(38, 6)) for name in ("amount", "balance")),
@@ -48,12 +48,13 @@ CUSTOMERS: Final = pa.schema(
 )
 ACCOUNTS: Final = pa.schema(
     [
-        *(pa.field(name, pa.string()) for name in ("customer_id", "account", "name")),
+        *(pa.field(name, pa.string()) for name in ("customer_id", "account_number")),
+        *(pa.field(name, pa.string()) for name in ("account_name", "currency")),
         pa.field("balance", pa.decimal128(38, 6)),
-        pa.field("balance_at", INSTANT),
+        *(pa.field(name, INSTANT) for name in ("last_balance_time", "deleted_on")),
     ]
 )
-"""Linked accounts: whose, number, holder, what lies there and since when."""
+"""The columns of typed linked accounts that are used."""
 NO_ACCOUNTS: Final = ACCOUNTS.empty_table()
 
 _REPEATING: Final = ("currency", "entry_type", "transaction_type", "status", "customer_id")
@@ -62,7 +63,7 @@ _LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
 _PADDED: Final = (
     "' ' || trim(regexp_replace(upper(strip_accents({0})), '[^A-Z0-9]+', ' ', 'g')) || ' '"
 )
-NAIRA_WORDS: Final = ("NGN", "NAIRA", "")
+_NAIRA_WORDS: Final = ("NGN", "NAIRA", "")
 """Words of `currency` that are naira."""
 _NOT_SETTLED: Final = (
     *("pending", "processing", "failed", "failure", "declined", "cancelled", "canceled"),
@@ -109,7 +110,7 @@ class CashFlow:
         if (
             narrations is not None or path != DEFINITIONS
         ):  # a mistake shows before anything is asked
-            found.features(INPUT.empty_table(), CUSTOMERS.empty_table())
+            found.features(TRANSACTIONS.empty_table(), CUSTOMERS.empty_table())
         return found
 
     def features(
@@ -118,9 +119,10 @@ class CashFlow:
         """Return one row of `CASHFLOW_SCHEMA` for each customer, in their order.
 
         Args:
-            transactions: of `INPUT`'s columns, those of these customers, as they stand now.
-            customers: of `CUSTOMERS`'s columns, each once.
-            accounts: of `ACCOUNTS`'s columns: linked accounts, where they were pulled.
+            transactions: of the columns of `TRANSACTIONS`, those of these customers, as they stand
+                now.
+            customers: of those of `CUSTOMERS`, each once.
+            accounts: of those of `ACCOUNTS`: linked accounts, where they were pulled.
 
         Raises:
             SettingsError: a definition is no SQL, reaches for what it must not, or gives a customer
@@ -167,7 +169,7 @@ class CashFlow:
         """Give a connection with the tables that the definitions begin with, and `texts`."""
         with closing(locked_connection(MEMORY)) as connection:
             for name, table in (
-                ("raw", transactions.select(INPUT.names)),
+                ("raw", transactions.select(TRANSACTIONS.names)),
                 ("raw_customers", customers),
                 ("raw_accounts", accounts),
             ):
@@ -198,6 +200,7 @@ class CashFlow:
             """.replace("_own,", f"{_OWN},")
         yield "DROP TABLE settled"
         yield "DROP TABLE owners"
+        yield "DROP TABLE linked"
         yield "ALTER TABLE texts DROP COLUMN plain"
         yield "ALTER TABLE texts DROP COLUMN text"
 
@@ -215,21 +218,23 @@ class CashFlow:
             FROM raw_customers
             """  # noqa: S608
         yield f"""
-            CREATE TABLE accounts AS
-            SELECT customers.customer_id, coalesce(account, '') AS account,
+            CREATE TABLE linked AS
+            SELECT customers.customer_id, coalesce(account_number, '') AS account,
+                coalesce(account_name, '') AS holder,
                 try_cast(balance AS DECIMAL(18, 2)) AS balance,
-                balance_at + {_LAGOS} AS balance_at
+                last_balance_time + {_LAGOS} AS balance_at
             FROM raw_accounts JOIN customers ON customers.name = raw_accounts.customer_id
+            WHERE deleted_on IS NULL AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS}
             """  # noqa: S608
+        yield "CREATE TABLE accounts AS SELECT * EXCLUDE (holder) FROM linked"
         yield f"""
             CREATE TABLE owners AS
-            SELECT customers.customer_id,
+            SELECT customer_id,
                 list_distinct(flatten(list(list_filter(
-                    string_split(trim({_PADDED.format("coalesce(holder.name, '')")}), ' '),
+                    string_split(trim({_PADDED.format("holder")}), ' '),
                     lambda word: length(word) >= 3)))) AS names,
                 list(DISTINCT account) FILTER (length(account) >= 10) AS numbers
-            FROM raw_accounts AS holder JOIN customers ON customers.name = holder.customer_id
-            GROUP BY customers.customer_id
+            FROM linked GROUP BY customer_id
             """  # noqa: S608
 
     def _texts(self) -> str:
@@ -337,7 +342,7 @@ _SETTLED: Final = f"""
             FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
             JOIN customers ON customers.name = raw.customer_id
             WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
-                AND coalesce(upper(trim(currency)), 'NGN') IN {NAIRA_WORDS}
+                AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS}
                 AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
                 AND raw.amount IS NOT NULL
             QUALIFY credit IS NOT NULL

@@ -1,0 +1,418 @@
+"""Pulling what customers consented to: who is due, and how one of them is asked.
+
+Transactions, or linked accounts with the profile beside them where that was granted. An access
+token is used until the service refuses it; then it is refreshed once, by one task of one process,
+and tried once more. What a list says beside the last one is `store`'s, what is written of a run is
+`pull_files`', how a run goes is the driver's (`operations/person_run.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import to_thread
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from nightscreen.calling.stops import TOLERATED_FROM
+from nightscreen.client import aggregator
+from nightscreen.client.classify import FailureReason
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.journal.consents import Consents
+from nightscreen.operations.person_run import FAILED, PENDING, Account, Person, PersonRun
+from nightscreen.operations.transactions.cashflow import CashFlow
+from nightscreen.operations.transactions.pull_files import PullFiles
+from nightscreen.operations.transactions.records import Drift, load_fields, read_list
+from nightscreen.operations.transactions.store import AnsweredList, PullStore
+from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.consented import PULLS, Grant, GrantState, Tokens
+from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.schemas.pulls import (
+    FINAL,
+    PullAccounts,
+    Pulled,
+    PulledKind,
+    PullOutcome,
+    PullTransactions,
+)
+from nightscreen.schemas.stops import StopReason
+
+if TYPE_CHECKING:
+    from nightscreen.calling.caller import Caller
+    from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
+    from nightscreen.config.settings import Settings
+    from nightscreen.operations.person_run import CallEnd
+    from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.consented import RawRecords
+    from nightscreen.schemas.requests import Request
+
+OPERATION_OF: Final = {
+    PulledKind.TRANSACTION: Operation.AGGREGATOR_TRANSACTIONS,
+    PulledKind.BANK_ACCOUNT: Operation.AGGREGATOR_ACCOUNTS,
+    PulledKind.PROFILE: Operation.AGGREGATOR_PROFILE,
+}
+REFUSED = "the service refused to renew the access"
+"""Why a grant lapsed, as `consent list` shows it."""
+_LEASE_POLL_S = 0.2
+_UNDER_KEY = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
+_ANSWERED = frozenset({LookupStatus.PAID, LookupStatus.FREE})
+_LOST = {
+    LookupStatus.FAILED: PullOutcome.FAILED,
+    LookupStatus.IN_DOUBT: PullOutcome.IN_DOUBT,
+}
+_FAILURES = frozenset(outcome.value for outcome in _LOST.values())
+
+
+@dataclass(slots=True, kw_only=True)
+class Due(Person):
+    """A customer to be pulled.
+
+    Attributes:
+        pulled: how it went, as the journal has it.
+        grant: what they are asked under, once it is their turn.
+        came: of each list the answer as it came, or why there is none.
+    """
+
+    pulled: Pulled
+    grant: Grant | None = None
+    came: dict[PulledKind, bytes | PullOutcome] = field(default_factory=dict)
+
+
+class Pull(PersonRun[PullTransactions, Due]):
+    """One pull under way.
+
+    Attributes:
+        kinds: what is pulled. The first decides who is due; the others come beside it where they
+            were granted.
+        key_worked: a call under the API key was answered in this run, so that a refused refresh
+            cannot be the key's fault.
+    """
+
+    kind: ClassVar[SubjectKind] = SubjectKind.CUSTOMER
+    kinds: ClassVar[tuple[PulledKind, ...]]
+    re_entered: ClassVar[bool] = True
+
+    def __init__(self, run: Run, parameters: PullTransactions) -> None:
+        super().__init__(run, parameters)
+        self.consents = Consents.of(run.journal)
+        self.store = PullStore(run.journal)
+        self.fields = {kind: load_fields(kind) for kind in self.kinds}
+        self.key_worked = any(
+            row.check in _UNDER_KEY and row.state == "answered"
+            for rows in run.journal.runs.calls(run.run_id)
+            for row in rows
+        )
+        run.stops.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
+
+    @classmethod
+    def identify(
+        cls,
+        parameters: PullTransactions,  # noqa: ARG003 - no input
+        settings: Settings,
+        *,
+        clock: Clock,  # noqa: ARG003 - as the driver gives it
+    ) -> tuple[str, str]:
+        """Return the batch name of pulls; a lender's own tables are read before anything is asked.
+
+        Raises:
+            SettingsError: the table of fields, of narrations or of features has a mistake.
+        """
+        CashFlow.of(settings)
+        for kind in cls.kinds:
+            load_fields(kind)
+        return PULLS, ""
+
+    def find(self) -> list[Due]:
+        """Write down who is due, or find out who still is in a run that is resumed.
+
+        Raises:
+            InputError: a grant that was named is not live.
+        """
+        if self.run.is_new:
+            chosen = ((each.customer, each.grant_id) for each in self._chosen())
+            self.store.begin(self.run.run_id, chosen, self.kinds[0])
+        return [
+            Due(
+                subject=each.customer,
+                word=each.outcome.value if each.outcome in FINAL else PENDING,
+                pulled=each,
+            )
+            for each in self.store.of_run(self.run.run_id)
+        ]
+
+    def _chosen(self) -> list[Grant]:
+        """Return the live grants with the scope, or those of them that were named."""
+        scope, wanted = scope_of(self.kinds[0]), self.parameters.grants
+        live = {each.grant_id: each for each in self.consents.grants(GrantState.LIVE, scope)}
+        missing = next((each for each in wanted if each not in live), None)
+        if missing is not None:
+            raise InputError(
+                f"there is no live grant {missing} with the scope {scope}; see: nightscreen "
+                "consent list, and ask for consent with: nightscreen consent link"
+            )
+        return [live[each] for each in dict.fromkeys(wanted)] if wanted else list(live.values())
+
+    # --- one customer's turn ---
+
+    def begin(self, person: Due) -> bool:
+        """Find the live grant: a newer consent may be there, or none any more."""
+        person.came = {}
+        person.grant = self.consents.live(person.subject, scope_of(self.kinds[0]))
+        if person.grant is None:
+            self._settle(person, PullOutcome.ENDED)
+        return True
+
+    def call(self, caller: Caller, person: Due, kind: PulledKind | None = None) -> LookupTask:
+        """Return the call for a list, that of the pull's own kind where none is named."""
+        assert person.grant is not None  # noqa: S101 - `begin` found it
+        under = self.run.settings.aggregator_path
+        return self._task(
+            caller, person.grant, list_request(person.grant, kind or self.kinds[0], under)
+        )
+
+    def _task(self, caller: Caller, grant: Grant, request: Request) -> LookupTask:
+        """Return a call in the customer's name, under their consent; the journal keeps no body."""
+        return caller.task(
+            request,
+            kind=self.kind,
+            subject=grant.customer,
+            keeps_body=False,
+            consent_reference=grant.grant_id,
+        )
+
+    async def turn(self, caller: Caller, person: Due) -> bool:
+        """Ask for each list that was granted, and write down what came."""
+        await to_thread(self.begin, person)
+        for kind in self.kinds:
+            if person.grant is None or not person.grant.allows(scope_of(kind)):
+                continue
+            if kind is not self.kinds[0]:
+                self.run.progress[self.operation].wanted += 1
+            came = await self._list(caller, person, kind)
+            if came is None:
+                return True
+            person.came[kind] = came
+            if kind is self.kinds[0] and isinstance(came, PullOutcome):
+                break
+        if person.came:
+            await to_thread(self.learn, person, None)
+        if person.word in _FAILURES:
+            self._watch()
+        return True
+
+    async def _list(
+        self, caller: Caller, person: Due, kind: PulledKind
+    ) -> bytes | PullOutcome | None:
+        """Ask for a list, once more where its token could be refreshed; None on a stop."""
+        task = await self._asked(caller, person, kind)
+        if _is_refused(task) and person.grant is not None:
+            fresh = await self._fresh(caller, person.grant)
+            if not isinstance(fresh, Tokens):
+                return fresh
+            person.grant = person.grant.model_copy(update={"tokens": fresh})
+            task = await self._asked(caller, person, kind)
+            if _is_refused(task):
+                return PullOutcome.TOKEN_REFUSED
+        if task.status in _ANSWERED and task.reading is not None:
+            body, task.reading = task.reading.body, None
+            return body
+        return _LOST.get(task.status)
+
+    async def _asked(self, caller: Caller, person: Due, kind: PulledKind) -> LookupTask:
+        task = await caller.one(self.call(caller, person, kind))
+        if kind is self.kinds[0]:
+            person.task = task
+        return task
+
+    async def _fresh(self, caller: Caller, grant: Grant) -> Tokens | PullOutcome | None:
+        """Return a newer access token, asking for one where no other task has; None on a stop."""
+        grant_id, used = grant.grant_id, grant.tokens
+        while self.run.stops.reason is None:
+            lease = await to_thread(self.consents.take_lease, grant_id)
+            try:
+                held = await to_thread(self.consents.find, grant_id)
+                if held is None or held.tokens is None:
+                    return PullOutcome.ENDED
+                if used is None or held.tokens.generation != used.generation:
+                    return held.tokens
+                if lease is not None:
+                    return await self._refresh(caller, held, held.tokens)
+            finally:
+                if lease is not None:
+                    await to_thread(self.consents.give_back, grant_id, lease)
+            if not caller.waits_for("an access that another task or process renews"):
+                return None
+            await asyncio.sleep(_LEASE_POLL_S)
+        return None
+
+    async def _refresh(
+        self, caller: Caller, grant: Grant, tokens: Tokens
+    ) -> Tokens | PullOutcome | None:
+        """Ask for a new access token once (specification, access token lifecycle)."""
+        if not tokens.refresh_token:
+            return PullOutcome.TOKEN_REFUSED
+        self.run.progress[self.operation].wanted += 2
+        redirect_uri = str(grant.evidence.get("redirect_uri") or self.run.settings.redirect_uri)
+        request = aggregator.refresh(tokens.refresh_token, redirect_uri)
+        task = await caller.one(self._task(caller, grant, request))
+        reading = task.reading
+        if task.status is LookupStatus.WAITING:
+            return None
+        if task.status is LookupStatus.IN_DOUBT:  # proves nothing
+            return PullOutcome.IN_DOUBT
+        if task.status is LookupStatus.FAILED:
+            refused = reading is not None and reading.trouble is FailureReason.GRANT
+            return PullOutcome.REFRESH_REFUSED if refused else PullOutcome.FAILED
+        body = b"" if reading is None else reading.body
+        answer = parse_answer(Operation.AGGREGATOR_REFRESH, body)
+        if answer is None:
+            return PullOutcome.FAILED
+        self.key_worked = True
+        return await to_thread(self.consents.refreshed, grant.grant_id, answer) or PullOutcome.ENDED
+
+    # --- what came ---
+
+    def _settle(self, person: Due, outcome: PullOutcome) -> None:
+        self._take(person, replace(self._pulled(person), outcome=outcome))
+        self.store.settle(person.pulled)
+
+    def _pulled(self, person: Due) -> Pulled:
+        grant_id = person.pulled.grant_id if person.grant is None else person.grant.grant_id
+        return Pulled(self.run.run_id, person.subject, grant_id, self.kinds[0])
+
+    def _take(self, person: Due, pulled: Pulled) -> None:
+        person.pulled, person.word = pulled, pulled.outcome.value
+
+    def learn(self, person: Due, end: CallEnd | None) -> None:  # noqa: ARG002 - `came` has it
+        """Read what was answered, compare it with what is known, and keep what is new of it.
+
+        What comes beside the first list never spoils it: how it failed stands in the summary.
+        """
+        lists = []
+        summary: dict[str, dict[str, str]] = {}
+        for kind, came in person.came.items():
+            found: AnsweredList | PullOutcome = PullOutcome.FAILED
+            if isinstance(came, PullOutcome):
+                found = came
+            elif (read := read_list(came, only_lists=kind is not PulledKind.PROFILE)) is not None:
+                found = self._read(person, kind, read)
+            if isinstance(found, AnsweredList):
+                lists.append(found)
+            elif kind is self.kinds[0]:
+                self._settle(person, found)
+                return
+            else:
+                summary[kind.value] = {"outcome": found.value}
+        now = self.run.clock()
+        old_before = now - self.run.settings.transactions_reread_days * DAY_MICROS
+        pulled = replace(self._pulled(person), answered_at=now, summary=summary)
+        self._take(person, self.store.keep(pulled, lists, old_before=old_before))
+
+    def _read(self, person: Due, kind: PulledKind, found: RawRecords) -> AnsweredList:
+        drift, names = Drift(shape=Counter([found.shape])), self.run.journal.pseudonyms
+        records, repeated = self.fields[kind].read(found.records, names, person.subject, drift)
+        unreadable = [
+            [each.place, each.key.hex(), each.problem, each.column]
+            for each in records
+            if each.problem
+        ]
+        noted = {
+            "answered": len(records),
+            "repeated": repeated,
+            "drift": drift.document(),
+            "unreadable": unreadable,
+        }
+        return AnsweredList(kind, records, noted)
+
+    def again(self) -> None:
+        """Let customers whose list failed be asked, and those whose list was lost: it is a list."""
+        for each in self.people:
+            if each.task is not None and each.word == PullOutcome.IN_DOUBT:
+                each.word = FAILED
+        super().again()
+
+    def _watch(self) -> None:
+        """Stop where too many customers failed."""
+        done = [each for each in self.people if each.task is not None and each.word != PENDING]
+        failed = sum(each.word in _FAILURES for each in done)
+        tolerated = self.run.settings.tolerated_failure_pct * len(done)
+        if len(done) >= TOLERATED_FROM and 100 * failed > tolerated:
+            self.run.stops.stop(StopReason.FAILURES)
+
+    # --- the end ---
+
+    def write(self) -> Account:
+        """Judge refused refreshes, and write every file, all from the journal."""
+        lapsed = self._judge_refused()
+        files = PullFiles.of(self.run, self.fields, CashFlow.of(self.run.settings))
+        self.rows_read, self.rows_refused = files.rows_read, files.rows_refused
+        files.add_notices(lapsed)
+        return Account({self.operation: files.outcomes}, files.write())
+
+    def _judge_refused(self) -> int:
+        """Judge refused refreshes over the whole run; return how many grants lapsed.
+
+        Where another call under the API key was answered in the run, the key is good and the grants
+        are not honoured any more. Otherwise no grant lapses, and the run's stop is `auth`.
+        """
+        pulls = self.store.of_run(self.run.run_id)
+        refused = [each for each in pulls if each.outcome is PullOutcome.REFRESH_REFUSED]
+        if refused and not self.key_worked:
+            self.run.stops.stop(StopReason.AUTH)
+            return 0
+        for each in refused:
+            self.consents.lapse(each.grant_id, REFUSED)
+            self.store.settle(replace(each, outcome=PullOutcome.LAPSED))
+        return len(refused)
+
+
+class TransactionPull(Pull):
+    """A pull of transactions."""
+
+    flow: ClassVar[str] = "pull_transactions"
+    name: ClassVar[str] = "transactions"
+    operation: ClassVar[Operation] = Operation.AGGREGATOR_TRANSACTIONS
+    kinds: ClassVar[tuple[PulledKind, ...]] = (PulledKind.TRANSACTION,)
+
+
+class AccountPull(Pull):
+    """A pull of linked accounts, with the profile where it was granted."""
+
+    flow: ClassVar[str] = "pull_accounts"
+    name: ClassVar[str] = "accounts"
+    operation: ClassVar[Operation] = Operation.AGGREGATOR_ACCOUNTS
+    kinds: ClassVar[tuple[PulledKind, ...]] = (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE)
+
+
+def pull_of(parameters: PullTransactions) -> type[Pull]:
+    """Return the kind of pull that some parameters ask for."""
+    return AccountPull if isinstance(parameters, PullAccounts) else TransactionPull
+
+
+def scope_of(kind: PulledKind) -> aggregator.Scope:
+    """Return the scope under which a kind of record may be asked for."""
+    return aggregator.SCOPED[OPERATION_OF[kind]].scope
+
+
+def list_request(grant: Grant, kind: PulledKind, under: str) -> Request:
+    """Return the request for a list, if the customer's consent covers it.
+
+    Raises:
+        ScopeNotGrantedError: the scope it needs was not granted (authentication 4).
+    """
+    scope = scope_of(kind)
+    if grant.tokens is None or not grant.allows(scope):
+        raise ScopeNotGrantedError(
+            f"the customer did not grant {scope}, or the grant has ended; ask for it with: "
+            f"nightscreen consent link CUSTOMER_ID --scope {scope}"
+        )
+    return aggregator.scoped(OPERATION_OF[kind], grant.tokens.access_token, under=under)
+
+
+def _is_refused(task: LookupTask) -> bool:
+    """Return whether the access token was refused, and nothing else stands in the way."""
+    failed = task.status in _LOST
+    return failed and task.reading is not None and task.reading.trouble is FailureReason.TOKEN
