@@ -89,7 +89,7 @@ def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: 
         assert {row["customer_id"] for row in lender.typed()} == {STAYS, *([GONE] * moved_on)}
         assert len(consents.history(STAYS)) == 1
         if not moved_on:
-            assert Transactions.of(journal).pulls_of(consents.customer(GONE)) == []
+            assert PullStore(journal).pulls_of(consents.customer(GONE)) == []
 
 
 def test_customer_is_shown_every_version_and_no_token(lender: Lender) -> None:
