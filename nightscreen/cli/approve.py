@@ -17,13 +17,13 @@ from nightscreen.cli.engine import run_flow, set_engine_defaults
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import say
-from nightscreen.cli.preflight import check_service
 from nightscreen.cli.screen import screened
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.person import user_name
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.audit import Audit
 from nightscreen.runs.approval import resumed, waits_in_inbox
+from nightscreen.runs.run import require_service
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
 from nightscreen.schemas.money import naira_text, naira_words, to_micro
@@ -95,7 +95,7 @@ def approve(
     if deployment is not None:
         return Result({**document, "resumed_by": f"the deployment {deployment}"})
     try:
-        check_service(settings)
+        require_service(settings, quote_only=False)
         if not waits:
             return screened(parameters)
         watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say, shown=False)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.engine import ran, settings_for_calls
-from nightscreen.cli.output import counted, fields, naira, print_run
+from nightscreen.cli.output import counted, naira, print_run
 from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_passwords
 from nightscreen.operations.bvn.requests import BvnRequests, open_customers
 from nightscreen.operations.person_run import PersonRun, run_people
@@ -48,21 +46,6 @@ def _to_come(to_come: Mapping[str, Any] | None) -> str:
     return "" if to_come is None else f"up to {naira(to_come['high'])}, charged by confirmation"
 
 
-def _print_quote(document: Mapping[str, Any]) -> None:
-    rows, quoted = document["rows"], document["quoted"]
-    typer.echo(
-        f"{rows['screened']:,} rows, {rows['quarantined']:,} in quarantine: "
-        f"{document['calls']:,} calls to the service"
-    )
-    fields(
-        {
-            "expected": naira(quoted["expected"]),
-            "range": f"{naira(quoted['low'])} to {naira(quoted['high'])}",
-            "confirming": _to_come(document.get("to_come")),
-        }
-    )
-
-
 @command("bvn request customers.csv", of=app, name="request", view=print_bvn)
 def request(parameters: RequestBvns) -> Result:
     """Have the service send each customer of a file a one-time password."""
@@ -87,4 +70,4 @@ def confirm(parameters: ConfirmBvns) -> Result:
 
 def _quoted(kind: type[PersonRun[Any, Any]], parameters: Any, settings: Settings) -> Result:  # noqa: ANN401 - the kind's own
     """Return what a run would cost, without the engine."""
-    return Result(asyncio.run(run_people(kind, parameters, settings)), view=_print_quote)
+    return Result(asyncio.run(run_people(kind, parameters, settings)), view="bvn-quote")

@@ -1,7 +1,7 @@
 """How a command is made: its options, its document, and how that is printed.
 
-A command is a function that returns a document, as `--json` prints it; its view prints the same
-document for people. Options that stand for parameters of a flow are made from their model, which
+A command is a function that returns a document, as `--json` prints it; its view shows the same
+document to people. Options that stand for parameters of a flow are made from their model, which
 declares each of them once. A list may be given with commas or by repeating the option: both add up.
 """
 
@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections.abc import Callable
 from functools import wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import typer
 
-from nightscreen.cli.output import print_json
+from nightscreen.cli import output
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.api_runs import Option
 
+View = str | Callable[..., None]
+"""A template of `data/views`, by its name, or a function that prints a document."""
 Parameters = TypeVar("Parameters", bound="BaseModel")
 
 CustomerArgument = Annotated[
@@ -60,12 +64,22 @@ class Result(NamedTuple):
     Attributes:
         document: as `--json` prints it.
         status: the exit status.
-        view: prints the document for people, in place of the command's own view.
+        view: shows the document to people, in place of the command's own view.
+        more: what the view needs beside the document, by name.
     """
 
     document: Any
     status: int = 0
-    view: Callable[..., None] | None = None
+    view: View | None = None
+    more: Mapping[str, Any] = MappingProxyType({})
+
+
+def show(view: View, document: Any, more: Mapping[str, Any]) -> None:  # noqa: ANN401 - of any command
+    """Show a document to people: by a template, or by what prints it."""
+    if isinstance(view, str):
+        typer.echo(output.view(view, document, **more), nl=False)
+    else:
+        view(document, **more)
 
 
 def group(about: str, **settings: Any) -> typer.Typer:  # noqa: ANN401 - as Typer takes them
@@ -78,7 +92,7 @@ def command(
     *,
     of: typer.Typer | None = None,
     name: str | None = None,
-    view: Callable[..., None] | None = None,
+    view: View | None = None,
     leave_out: Collection[str] = (),
     needs: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
@@ -91,7 +105,8 @@ def command(
         example: a command line, without `nightscreen`.
         of: the group that the command is added to; else its path stands in `main.COMMANDS`.
         name: in the group, where it is not the function's.
-        view: prints the document for people; without one there is no `--json`.
+        view: shows the document to people: a template of `data/views` by its name, or a function
+            that prints it; without one there is no `--json`.
         leave_out: fields of the model that the command does not offer.
         needs: fields that must be typed.
     """
@@ -114,11 +129,11 @@ def command(
                 given[first] = read_options(model, options)
             returned = function(**given)
             result = returned if isinstance(returned, Result) else Result(returned)
-            show = result.view or view
+            shown = result.view or view
             if as_json:
-                print_json(result.document)
-            elif show is not None:
-                show(result.document)
+                output.print_json(result.document)
+            elif shown is not None:
+                show(shown, result.document, result.more)
             if result.status:
                 raise typer.Exit(result.status)
 
@@ -151,7 +166,7 @@ def _parameter(name: str, field: FieldInfo, *, needed: bool) -> inspect.Paramete
         help_text += f" (default: {shown})"
     how: dict[str, Any] = {"help": help_text}
     if words:
-        how["metavar"] = ("," if _is_list(field) else "|").join(words)
+        how["metavar"] = ("," if _is_list(field) else "|").join(filter(None, words))
     typed: Any = str
     if _is_list(field):
         typed = list[str]

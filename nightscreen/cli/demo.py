@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, get_args, get_origin
 
 import typer
 from dotenv import dotenv_values
@@ -19,8 +18,7 @@ from pydantic import SecretStr
 from nightscreen.cli.command import Result, command
 from nightscreen.cli.engine import EXIT_BY_STATE, run_flow
 from nightscreen.cli.env_settings import DOTENV
-from nightscreen.cli.output import naira, say
-from nightscreen.cli.summary import print_summary
+from nightscreen.cli.output import about, say, view
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import PREFIX, Settings
 from nightscreen.files.private_files import make_private_folder
@@ -41,22 +39,7 @@ _NO_PLACE = frozenset({"desk_second_factor"})
 """Settings that are words and yet limits."""
 
 
-def _print_nights(document: dict[str, Any], folder: Path) -> None:
-    first, second = document["nights"]
-    titles = ("First night", "Second night, the same customers")
-    for title, night in zip(titles, document["nights"], strict=True):
-        typer.echo(f"\n{title}")
-        print_summary(night, folder / "out")
-    saved, charged = second["cost"]["saved_by_reuse"], document["ledger"]["totals"]["charged"]
-    typer.echo(
-        f"\nThe first night cost {naira(first['cost']['total'])}, the second "
-        f"{naira(second['cost']['total'])}: answers that were still fresh saved {naira(saved)}.\n"
-        f"The simulator's own ledger says {naira(charged)} in all.\n"
-        f"Everything is in {folder}; the next demo begins afresh (--keep goes on from here)."
-    )
-
-
-@command("demo --rows 1000", view=print)
+@command("demo --rows 1000", view="demo")
 def demo(
     rows: Annotated[int, typer.Option(min=1, max=1_000_000, help="Customers to make.")] = 10_000,
     output: Annotated[Path, typer.Option(help="Where the demo keeps everything.")] = Path(
@@ -80,7 +63,8 @@ def demo(
         nights = [run_flow("screen_batch:screen_batch", parameters) for _ in range(2)]
         document = {"nights": nights, "ledger": sandbox.totals()}
     status = max(EXIT_BY_STATE.get(night["state"], 1) for night in nights)
-    return Result(document, status, partial(_print_nights, folder=folder))
+    shown = [view("summary", night, **about(night, folder / "out")) for night in nights]
+    return Result(document, status, more={"folder": folder, "shown": shown})
 
 
 def prepare_folder(output: Path, *, keep: bool) -> Path:

@@ -11,12 +11,11 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightscreen.cli import reaper
-from nightscreen.cli.command import Result
+from nightscreen.cli.command import Result, View
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.output import say
 from nightscreen.config.settings import Settings, read_settings
@@ -28,7 +27,7 @@ from nightscreen.tasks.engine_login import client_environment
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator
     from types import FrameType
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
@@ -55,10 +54,10 @@ def settings_for_calls() -> Settings:
     Raises:
         SettingsError: a setting is wrong, or address or key are missing.
     """
-    from nightscreen.cli.preflight import check_service
+    from nightscreen.runs.run import require_service
 
     settings = settings_of_command()
-    check_service(settings)
+    require_service(settings, quote_only=False)
     return settings
 
 
@@ -149,17 +148,17 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
         return in_loop(watched())
 
 
-def ran(path: str, parameters: Any, view: Callable[..., None]) -> Result:  # noqa: ANN401 - of any flow
+def ran(path: str, parameters: Any, view: View) -> Result:  # noqa: ANN401 - of any flow
     """Run a flow by hand, and return its report as the result of a command.
 
     Args:
         path: as `run_flow` takes it.
         parameters: of the flow.
-        view: prints a report and is told where runs put their folders, `output`.
+        view: shows a report and is told where runs put their folders, `output`.
     """
     report = run_flow(path, parameters)
-    show = partial(view, output=parameters.output)
-    return Result(report, EXIT_BY_STATE.get(report["state"], 1), show)
+    more = {"output": parameters.output}
+    return Result(report, EXIT_BY_STATE.get(report["state"], 1), view, more)
 
 
 def in_loop(work: Coroutine[Any, Any, Returned]) -> Returned:

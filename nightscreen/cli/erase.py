@@ -1,7 +1,7 @@
 """`nightscreen erase` and `purge`: one person removed, and what is too old; both say it in numbers.
 
-`privacy.erasure` and `privacy.purging` decide what is found and removed; the output
-holds no identifier.
+`privacy.erasure` and `privacy.purging` decide what is found and removed; the output holds no
+identifier.
 """
 
 from __future__ import annotations
@@ -12,24 +12,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.command import JsonOption, YesOption, command
+from nightscreen.cli.command import Result, YesOption, command
+from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import lagos_time, naira, print_json
+from nightscreen.cli.output import say, view
+from nightscreen.journal.audit import Audit
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.erasure import Erasures, leave_no_trace
+from nightscreen.privacy import erasure, purging
+from nightscreen.privacy.person import Whom
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator
 
     from nightscreen.journal import Journal
     from nightscreen.privacy.erasure import Found
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
 _BVN = re.compile(r"[0-9]{11}")
+_COUNTED = ("kind", "answers", "calls", "states", "sightings", "files")
 
 
-@command("erase --customer-id CUST-0000004")
+@command("erase --customer-id CUST-0000004", view="erase")
 def erase(
     customer_id: Annotated[
         str,
@@ -48,41 +55,40 @@ def erase(
     ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Result:
     """Remove one person from the journal and from every past output."""
     if list_:
-        _print_audit(json_output=json_output)
-        return
+        with opened_journal() as journal:
+            done = list(_audit(Erasures.of(journal)))
+        return Result({"erasures": done}, view="erasures")
     if not customer_id and not bvn:
         raise UsageError("say who is to be erased: --customer-id as the file has it, or --bvn")
     if batch and not customer_id:
         raise UsageError("--batch narrows --customer-id; a BVN is erased everywhere")
-    if dry_run:
-        _print_found(customer_id, bvn, batch, json_output=json_output)
-        return
     if "-" in (customer_id, bvn):
-        _erase_listed(customer_id, bvn, batch, yes=yes, json_output=json_output)
-        return
+        if dry_run:
+            raise UsageError("--dry-run looks for one person: name them instead of -")
+        return _erase_listed(customer_id, bvn, batch, yes=yes)
+    if bvn and _BVN.fullmatch(bvn) is None:
+        raise UsageError("--bvn takes the 11 digits of a BVN")
     with opened_journal() as journal:
-        found = _look(journal, customer_id, bvn, batch)
+        found = look(journal, Whom(customer_id=customer_id, batch=batch, bvn=bvn))
+        would = found.document()
+        if dry_run:
+            return Result({**would, "dry_run": True})
         if yes and found.files.whole:
-            typer.echo(_about_whole(found.files.whole), err=True)
-        _confirm(_would_erase(found), yes=yes)
-        done = _erase_one(journal, found)
-    if json_output:
-        print_json(done)
-        return
-    for line in _erased(done):
-        typer.echo(line)
+            say(view("whole", would).rstrip())
+        _confirm(view("would-erase", would), yes=yes)
+        return Result(erase_found(journal, found))
 
 
-def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_output: bool) -> None:
+def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Result:
     """Erase everybody named on standard input, so that no identifier is in a command's history.
+
+    Of some of them nothing may be held: the others are erased all the same.
 
     Raises:
         UsageError: it names nobody, or too much is left open.
-        InputError: nothing is held of some of them; the others are erased.
     """
     if customer_id and bvn:
         raise UsageError("standard input names either customers or BVNs: give one of the two as -")
@@ -93,127 +99,57 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool, json_out
         raise UsageError("standard input names nobody; give one identifier a line")
     if bvn and any(_BVN.fullmatch(identifier) is None for identifier in named):
         raise UsageError("standard input holds a line that is no BVN of 11 digits; nothing erased")
-    from nightscreen.journal.erasure import leave_no_trace
 
     done: list[dict[str, Any]] = []
     failed: list[str] = []
     with opened_journal() as journal:
         for number, identifier in enumerate(named, start=1):
-            customer, of_bvn = ("", identifier) if bvn else (identifier, "")
+            whom = Whom(bvn=identifier) if bvn else Whom(customer_id=identifier, batch=batch)
             try:
-                found = _look(journal, customer, of_bvn, batch)
-                done.append(_erase_one(journal, found, more=True))
+                done.append(erase_found(journal, look(journal, whom), more=True))
             except InputError as error:
                 failed.append(f"line {number}: {error}")
-        emptied = leave_no_trace(journal)
-    if json_output:
-        print_json(
-            {"erased": [{**each, "log_emptied": emptied} for each in done], "failed": failed}
-        )
-    else:
-        rows = sum(int(erased["rows"]) for erased in done)
-        typer.echo(f"{len(done):,} of {len(named):,} erased, {rows:,} rows.")
-        for line in [*_log_line({"log_emptied": emptied}), *failed]:
-            typer.echo(line)
-    if failed:
-        raise typer.Exit(2)
+        emptied = {"log_emptied": leave_no_trace(journal)}
+    document = {"erased": [{**each, **emptied} for each in done], "failed": failed}
+    return Result(document, 2 if failed else 0, more=emptied)
 
 
-def _erase_one(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
-    from nightscreen.journal.audit import Audit
-    from nightscreen.privacy.erasure import erase as erase_person
+def look(journal: Journal, whom: Whom) -> Found:
+    """Find a person; what an earlier erasure left unfinished is finished first.
 
-    done = erase_person(journal, found, more=more)
+    Raises:
+        InputError: nothing is held of them.
+    """
+    erasure.mend(journal)
+    return erasure.look(journal, Customers.of(journal), whom, inbox=settings_of_command().inbox)
+
+
+def erase_found(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
+    """Erase a person who was found; return what went, in numbers.
+
+    Args:
+        journal: the journal.
+        found: the person.
+        more: others are erased after this one, so that the log is emptied once, after the last.
+    """
+    done = erasure.erase(journal, found, more=more)
     went = {"rows": done["rows"], "answers": done["answers"]}
     Audit(journal).write_by_command("customer erased", **went)
     return {**done, "desk_entries": found.held.entries}
 
 
-def _look(journal: Journal, customer_id: str, bvn: str, batch: str) -> Found:
-    """Find whom a command names; what an earlier erasure left unfinished is finished first."""
-    if bvn and _BVN.fullmatch(bvn) is None:
-        raise UsageError("--bvn takes the 11 digits of a BVN")
-    from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.journal.customers import Customers
-    from nightscreen.privacy.erasure import look, mend
-    from nightscreen.privacy.person import Whom
-
-    mend(journal)
-    whom = Whom(customer_id=customer_id, batch=batch, bvn=bvn)
-    inbox = settings_of_command().inbox
-    return look(journal, Customers.of(journal), whom, inbox=inbox)
+def _audit(erasures: Erasures) -> Iterator[dict[str, Any]]:
+    for entry in erasures.audit():
+        yield {
+            **{name: getattr(entry, name) for name in _COUNTED},
+            "rows": entry.file_rows,
+            "at": instant_text(entry.begun_at),
+            "finished_at": instant_text(entry.finished_at),
+            "cost": naira_text(entry.cost_micro),
+        }
 
 
-def _print_found(customer_id: str, bvn: str, batch: str, *, json_output: bool) -> None:
-    """Say what an erasure would remove, and remove nothing."""
-    if "-" in (customer_id, bvn):
-        raise UsageError("--dry-run looks for one person: name them instead of -")
-    with opened_journal() as journal:
-        found = _look(journal, customer_id, bvn, batch)
-    if json_output:
-        print_json(found.document() | {"dry_run": True})
-    else:
-        typer.echo(_would_erase(found))
-
-
-def _would_erase(found: Found) -> str:
-    held, files = found.held, found.files
-    goes = (
-        f"This erases {files.rows:,} rows of {len(files.runs):,} runs, {held.answers:,} answers "
-        f"and {held.states:,} states and reviews; it cannot be undone."
-    )
-    lines = [goes, *([_about_whole(files.whole)] if files.whole else [])]
-    if files.unread:
-        lines.append(f"{len(files.unread):,} files that nobody can read go whole.")
-    return "\n".join(lines)
-
-
-def _about_whole(places: Sequence[str]) -> str:
-    """Return which files go whole, before they do."""
-    about = (
-        f"{len(places):,} files that name this person are removed whole. What reviewers wrote into "
-        "a workbook goes with it: import it first, with nightscreen review import."
-    )
-    return "\n".join([about, *(f"  {place}" for place in places)])
-
-
-def _erased(done: Mapping[str, Any]) -> list[str]:
-    counts = (done["answers"], done["states"], done["rows"], done["files"])
-    went = "Erased: {:,} answers, {:,} states and reviews, {:,} rows; {:,} files rewritten."
-    lines = [
-        went.format(*counts),
-        f"{done['calls']:,} calls stay without a pseudonym: {naira(done['cost'])} still add up.",
-    ]
-    if done["shared_with"]:
-        lines.append(
-            f"{done['shared_with']:,} other customers share an identifier with this person: those "
-            "answers went too and are asked again when needed; their rows stay."
-        )
-    if done["removed_whole"]:
-        number = len(done["removed_whole"])
-        lines.append(
-            f"{number:,} files went whole: workbooks, whose rows are in decisions.csv, and files "
-            "as they were dropped."
-        )
-    if done["removed_unread"]:
-        number = len(done["removed_unread"])
-        lines.append(f"{number:,} files that nobody can read went whole: they may have held them.")
-    if done["absent_folders"]:
-        lines.append(
-            f"{done['absent_folders']:,} runs have no folder here any more: erase the person from "
-            "wherever their outputs were moved to."
-        )
-    lines.append("Backups, exports and copies made earlier are not reached; see docs/retention.md.")
-    return [*lines, *_log_line(done)]
-
-
-def _log_line(done: Mapping[str, Any]) -> list[str]:
-    if done["log_emptied"]:
-        return []
-    return ["The journal's log is in use and may hold old pages: run nightscreen purge after it."]
-
-
-@command("purge --dry-run")
+@command("purge --dry-run", view="purge")
 def purge(
     older_than: Annotated[
         int | None,
@@ -224,75 +160,26 @@ def purge(
     reason: Annotated[str, typer.Option(help="Why it is held; no personal data.")] = "",
     release: Annotated[str, typer.Option(help="End the legal hold of this run.")] = "",
     yes: YesOption = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> dict[str, Any]:
     """Remove what is older than its retention period; legal holds go first."""
-    if hold or release:
-        _change_hold(hold, release, reason, json_output=json_output)
-        return
-    from nightscreen.cli.env_settings import settings_of_command
-    from nightscreen.privacy.purging import due
-    from nightscreen.privacy.purging import purge as purge_due
-
-    with opened_journal() as journal:
-        found = due(journal, settings_of_command().retention, older_than=older_than)
-        document = found.document()
-        if older_than is not None and found.anything and not dry_run:
-            _confirm("\n".join([*_would_purge(document), "This cannot be undone."]), yes=yes)
-        if not dry_run:
-            document = purge_due(journal, found)
-    if json_output:
-        print_json(document | {"dry_run": dry_run})
-        return
-    for line in _would_purge(document) if dry_run else _purged(document):
-        typer.echo(line)
-
-
-def _change_hold(hold: str, release: str, reason: str, *, json_output: bool) -> None:
-    from nightscreen.privacy.purging import hold as hold_run
-    from nightscreen.privacy.purging import release as release_run
-
     if hold and release:
         raise UsageError("give --hold or --release, not both")
     if hold and not reason.strip():
         raise UsageError("say with --reason why the run is held; no personal data")
     with opened_journal() as journal:
         if hold:
-            hold_run(journal, hold, reason)
-        else:
-            release_run(journal, release)
-    if json_output:
-        print_json({"held": hold or None, "released": release or None})
-        return
-    typer.echo(f"Run {hold} is under legal hold." if hold else f"The hold of {release} has ended.")
-
-
-def _would_purge(document: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"{file['run_id']}  {file['kind']:<10} {file['age_days']:>5} days  "
-        f"{', '.join(file['files'])}"
-        for file in document["files"]
-    ]
-    return [*(lines or ["No file is older than its period."]), *_journal_lines(document)]
-
-
-def _purged(document: Mapping[str, Any]) -> list[str]:
-    first = f"{document['removed_files']:,} files removed."
-    return [first, *_journal_lines(document), *_log_line(document)]
-
-
-def _journal_lines(document: Mapping[str, Any]) -> list[str]:
-    journal = document["journal"]
-    if journal["waits_for"]:
-        lines = [f"Journal: nothing goes, it waits for {journal['waits_for']}."]
-    else:
-        counts = (journal["answers"], journal["states"], journal["calls"], naira(journal["cost"]))
-        goes = "Journal: {:,} answers, {:,} states and reviews; {:,} calls keep time and cost, {}."
-        lines = [goes.format(*counts)]
-    if document["desk_audit"]:
-        lines.append(f"Audit of the desk: {document['desk_audit']:,} entries.")
-    lines += [f"Kept, under legal hold: {run_id}" for run_id in document["held_runs"]]
-    return lines + [f"Kept, under way: {run_id}" for run_id in document["live_runs"]]
+            purging.hold(journal, hold, reason)
+        if release:
+            purging.release(journal, release)
+        if hold or release:
+            return {"held": hold or None, "released": release or None}
+        found = purging.due(journal, settings_of_command().retention, older_than=older_than)
+        document = found.document()
+        if dry_run:
+            return {**document, "dry_run": True}
+        if older_than is not None and found.anything:
+            _confirm(view("purge", document) + "This cannot be undone.", yes=yes)
+        return {**purging.purge(journal, found), "dry_run": False}
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -305,41 +192,6 @@ def _confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to confirm: add --yes; nothing was removed")
-    sys.stderr.write(f"{question}\n")
+    say(question.rstrip())
     if not typer.confirm("Go on?", err=True):
         raise UsageError("nothing was removed")
-
-
-def _print_audit(*, json_output: bool) -> None:
-    from nightscreen.journal.erasure import Erasures
-
-    with opened_journal() as journal:
-        lines = [
-            {
-                "kind": entry.kind,
-                "at": instant_text(entry.begun_at),
-                "finished_at": instant_text(entry.finished_at),
-                "answers": entry.answers,
-                "calls": entry.calls,
-                "states": entry.states,
-                "sightings": entry.sightings,
-                "rows": entry.file_rows,
-                "files": entry.files,
-                "cost": naira_text(entry.cost_micro),
-            }
-            for entry in Erasures.of(journal).audit()
-        ]
-    if json_output:
-        print_json({"erasures": lines})
-        return
-    if lines:
-        typer.echo("Begun, in Lagos   what was removed")
-    for line in lines:
-        ended = "" if line["finished_at"] else "  cut short: erase that person again"
-        typer.echo(
-            f"{lagos_time(str(line['at']))}  {line['kind']:<9} {line['answers']:>8,} answers "
-            f"{line['calls']:>8,} calls {line['rows']:>6,} rows {line['files']:>5,} files  "
-            f"{naira(str(line['cost']))}{ended}"
-        )
-    if not lines:
-        typer.echo("Nothing was erased or purged yet.")

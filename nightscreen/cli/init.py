@@ -19,13 +19,7 @@ FILES = {
 """Files of the folder, and what they are copied from."""
 
 
-def _print_written(document: dict[str, Any]) -> None:
-    for name, new in document["written"].items():
-        typer.echo(f"{'written' if new else 'kept as it is':<14}{name}")
-    typer.echo("Next: fill in .env, then nightscreen inspect FILE")
-
-
-@command("init --output nights", view=_print_written)
+@command("init --output nights", view="init")
 def init(
     output: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
 ) -> dict[str, Any]:

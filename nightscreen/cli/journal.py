@@ -13,7 +13,6 @@ from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import lagos_time, naira, table
 from nightscreen.config.settings import read_settings
 from nightscreen.files.keys import read_key
 from nightscreen.files.person import user_name
@@ -37,26 +36,7 @@ PassphraseOption = Annotated[
 ]
 
 
-def _print_in_doubt(document: dict[str, Any]) -> None:
-    rows = [
-        (
-            str(call["call_id"]),
-            call["pseudonym"],
-            call["check"],
-            call["run_id"],
-            lagos_time(call["at"]),
-            call["trouble"],
-            naira(call["exposure"]),
-        )
-        for call in document["calls"]
-    ]
-    if rows:
-        headings = ("call", "pseudonym", "check", "run", "sent, in Lagos", "error", "at most")
-        table(headings, rows, right=(0, 6))
-    typer.echo(f"{document['count']:,} calls in doubt, up to {naira(document['exposure'])}")
-
-
-@command("journal in-doubt", of=app, name="in-doubt", view=_print_in_doubt)
+@command("journal in-doubt", of=app, name="in-doubt", view="in-doubt")
 def in_doubt() -> dict[str, Any]:
     """List calls with unknown charge status."""
     with opened_journal() as journal:
@@ -78,15 +58,7 @@ def in_doubt() -> dict[str, Any]:
     return {"calls": calls, "count": len(calls), "exposure": exposure}
 
 
-def _print_settled(document: dict[str, Any]) -> None:
-    before = "not known" if document["before"] is None else naira(document["before"])
-    typer.echo(
-        f"Call {document['call_id']} counts as {naira(document['invoice'])}, as the invoice says; "
-        f"before it was {before}. Both are kept."
-    )
-
-
-@command("journal settle 4711 --cost 25", of=app, name="settle", view=_print_settled)
+@command("journal settle 4711 --cost 25", of=app, name="settle", view="settled")
 def settle(
     call: Annotated[
         int, typer.Argument(metavar="CALL", help="Number of the call, as the report names it.")
@@ -115,16 +87,7 @@ def settle(
     return {"run_id": done.run_id, **done.document()}
 
 
-def _print_verified(document: dict[str, Any]) -> None:
-    for finding in document["findings"]:
-        typer.echo(finding)
-    if document["ok"]:
-        typer.echo(
-            "The journal is sound: the database, every seal, the audit, and the money adds up."
-        )
-
-
-@command("journal verify", of=app, name="verify", view=_print_verified)
+@command("journal verify", of=app, name="verify", view="verified")
 def verify() -> Result:
     """Check the journal: the database, the seals, the sums, and the desk's audit."""
     from nightscreen.journal.verify import verify_journal  # loads the tables
@@ -134,25 +97,8 @@ def verify() -> Result:
     return Result({"ok": not findings, "findings": findings}, 1 if findings else 0)
 
 
-def _print_reread(document: dict[str, Any]) -> None:
-    for check, counts in document["checks"].items():
-        words = ", ".join(f"{number:,} {word}" for word, number in counts["answers"].items())
-        detail = f" ({words})" if words else ""
-        typer.echo(
-            f"{check:<13} {counts['kept']:>7,} kept  {counts['read']:>7,} read{detail}"
-            f"  {counts['left']:>7,} still not readable, for which "
-            f"{naira(counts['left_cost'])} was paid"
-        )
-    source = document["table"] or "of the package"
-    typer.echo(f"Read with the table {source}; no call was made, nothing was paid.")
-    if not document["kept"]:
-        typer.echo("No answer is kept that could not be read.")
-    elif document["read"]:
-        typer.echo("The next run uses what is still fresh: run again, or resume with --run.")
-
-
-@command("journal reread --json", of=app, name="reread", view=_print_reread)
-def reread() -> dict[str, Any]:
+@command("journal reread --json", of=app, name="reread", view="reread")
+def reread() -> Result:
     """Read kept answers again that could not be read, once the response rules were corrected.
 
     Free, makes no calls. The next run uses the answers that can now be read.
@@ -175,21 +121,12 @@ def reread() -> dict[str, Any]:
         for check, counts in sorted(found.items())
     }
     kept, read = (sum(getattr(each, name) for each in found.values()) for name in ("kept", "read"))
-    table_ = None if own is None else str(own)
-    return {"kept": kept, "read": read, "left": kept - read, "table": table_, "checks": checks}
+    file = None if own is None else str(own)
+    document = {"kept": kept, "read": read, "left": kept - read, "table": file, "checks": checks}
+    return Result(document, more={"file": file})
 
 
-def _print_copied(document: dict[str, Any]) -> None:
-    typer.echo(f"The journal is in {document['folder']}.")
-    if document["key"] == "sealed":
-        typer.echo("Its data key is sealed to the passphrase: without that nothing can be read.")
-    else:
-        typer.echo(
-            "Its data key is not: keep a copy of it somewhere else, nothing can be read without it."
-        )
-
-
-@command("journal backup backups/2026-03-01", of=app, name="backup", view=_print_copied)
+@command("journal backup backups/2026-03-01", of=app, name="backup", view="backup")
 def backup(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
     """Copy the journal while runs go on, without its data key or with it sealed to a passphrase."""
     passphrase = _first_line(passphrase_file)
@@ -199,11 +136,7 @@ def backup(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> 
         return {"folder": str(folder), "journal_id": journal.journal_id, "key": key}
 
 
-def _print_restored(document: dict[str, Any]) -> None:
-    typer.echo(f"Restored {document['restored']}. Check it: nightscreen journal verify")
-
-
-@command("journal restore backups/2026-03-01", of=app, name="restore", view=_print_restored)
+@command("journal restore backups/2026-03-01", of=app, name="restore", view="restored")
 def restore(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
     """Restore a backup as the journal of the settings, if there is none."""
     settings = read_settings()
@@ -234,33 +167,7 @@ def _first_line(file: Path | None) -> str:
     return line.rstrip("\r\n")
 
 
-def _print_rotated(document: dict[str, Any]) -> None:
-    if document.get("links_out") == "ended":
-        typer.echo("Links are signed with a new key; every link that was out has ended.")
-    elif "links_out" in document:
-        typer.echo(
-            "Links are signed with a new key; those that are out go on until they end, for "
-            f"{LINKS_LAST.days} days at most."
-        )
-    else:
-        _print_new_key(document)
-
-
-def _print_new_key(document: dict[str, Any]) -> None:
-    typer.echo("The key was rotated: what is sealed from now on needs the new one.")
-    if read_settings().data_key.get_secret_value():
-        typer.echo(
-            "Set NIGHTSCREEN_DATA_KEY to the new key everywhere. The old one opens the journal "
-            "until it is first opened with the new one."
-        )
-    elif document["waiting_for"]:
-        typer.echo(
-            f"The old key opens the journal too until {', '.join(document['waiting_for'])} ends."
-        )
-    typer.echo("Backups made before need the old key.")
-
-
-@command("journal rotate-key", of=app, name="rotate-key", view=_print_rotated)
+@command("journal rotate-key", of=app, name="rotate-key", view="rotated")
 def rotate_key(
     new_key: Annotated[
         Path | None, typer.Option(help="File with the new key, where it is set, not kept.")
@@ -272,14 +179,15 @@ def rotate_key(
     at_once: Annotated[
         bool, typer.Option("--at-once", help="With --links: end every link that is out.")
     ] = False,
-) -> dict[str, Any]:
+) -> Result:
     """Seal under a new key from now on; what was sealed before opens with it too."""
     if at_once and not links:
         raise UsageError("--at-once ends links: give it with --links")
     if links:
         with opened_journal() as journal:
             rotate_link_key(journal, at_once=at_once)
-        return {"links_out": "ended" if at_once else "go on"}
+        document = {"links_out": "ended" if at_once else "go on"}
+        return Result(document, more={"days": LINKS_LAST.days})
     configured = read_settings().data_key.get_secret_value()
     if configured and new_key is None:
         raise UsageError(
@@ -290,4 +198,7 @@ def rotate_key(
     if new_key is not None and new is None:
         raise UsageError(f"there is no key file {new_key}")
     with opened_journal() as journal:
-        return asdict(rotate(journal, configured=configured, new=new))
+        return Result(
+            asdict(rotate(journal, configured=configured, new=new)),
+            more={"is_set": bool(configured)},
+        )

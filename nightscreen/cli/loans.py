@@ -18,7 +18,7 @@ import typer
 from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.engine import ran, settings_for_calls
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import counted, fields, print_run, table
+from nightscreen.cli.output import counted, print_run
 from nightscreen.files.outputs import LOANS_FILE
 from nightscreen.operations.loans.offers import LoanOffers, ask_again
 from nightscreen.operations.loans.products import list_products
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 app = group("Loan products, offers and tracking.")
 _MOST_SHOWN = 50
 _LOAN = ("reference", "product_id", "state", "status", "status_at", "loan_amount", "paid")
-
-
-def _print_products(document: Mapping[str, Any]) -> None:
-    rows = [product_cells(product) for product in document["products"]]
-    if rows:
-        table(("product_id", "name", "amount", "length", "interest"), rows)
-    else:
-        typer.echo("The organisation has no active loan product.")
 
 
 def product_cells(product: Mapping[str, Any]) -> tuple[str, ...]:
@@ -65,11 +57,12 @@ def product_cells(product: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(cell or "-" for cell in cells)
 
 
-@command("loans products --json", of=app, name="products", view=_print_products)
-def products() -> dict[str, Any]:
+@command("loans products --json", of=app, name="products", view="products")
+def products() -> Result:
     """List the active loan products; free."""
     listed = asyncio.run(list_products(settings_for_calls()))
-    return {"products": [product.model_dump(mode="json") for product in listed.products]}
+    found = [product.model_dump(mode="json") for product in listed.products]
+    return Result({"products": found}, more={"rows": [product_cells(each) for each in found]})
 
 
 def print_offers(report: Mapping[str, Any], output: Path | str) -> None:
@@ -79,12 +72,6 @@ def print_offers(report: Mapping[str, Any], output: Path | str) -> None:
         "customers": counted(report["offers"], "none has a chosen decision"),
     }
     print_run("Offers", report, output, values, "nightscreen loans offer")
-
-
-def _print_quote(document: Mapping[str, Any]) -> None:
-    cost = document["quoted"]["expected"]
-    typer.echo(f"It would make {document['links']:,} links, for {cost} naira at the known price")
-    fields({"customers": counted(document["offers"], "none has a chosen decision")})
 
 
 @command(
@@ -114,7 +101,9 @@ def offer(
         parameters = parameters.model_copy(update={"prefill": []})
     settings = settings_for_calls()
     if parameters.quote_only:
-        return Result(asyncio.run(run_people(LoanOffers, parameters, settings)), view=_print_quote)
+        return Result(
+            asyncio.run(run_people(LoanOffers, parameters, settings)), view="offers-quote"
+        )
     parameters = remembered(parameters, settings, LoanOffers.flow)
     LoanOffers.identify(parameters, settings, clock=system_clock)
     if again:

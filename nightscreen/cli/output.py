@@ -1,23 +1,30 @@
-"""What commands print: JSON for programs; lines, fields and tables for people.
+"""What commands print: JSON for programs; for people, views: templates of `data/views`.
 
-People read instants on the clock of Lagos, like the report and a run's id. Output for programs is
-in UTC.
+A view is filled with the very document that `--json` prints. People read instants on the clock of
+Lagos, like the report and a run's id; output for programs is in UTC.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.stops import WHY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from jinja2 import Environment
 
 _LABEL = 14
 
@@ -32,38 +39,90 @@ def say(message: str) -> None:
     typer.echo(message, err=True)
 
 
-def fields(values: Mapping[str, str | Sequence[str] | None], label: int = _LABEL) -> None:
-    """Print each value under its label, several one below the other; nothing for what is empty."""
-    for name, value in values.items():
-        for text in [value] if isinstance(value, str) else value or ():
-            if text:
-                typer.echo(f"  {name:<{label}}{text}")
+def view(name: str, document: Mapping[str, Any], **more: object) -> str:
+    """Return a document for people, by the template of a name.
+
+    Args:
+        name: of the template, without its ending.
+        document: as `--json` prints it; its parts are the template's names.
+        more: what the template needs beside the document.
+    """
+    return _views().get_template(f"{name}.txt.j2").render({**document, **more})
 
 
-def table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    title: str = "",
-    right: Sequence[int] = (),
-) -> None:
-    """Print a table whose columns are as wide as their longest cell; no cell is cut or folded.
+@cache
+def _views() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    views = Environment(  # noqa: S701 - text on a terminal, no page
+        loader=FileSystemLoader(DATA / "views"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    views.filters |= {
+        "naira": naira,
+        "lagos": lagos_time,
+        "counted": counted,
+        "span": duration,
+        "number": "{:,}".format,
+        "value": _value,
+        "words": lambda name: name.replace("_", " "),
+    }
+    views.globals |= {"fields": field_lines, "table": table_lines}
+    return views
+
+
+def _value(value: object) -> str:
+    """Return a value in one line; amounts, which have six places, with two."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return re.sub(r"^(-?\d+\.\d\d)0{4}$", r"\1", str(value))
+
+
+def field_lines(values: Mapping[str, str | Sequence[str] | None], label: int = _LABEL) -> str:
+    """Return each value under its label, several one below the other; nothing for what is empty."""
+    return "".join(
+        f"  {name:<{label}}{text}\n"
+        for name, value in values.items()
+        for text in ([value] if isinstance(value, str) else value or ())
+        if text
+    )
+
+
+def table_lines(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()
+) -> str:
+    """Return a table whose columns are as wide as their longest cell; no cell is cut or folded.
 
     Args:
         headings: of the columns.
         rows: their cells.
-        title: a line above.
         right: numbers of the columns that stand to the right, such as sums.
     """
-    lines = [tuple(headings), *map(tuple, rows)]
+    lines = [tuple(headings), *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    if title:
-        typer.echo(f"\n{title}")
+    text = ""
     for line in lines:
         cells = (
             f"{cell:>{width}}" if number in right else f"{cell:<{width}}"
             for number, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
-        typer.echo("  ".join(cells).rstrip())
+        text += "  ".join(cells).rstrip() + "\n"
+    return text
+
+
+def fields(values: Mapping[str, str | Sequence[str] | None]) -> None:
+    """Print each value under its label."""
+    typer.echo(field_lines(values), nl=False)
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()
+) -> None:
+    """Print a table."""
+    typer.echo(table_lines(headings, rows, right), nl=False)
 
 
 def counted(numbers: Mapping[str, int], none: str = "", zeros: bool = False) -> str:
@@ -107,3 +166,15 @@ def print_run(
     again = f"{command} --run {run_id} --output {output}"
     rest = {"notice": report["notices"], "results": f"{str(output).rstrip('/')}/{run_id}"}
     fields({**values, **rest, "next": again if report["state"] == "stopped" else ""})
+
+
+def about(report: Mapping[str, Any], output: Path | str, address: str = "") -> dict[str, object]:
+    """Return what the view of a screening run needs beside its report.
+
+    Args:
+        report: the run's.
+        output: the folder or URL that holds the run's folder.
+        address: where the service was asked, named where it gave no answer.
+    """
+    why = WHY.get(report["stop_reason"] or "", "it was stopped")
+    return {"output": output, "address": address, "why": why}

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.client.network import parse_address
+from nightscreen.cli.inspect import say_open_dates
 from nightscreen.config.settings import overridden
 from nightscreen.files.keys import decode_key
 from nightscreen.files.places import is_url, try_to_write
@@ -21,9 +21,9 @@ from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.load import load_policy
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.run import deadline_instant, require_same_input, require_service
+from nightscreen.runs.run import require_same_input, require_service
 from nightscreen.runs.run_parameters import resolve
-from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.clock import deadline_instant, system_clock
 from nightscreen.schemas.errors import InputError, OutputError, SettingsError
 
 if TYPE_CHECKING:
@@ -52,36 +52,17 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         JournalError: the journal cannot be used.
     """
     if not parameters.quote_only:
-        check_service(settings)
+        require_service(settings, quote_only=False)
     _check_choices(parameters)
     if parameters.input:
         if not is_sealed(Path(parameters.input)):  # else the journal's key is needed
-            _check_input(Path(parameters.input), parameters.mapping)
+            _check_input(Path(parameters.input), parameters)
     elif not parameters.run:
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
     if configured := settings.data_key.get_secret_value():  # whose it is the journal knows
         decode_key(configured, "NIGHTSCREEN_DATA_KEY")
     _check_run(parameters, settings)
     _check_output(parameters.output)
-
-
-def check_service(settings: Settings) -> None:
-    """Refuse an address or a key with which nothing could ever be asked.
-
-    Raises:
-        SettingsError: naming the variable; the value is not shown.
-    """
-    require_service(settings, quote_only=False)
-    try:
-        parse_address(settings.base_url)
-    except SettingsError as error:
-        raise SettingsError(f"NIGHTSCREEN_{error}") from None
-    key = settings.api_key.get_secret_value()
-    if not key.isascii() or not key.isprintable() or key != key.strip() or " " in key:
-        raise SettingsError(
-            "NIGHTSCREEN_API_KEY holds a blank, a line end or a letter that no key has; copy it "
-            "again from the service's console, nothing before or after it"
-        )
 
 
 def _check_choices(parameters: ScreenBatch) -> None:
@@ -95,8 +76,11 @@ def _check_choices(parameters: ScreenBatch) -> None:
         load_policy(Path(policy))
 
 
-def _check_input(path: Path, mapping: str) -> None:
-    open_source(path, mapping=read_mapping(Path(mapping)) if mapping else None)
+def _check_input(path: Path, parameters: ScreenBatch) -> None:
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    source = open_source(path, mapping=mapping)
+    if not parameters.date_order and not parameters.run:
+        say_open_dates(source)
 
 
 def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
@@ -120,7 +104,7 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
             _refuse_changes(parameters, resolved.parameters.model_copy(update=begun_with))
         with input_in_clear(resolved.input, journal.sealer) as clear:
             if not parameters.input or is_sealed(resolved.input):
-                _check_input(clear, resolved.parameters.mapping)
+                _check_input(clear, resolved.parameters)
             if resolved.earlier is not None:
                 require_same_input(resolved.earlier, file_digest(clear))
 

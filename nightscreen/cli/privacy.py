@@ -5,10 +5,8 @@ Their content is made in `privacy.processing_record`.
 
 from __future__ import annotations
 
-import sys
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,18 +16,10 @@ from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.privacy.processing_record import assessment_page, processing_record, record_page
 
-privacy_app = group("Data-protection documents.")
+app = group("Data-protection documents.")
 
 
-def _print_written(document: dict[str, Any], output: Path | None, pages: dict[str, str]) -> None:
-    if output is None:
-        sys.stdout.write("\n".join(pages.values()))
-        return
-    blanks = ", ".join(document["blanks"])
-    typer.echo(f"{len(pages)} documents are in {output}; fill in: {blanks}")
-
-
-@command("privacy record --output papers", of=privacy_app, name="record", view=_print_written)
+@command("privacy record --output papers", of=app, name="record", view="papers")
 def record(
     output: Annotated[
         Path | None, typer.Option(help="Folder for the two documents; default: standard output.")
@@ -47,4 +37,4 @@ def record(
         folder = make_private_folder(output, ours=False)
         for name, text in pages.items():
             write_private(folder / name, text.encode())
-    return Result(found, view=partial(_print_written, output=output, pages=pages))
+    return Result(found, more={"output": output, "pages": list(pages.values())})

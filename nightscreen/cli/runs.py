@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.command import RunArgument, command, group
+from nightscreen.cli.command import Result, RunArgument, command, group
+from nightscreen.cli.command import show as show_as
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import fields, lagos_time, naira, table
+from nightscreen.cli.output import about
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.money import Spent
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import RUNNING
 from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
-from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
@@ -28,15 +28,10 @@ if TYPE_CHECKING:
 
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.approvals import ApprovalState
 
 app = group("Past runs, newest first.")
 
-_APPROVALS: Mapping[ApprovalState | None, str] = {
-    ApprovalState.WAITING: "waits for approval",
-    ApprovalState.APPROVED: "approved, not resumed",
-    ApprovalState.REFUSED: "refused",
-    ApprovalState.VOID: "approval void",
-}
 _VIEWS = {
     "pull_transactions": "transactions:print_pull",
     "pull_accounts": "transactions:print_pull",
@@ -73,49 +68,38 @@ def _document(
     }
 
 
-def _print_list(document: dict[str, Any]) -> None:
-    rows = []
-    for run in document["runs"]:
-        reason = f" ({run['stop_reason']})" if run["stop_reason"] else ""
-        flow = COMMANDS.get(run["flow"], run["flow"]).removeprefix("nightscreen ")
-        state = _APPROVALS.get(run["approval"], run["state"] + reason)
-        started = lagos_time(run["started_at"])
-        rows.append((run["run_id"], flow, started, state, naira(run["cost"]), run["batch"]))
-    if rows:
-        table(("run", "flow", "started, in Lagos", "state", "cost", "batch"), rows, right=(4,))
-    else:
-        typer.echo("No runs yet.")
-
-
-@command("runs list --json", of=app, name="list", view=_print_list)
-def list_() -> dict[str, Any]:
+@command("runs list --json", of=app, name="list", view="runs")
+def list_() -> Result:
     """List past runs, newest first, killed ones included."""
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
         approval_of = partial(Approvals.of(journal).state_of, valid=timeout)
         spent = journal.money.by_run()
         runs = journal.runs.newest()
-        return {"runs": [_document(journal, run, approval_of(run), spent) for run in runs]}
+        document = {"runs": [_document(journal, run, approval_of(run), spent) for run in runs]}
+    return Result(document, more={"commands": COMMANDS})
 
 
-def _print_run(document: dict[str, Any]) -> None:
-    """Print a run as its own command did at its end."""
-    report, run_id, flow = document["report"], document["run_id"], document["flow"]
+def _show_run(document: dict[str, Any]) -> None:
+    """Show a run as its own command did at its end."""
+    report, flow, folder = document["report"], document["flow"], document["folder"].rstrip("/")
     if report is None:
-        typer.echo(f"Run {run_id} of {document['batch']} is {document['state']}; nothing is lost.")
-        again = resume_command(run_id, flow) or "begin it anew with its own command"
+        again = resume_command(document["run_id"], flow) or "begin it anew with its own command"
         look = document["state"] in {RUNNING, HUNG}
-        next_ = {"see": f"nightscreen doctor {run_id}"} if look else {"go on": again}
-        fields({"cost": naira(document["cost"]), **next_})
+        show_as("unfinished", document, {"again": "" if look else again})
         return
-    module, _, name = _VIEWS.get(flow, "summary:print_summary").partition(":")
+    output = folder.rpartition("/")[0]
+    if flow not in _VIEWS:
+        show_as("summary", report, about(report, output))
+        return
+    module, _, name = _VIEWS[flow].partition(":")
     cli = import_module(f"nightscreen.cli.{module}")
     if flow == "track_loans":
-        report = cli.with_loans(report, Path(document["folder"]))
-    getattr(cli, name)(report, document["folder"].rstrip("/").rpartition("/")[0])
+        report = cli.with_loans(report, Path(folder))
+    show_as(getattr(cli, name), report, {"output": output})
 
 
-@command("runs show 20260301-220000-a1b2c3", of=app, name="show", view=_print_run)
+@command("runs show 20260301-220000-a1b2c3", of=app, name="show", view=_show_run)
 def show(run_id: RunArgument) -> dict[str, Any]:
     """Show one run: how it ended, what it cost, where its files are."""
     timeout = settings_of_command().approval_timeout
@@ -133,17 +117,11 @@ def show(run_id: RunArgument) -> dict[str, Any]:
         }
 
 
-def _print_released(document: dict[str, Any]) -> None:
-    typer.echo(f"Run {document['run_id']} is released. It had been held because:")
-    for reason in document["held"]:
-        typer.echo(f"  {reason}")
-
-
 @command(
     "runs release 20260301-220000-a1b2c3 --reason 'new branch'",
     of=app,
     name="release",
-    view=_print_released,
+    view="released",
 )
 def release(
     run_id: RunArgument,

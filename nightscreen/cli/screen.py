@@ -6,20 +6,14 @@ once; a temporary server loads meanwhile.
 
 from __future__ import annotations
 
-from functools import partial
-
 from nightscreen.cli import engine
 from nightscreen.cli.command import Result, command
 from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.cli.summary import print_quote, print_summary
+from nightscreen.cli.output import about
 from nightscreen.config.parameters import ScreenBatch
 
 
-@command(
-    "screen customers.csv --max-spend 250000 --deadline 06:00",
-    view=print_summary,
-    leave_out=("date_order",),
-)
+@command("screen customers.csv --max-spend 250000 --deadline 06:00", view="summary")
 def screen(parameters: ScreenBatch) -> Result:
     """Screen a file of customers: the main command."""
     return screened(parameters)
@@ -27,8 +21,8 @@ def screen(parameters: ScreenBatch) -> Result:
 
 @command(
     "quote customers.csv --json",
-    view=print_quote,
-    leave_out=("deadline", "quote_only", "run", "output", "workers", "yes", "date_order"),
+    view="quote",
+    leave_out=("deadline", "quote_only", "run", "output", "workers", "yes"),
     needs=("input",),
 )
 def quote(parameters: ScreenBatch) -> Result:
@@ -45,19 +39,17 @@ def screened(parameters: ScreenBatch) -> Result:
     settings = settings_of_command()
     if not parameters.quote_only and parameters.workers <= 1:
         engine.begin_engine()
-    from nightscreen.cli.date_prompt import with_date_order
     from nightscreen.cli.preflight import check_before_engine
 
     check_before_engine(parameters, settings)
-    parameters = with_date_order(parameters, settings)
     if parameters.quote_only:
         from nightscreen.runs.quoting import quote_batch
 
-        return Result(quote_batch(parameters, settings), view=print_quote)
+        return Result(quote_batch(parameters, settings), view="quote")
     if parameters.workers > 1:
         engine.set_engine_defaults()
         from nightscreen.tasks.workers import require_server
 
         require_server("--workers")
-    show = partial(print_summary, address=settings.base_url)
-    return engine.ran("screen_batch:screen_batch", parameters, show)
+    result = engine.ran("screen_batch:screen_batch", parameters, "summary")
+    return result._replace(more=about(result.document, parameters.output, settings.base_url))

@@ -28,6 +28,7 @@ from nightscreen.cli.engine import ENGINE_DEFAULTS
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.files.local_engine import LOGIN_FILE, RunningEngine, announcing
 from nightscreen.files.private_files import make_private_folder, write_private
+from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import NightscreenError, UsageError
 from nightscreen.tasks.engine_login import (
     LOGIN,
@@ -88,9 +89,7 @@ def up(
             start_demo(output, stack)
         settings = settings_of_command()
         if not demo:
-            from nightscreen.cli.preflight import check_service
-
-            check_service(settings)
+            require_service(settings, quote_only=False)
         tell = stack.enter_context(announcing(settings.home))
         services = Services(processes, stop)
         stack.callback(services.end)

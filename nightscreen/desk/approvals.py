@@ -12,9 +12,8 @@ from nightscreen.desk.pages import html
 from nightscreen.desk.runs import resume_approved
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.runs.approval import resumed
-from nightscreen.runs.run import deadline_instant
 from nightscreen.schemas.approvals import ApprovalDecision
-from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.clock import DAY_MICROS, deadline_instant
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, naira_text, to_micro
 from nightscreen.web.forms import onward

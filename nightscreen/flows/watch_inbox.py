@@ -30,7 +30,9 @@ from nightscreen.tasks.server import is_cancelled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.tasks.inbox_watch import InboxWatch, PendingFile
+    from nightscreen.files.inbox import Ticket
+    from nightscreen.inbox.file_intake import Examined
+    from nightscreen.tasks.inbox_watch import InboxWatch
 
 
 @flow(name="watch-inbox", flow_run_name="inbox", persist_result=False, validate_parameters=True)
@@ -44,7 +46,7 @@ async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
     with sanitize_errors():
         watch = await keep_watch(parameters, tell=get_run_logger().info)
         if not watch.stopped or deployment.id is None:
-            return watch.fates
+            return dict(watch.fates)
         if await is_cancelled():
             return Cancelled(message="the file that was being screened is under inbox/failed")
     raise TerminationSignal(signal.SIGTERM)
@@ -67,7 +69,7 @@ async def keep_watch(
     async for ticket in watch.tickets():
         due = await examine_file(watch, ticket)
         if due is not None:
-            await _screen(watch, due)
+            await _screen(watch, ticket, due)
     return watch
 
 
@@ -84,19 +86,20 @@ async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> Inbox
         return None
     due = await examine_file(watch, ticket)
     if due is not None:
-        await _screen(watch, due)
+        await _screen(watch, ticket, due)
     return watch
 
 
-async def _screen(watch: InboxWatch, due: PendingFile) -> None:
+async def _screen(watch: InboxWatch, ticket: Ticket, due: Examined) -> None:
     """Screen one file as a run of its own, and put it away."""
     try:
         with tags("inbox"):
             report: dict[str, Any] = await screen_batch(due.parameters)
     except InputError as error:
-        await put_aside(watch, due, error)
+        await put_aside(watch, ticket, error)
     else:
-        await put_away(watch, due, report)
+        await put_away(watch, ticket, report)
     finally:
-        due.ticket.release()
-        due.content.release()
+        ticket.release()
+        if due.content is not None:
+            due.content.release()

@@ -16,7 +16,7 @@ from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal.read_only import pid_of
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.schemas.approvals import ApprovalState
-from nightscreen.schemas.clock import MICROS, span_micros
+from nightscreen.schemas.clock import MICROS, deadline_instant, span_micros
 from nightscreen.schemas.errors import NightscreenError, SettingsError
 from nightscreen.schemas.money import naira_words, to_micro
 from nightscreen.schemas.prices import max_cost, price_limit
@@ -174,8 +174,6 @@ def _checks(
 def _deadline(run: RunRecord) -> int | None:
     """Return the deadline a run was begun with."""
     try:
-        from nightscreen.runs.run import deadline_instant  # noqa: PLC0415 - lists of runs load no Arrow
-
         return deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
     except NightscreenError:
         return None
@@ -202,9 +200,7 @@ def _missing(
     if any(check["left"] is None for check in checks.values()):
         return None
     try:
-        from nightscreen.calling.run import listed_prices  # noqa: PLC0415 - lists of runs load no Arrow
-
-        listed = listed_prices(settings)
+        listed = load_prices(settings.own_table("prices"))
     except SettingsError:  # a separate finding
         listed = load_prices()
     seen, missing = look.money.prices(), 0

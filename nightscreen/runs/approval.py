@@ -18,9 +18,9 @@ from nightscreen.files.person import user_name
 from nightscreen.journal.approvals import Approvals
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.runs.quoting import quote_document
-from nightscreen.runs.run import deadline_instant, spending_alerts
+from nightscreen.runs.run import spending_alerts
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
-from nightscreen.schemas.clock import LAGOS, span_micros, to_instant
+from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_instant
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.schemas.stops import StopReason

@@ -10,7 +10,6 @@ import gc
 import secrets
 import shutil
 from contextlib import ExitStack
-from datetime import datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from nightscreen.calling.run import Run, listed_prices, only_quotes
 from nightscreen.calling.silence import Silence
 from nightscreen.calling.stops import RULES, Objection, Stops
 from nightscreen.calling.wallet import Wallet
+from nightscreen.client.network import parse_address
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.files.places import is_url
@@ -28,7 +28,7 @@ from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal import Journal, journal_of
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.schemas.calls import Caps
-from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant, to_micros
+from nightscreen.schemas.clock import LAGOS, Clock, deadline_instant, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.naming import new_run_id
@@ -99,7 +99,11 @@ def open_api_run(
 
 
 def require_service(settings: Settings, *, quote_only: bool) -> None:
-    """Refuse to go on without an address and a key, unless nothing would be sent."""
+    """Refuse an address or a key with which nothing could be asked, unless nothing would be sent.
+
+    Raises:
+        SettingsError: naming the variable; its value is not shown.
+    """
     if quote_only:
         return
     if not settings.base_url:
@@ -107,9 +111,19 @@ def require_service(settings: Settings, *, quote_only: bool) -> None:
             "NIGHTSCREEN_BASE_URL is not set: write the service's address into .env, or try "
             "nightscreen demo, which needs none"
         )
-    if not settings.api_key.get_secret_value():
+    try:
+        parse_address(settings.base_url)
+    except SettingsError as error:
+        raise SettingsError(f"NIGHTSCREEN_{error}") from None
+    key = settings.api_key.get_secret_value()
+    if not key:
         raise SettingsError(
             "NIGHTSCREEN_API_KEY is not set: write the key the service issued to you into .env"
+        )
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise SettingsError(
+            "NIGHTSCREEN_API_KEY holds a blank, a line end or a letter that no key has; copy it "
+            "again from the service's console, nothing before or after it"
         )
 
 
@@ -294,29 +308,6 @@ def note_unreadable(stops: Stops, journal: Journal) -> None:
     for check in stops.progress:
         number = journal.answers.unreadable_run(check, most)
         stops.evidence(check).counted(Objection.UNREADABLE, number)
-
-
-def deadline_instant(text: str, now: int) -> int | None:
-    """Return a deadline as an instant: the next such time of day in Lagos, or an ISO instant.
-
-    Raises:
-        InputError: it is neither.
-    """
-    if not text:
-        return None
-    try:
-        if "T" in text:
-            instant = datetime.fromisoformat(text)
-            aware = instant if instant.tzinfo else instant.replace(tzinfo=LAGOS)
-            return to_micros(aware)
-        local = to_instant(now).astimezone(LAGOS)
-        today = datetime.combine(local.date(), time.fromisoformat(text), tzinfo=LAGOS)
-    except ValueError:
-        raise InputError(
-            f"the deadline {text} cannot be read: write a time such as 06:00 (Lagos) or an instant "
-            "such as 2026-03-01T06:00"
-        ) from None
-    return to_micros(today if today > local else today + timedelta(days=1))
 
 
 # --- money ---

@@ -239,6 +239,8 @@ def _filled_in(
     """Return what a new run is asked, with what settings, mapping and earlier answers say of it."""
     parameters = resolved.parameters
     merging = parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
+    if parameters.date_order:  # the batch's next nights have it too
+        journal.runs.keep_date_order(resolved.batch, parameters.date_order)
     order = parameters.date_order or journal.runs.date_order(resolved.batch)
     parameters = parameters.model_copy(update={"merge_rows": merging, "date_order": order})
     if not parameters.shadow and settings.shadow is not None:

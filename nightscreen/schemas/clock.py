@@ -9,7 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import time as time_of_day
 from functools import lru_cache
+
+from nightscreen.schemas.errors import InputError
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 MICROS = 1_000_000
@@ -74,3 +77,26 @@ def instant_text(micros: int | None) -> str | None:
     if micros is None:
         return None
     return to_instant(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def deadline_instant(text: str, now: int) -> int | None:
+    """Return a deadline as an instant: the next such time of day in Lagos, or an ISO instant.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if not text:
+        return None
+    try:
+        if "T" in text:
+            instant = datetime.fromisoformat(text)
+            aware = instant if instant.tzinfo else instant.replace(tzinfo=LAGOS)
+            return to_micros(aware)
+        local = to_instant(now).astimezone(LAGOS)
+        today = datetime.combine(local.date(), time_of_day.fromisoformat(text), tzinfo=LAGOS)
+    except ValueError:
+        raise InputError(
+            f"the deadline {text} cannot be read: write a time such as 06:00 (Lagos) or an instant "
+            "such as 2026-03-01T06:00"
+        ) from None
+    return to_micros(today if today > local else today + timedelta(days=1))

@@ -1,23 +1,22 @@
 """Watching the inbox: waits for files, takes them one after the other, knows when to end.
 
-A change in the folder wakes it at once where the system tells of changes, and it looks every few
-seconds anyway, as network shares tell nothing. What becomes of a file is `inbox.file_intake`.
+The folder is looked at every second, as network shares tell nobody of changes. What becomes of a
+file is `inbox.file_intake`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from watchfiles import awatch
-
 from nightscreen.config.settings import overridden
 from nightscreen.files.inbox import Inbox, Ticket, is_being_written, is_whole
 from nightscreen.inbox.file_intake import (
+    Examined,
     Fate,
     decided_runs,
     examine,
@@ -32,20 +31,19 @@ from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import policy_in_force
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.runs.run import require_service
-from nightscreen.schemas.clock import Clock, system_clock
+from nightscreen.schemas.clock import system_clock
 from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from typing import Any
 
-    from nightscreen.config.parameters import ScreenBatch, WatchInbox
+    from nightscreen.config.parameters import WatchInbox
     from nightscreen.config.settings import Settings
-    from nightscreen.files.inbox import Lock
     from nightscreen.schemas.errors import InputError
 
-LOOK_S = 5.0
-"""How often the folder is looked at where nothing tells of changes."""
+LOOK_S = 1.0
+"""How often the folder is looked at."""
 LEFT_OVER_S = 15.0
 """How often files are looked for that another process took and left."""
 _QUICKEST_S = 0.05
@@ -67,8 +65,7 @@ class InboxWatch:
     settings: Settings
     until_s: float | None
     tell: Callable[[str], object]
-    clock: Clock = system_clock
-    fates: dict[str, int] = field(default_factory=dict)
+    fates: Counter[str] = field(default_factory=Counter)
     stopped: bool = False
     _settling: Settling = field(init=False)
     _swept_s: float = float("-inf")
@@ -83,10 +80,16 @@ class InboxWatch:
             ticket = await asyncio.to_thread(self._next)
             if ticket is not None:
                 yield ticket
-            elif self._is_over():
+                continue
+            settle_s, rest_s = self.settings.inbox_settle_s, LOOK_S
+            if self.until_s is not None:  # what lies there already may still come to rest
+                grace_s = (LONGER + 1) * settle_s if self._settling.waits else 0
+                rest_s = self.until_s + grace_s - time.monotonic()
+            if rest_s <= 0:
                 return
-            else:
-                await self._change()
+            if self._settling.waits:
+                rest_s = settle_s / LOOKS
+            await asyncio.sleep(max(_QUICKEST_S, min(LOOK_S, rest_s)))
 
     def _next(self) -> Ticket | None:
         """Return a file that another process left, or one that has arrived."""
@@ -100,61 +103,23 @@ class InboxWatch:
             waited = self.inbox.take_waiting(self._decided.pop(0))
             if waited is not None:
                 return waited
-        for name in self._arrived(now_s):
-            claimed = self.inbox.claim(name, told_name(name), ticket_name(self.clock))
-            if claimed is not None:
-                return claimed
-        return None
-
-    def _arrived(self, now_s: float) -> list[str]:
         path = self.inbox.path
-        return self._settling.look(
+        arrived = self._settling.look(
             self.inbox.look(),
             now_s,
             is_whole=lambda name: is_whole(path / name),
             is_being_written=lambda name: is_being_written(path / name),
         )
+        for name in arrived:
+            claimed = self.inbox.claim(name, told_name(name), ticket_name(system_clock))
+            if claimed is not None:
+                return claimed
+        return None
 
-    def _is_over(self) -> bool:
-        """Return whether the time is up; what lies there already may still come to rest."""
-        if self.until_s is None:
-            return False
-        grace_s = (LONGER + 1) * self.settings.inbox_settle_s if self._settling.waits else 0
-        return time.monotonic() >= self.until_s + grace_s
-
-    async def _change(self) -> None:
-        """Wait until something changes, or it is time to look again."""
-        if self._settling.waits:
-            await asyncio.sleep(min(1.0, max(_QUICKEST_S, self.settings.inbox_settle_s / LOOKS)))
-            return
-        wait_s = LOOK_S
-        if self.until_s is not None:
-            wait_s = max(_QUICKEST_S, min(wait_s, self.until_s - time.monotonic()))
-        changes = awatch(
-            self.inbox.path,
-            recursive=False,
-            watch_filter=None,
-            debounce=100,
-            rust_timeout=int(wait_s * 1000),
-            yield_on_timeout=True,
-            raise_interrupt=False,
-        )
-        async with aclosing(changes):
-            async for _ in changes:
-                return
-
-    def count(self, fate: Fate) -> None:
+    def note(self, ticket: Ticket, fate: Fate, more: str = "") -> None:
         """Note what a file came to."""
-        self.fates[fate.value] = self.fates.get(fate.value, 0) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class PendingFile:
-    """A file to be screened: its run, and what is held meanwhile."""
-
-    ticket: Ticket
-    parameters: ScreenBatch
-    content: Lock
+        self.fates[fate.value] += 1
+        self.tell(f"{ticket.folder.name}: {fate.value}{more}")
 
 
 def open_watch(
@@ -183,7 +148,7 @@ def open_watch(
     return InboxWatch(inbox, options, settings, until_s, tell)
 
 
-async def examine_file(watch: InboxWatch, ticket: Ticket) -> PendingFile | None:
+async def examine_file(watch: InboxWatch, ticket: Ticket) -> Examined | None:
     """Examine and quote a file; None where there is nothing to screen."""
     watch.tell(f"a file was taken: {ticket.folder.name}")
     try:
@@ -192,17 +157,16 @@ async def examine_file(watch: InboxWatch, ticket: Ticket) -> PendingFile | None:
         ticket.release()
         raise
     if found.parameters is not None and found.content is not None:
-        return PendingFile(ticket, found.parameters, found.content)
-    fate = found.fate or Fate.HELD
-    if fate is Fate.HELD:
+        return found
+    if found.fate is None or found.fate is Fate.HELD:
         ticket.release()
+        watch.tell(f"{ticket.folder.name}: {Fate.HELD.value}")
     else:
-        watch.count(fate)
-    watch.tell(f"{ticket.folder.name}: {fate.value}")
+        watch.note(ticket, found.fate)
     return None
 
 
-async def put_away(watch: InboxWatch, due: PendingFile, report: Mapping[str, Any]) -> None:
+async def put_away(watch: InboxWatch, ticket: Ticket, report: Mapping[str, Any]) -> None:
     """Put a screened file beside its result.
 
     Where the watch itself was told to end, the file stays as it is, and its run is resumed
@@ -212,13 +176,10 @@ async def put_away(watch: InboxWatch, due: PendingFile, report: Mapping[str, Any
         watch.stopped = True
         if not await is_cancelled():
             return
-    fate = await asyncio.to_thread(settle, due.ticket, report, watch.settings, watch.inbox)
-    watch.count(fate)
-    watch.tell(f"{due.ticket.folder.name}: {fate.value} as run {report['run_id']}")
+    fate = await asyncio.to_thread(settle, ticket, report, watch.settings, watch.inbox)
+    watch.note(ticket, fate, f" as run {report['run_id']}")
 
 
-async def put_aside(watch: InboxWatch, due: PendingFile, error: InputError) -> None:
+async def put_aside(watch: InboxWatch, ticket: Ticket, error: InputError) -> None:
     """Put a file that could not be read to its end where the failed ones are."""
-    fate = await asyncio.to_thread(refuse, due.ticket, error, watch.inbox)
-    watch.count(fate)
-    watch.tell(f"{due.ticket.folder.name}: {fate.value}")
+    watch.note(ticket, await asyncio.to_thread(refuse, ticket, error, watch.inbox))

@@ -121,33 +121,23 @@ async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> s
     """
     try:
         deployment = await client.read_deployment_by_name(DEPLOYMENT)
+        pool = deployment.work_pool_name
+        status = None if pool is None else (await client.read_work_pool(pool)).status
     except ObjectNotFound:
         return (
-            f"more than one worker needs the deployment {DEPLOYMENT}, which this Prefect server "
-            "does not know: prefect --no-prompt deploy --all, see docs/deploy.md"
+            f"more than one worker needs the deployment {DEPLOYMENT} and its work pool, which this "
+            "Prefect server does not know: prefect --no-prompt deploy --all, see docs/deploy.md"
         )
-    name = deployment.work_pool_name
-    if name is None:  # served by a process of its own
+    if pool is None:  # served by a process of its own
         served = deployment.status == DeploymentStatus.READY
         return "" if served else f"no process serves {DEPLOYMENT}: start one, or {_ALONE}"
-    try:
-        status = (await client.read_work_pool(name)).status
-    except ObjectNotFound:
-        return (
-            f"the work pool {name}, which is to take the parts of a run, does not exist: "
-            f"prefect work-pool create {name} --type process, see docs/deploy.md"
-        )
-    if status == WorkPoolStatus.PAUSED:
-        return (
-            f"the work pool {name}, which takes the parts of a run, is paused: "
-            f"prefect work-pool resume {name}, or {_ALONE}"
-        )
-    if status == WorkPoolStatus.NOT_READY and name != mine:
-        return (
-            f"no worker of the work pool {name} runs, so that nobody would take up a part: "
-            f"prefect worker start --pool {name}, or {_ALONE}"
-        )
-    return ""
+    if status == WorkPoolStatus.READY or (status == WorkPoolStatus.NOT_READY and pool == mine):
+        return ""
+    command = "worker start --pool" if status == WorkPoolStatus.NOT_READY else "work-pool resume"
+    return (
+        f"nobody takes parts of a run out of the work pool {pool}: prefect {command} "
+        f"{pool}, or {_ALONE}"
+    )
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import suppress
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -23,7 +23,6 @@ import pytest
 
 from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
-from tests.browser.chromium import chromium
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 from tests.cli.test_up import PATIENCE_S, bearing, started, until
 from tests.services import free_port, start_engine_server
@@ -228,43 +227,6 @@ def test_the_login_goes_to_those_who_need_it_alone(running: Running) -> None:
     assert holders == ["engine.login"]
 
 
-@pytest.mark.engine
-def test_the_simulator_gets_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the process that starts it was given."""
-    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "nightscreen:made-up")
-    with SandboxProcess() as sandbox:
-        assert b"made-up" not in Path(f"/proc/{sandbox.pid}/environ").read_bytes()
-
-
-@pytest.mark.long
-@pytest.mark.engine
-def test_with_the_login_work_is_taken_and_done(running: Running) -> None:
-    """A deployment that is started by its login runs to its end; the doctor finds nothing amiss."""
-    deployment = asked(running.url, "GET", MORNING, running.login)[1]
-    path = f"/deployments/{deployment['id']}/create_flow_run"
-    made: list[dict[str, str]] = []
-
-    def begun() -> bool:
-        status, run = asked(running.url, "POST", path, running.login, {})
-        made.append(run)
-        return status != 503  # a busy server asks for patience
-
-    until(begun)
-    run = made[-1]
-
-    def state() -> str:
-        found = asked(running.url, "GET", f"/flow_runs/{run['id']}", running.login)[1]
-        return str(found["state_type"])
-
-    until(lambda: state() in {"COMPLETED", "FAILED", "CRASHED"})
-    assert state() == "COMPLETED"
-    env = {name: value for name, value in running.env.items() if "AUTH" not in name}
-    for named in ({}, {"PREFECT_API_URL": running.url}):
-        ended = nightscreen("doctor", "--json", cwd=running.folder, env=env | named)
-        found = {each["name"]: each for each in ended.document["findings"]}
-        assert (found["engine"]["standing"], found["login"]["standing"]) == ("ok", "ok")
-
-
 @pytest.fixture
 def strange() -> Iterator[tuple[str, list[str]]]:
     """A server that answers everything with 200; what it was sent as a login."""
@@ -430,77 +392,18 @@ def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
     assert all(file.is_relative_to(tmp_path / "home") for file in databases)
 
 
-PAGE = """
-async engine => {
-  const tell = async (path, body, more = {}) => {
-    try {
-      const answer = await fetch(engine + path, {method: "POST", body, ...more});
-      return [answer.status, await answer.text()];
-    } catch (error) {
-      return ["stopped", ""];
-    }
-  };
-  const json = {headers: {"Content-Type": "application/json"}};
-  return [
-    await tell("/deployments/filter", "{}", json),
-    await tell("/deployments/filter", "{}"),
-    await tell("/deployments/filter", "{}", {mode: "no-cors"}),
-    await tell("/deployments/filter", "{}", {credentials: "include", ...json}),
-  ];
-}
-"""
-
-
 @pytest.mark.engine
-@pytest.mark.browser
-def test_a_page_of_another_origin_gets_nothing(running: Running, tmp_path: Path) -> None:
-    """In a browser on this machine, with and without the login; Prefect's own pages do."""
-    (tmp_path / "index.html").write_text("<h1>theirs</h1>")
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def translate_path(self, path: str) -> str:
-            return str(tmp_path / "index.html")
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    port = urlsplit(running.url).port
-    token = base64.b64encode(running.login.encode()).decode()
-    known = """async ([engine, token]) => {
-      try {
-        const headers = {Authorization: "Basic " + token, "Content-Type": "application/json"};
-        const how = {method: "POST", body: "{}", headers};
-        return (await fetch(engine + "/deployments/filter", how)).status;
-      } catch (error) { return "stopped"; }
-    }"""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server, chromium() as browser:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = browser.new_page()
-        for host in ("127.0.0.1", "localhost"):
-            page.goto(f"http://{host}:{server.server_port}/")
-            for status, text in page.evaluate(PAGE, running.url):
-                assert status in {"stopped", 0, 401}, status
-                assert "morning" not in text
-            assert page.evaluate(known, [running.url, token]) == "stopped", "its origin is refused"
-            page.goto(f"http://{host}:{port}/")
-            assert page.evaluate(known, [running.url, token]) == 200
-        server.shutdown()
-
-
-@pytest.mark.engine
-@pytest.mark.browser
-def test_the_pages_ask_for_the_login_and_then_show_what_there_is(running: Running) -> None:
-    """As a person finds it in the file that `up` names."""
-    port = urlsplit(running.url).port
-    with chromium() as browser:
-        page = browser.new_page()
-        page.goto(f"http://localhost:{port}/deployments")
-        field = page.locator("input[type=password]")
-        field.wait_for(timeout=60_000)
-        assert page.get_by_text("nightly").count() == 0
-        field.fill((running.home / "engine.login").read_text())
-        field.press("Enter")
-        page.get_by_text("nightly", exact=True).first.wait_for(timeout=60_000)
+def test_pages_of_another_origin_are_told_to_keep_out(running: Running) -> None:
+    """A browser asks first: only Prefect's own pages on this machine may call."""
+    parts = urlsplit(running.url)
+    for origin, mine in (("http://127.0.0.1:9", False), (f"http://localhost:{parts.port}", True)):
+        connection = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        connection.request("OPTIONS", f"{parts.path}/deployments/filter", headers=asks)
+        allowed = connection.getresponse().getheader("Access-Control-Allow-Origin")
+        connection.close()
+        assert (allowed == origin) is mine, allowed
+        assert allowed != "*"
 
 
 @pytest.mark.engine

@@ -8,44 +8,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.cli.main import COMMANDS
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
+from tests.docs.commands import examples, walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cli.conftest import Here
 
-COMMANDS = (
-    "screen",
-    "quote",
-    "inspect",
-    "init",
-    "demo",
-    "sandbox",
-    "runs list",
-    "runs show",
-    "journal in-doubt",
-    "journal settle",
-    "journal verify",
-    "doctor",
-    "bvn request",
-    "bvn confirm",
-)
 
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example_of_the_command(command: str, here: Here) -> None:
+def test_every_command_explains_itself_with_an_example() -> None:
     """The example begins with the command it stands under."""
-    ended = here(*command.split(), "--help")
-    assert ended.status == 0
-    assert f"Example: nightscreen {command}" in re.sub(r"\s+", " ", ended.out)
+    for words, command in walk():
+        assert command.help, words
+        (example,) = examples(command)
+        assert example.startswith(f"nightscreen {words}"), words
 
 
 def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:
     """Nothing is cut off with dots in a terminal of 80 columns."""
     ended = here("--help")
     assert ended.status == 0
-    ours = {command.split()[0] for command in COMMANDS}
+    ours = set(COMMANDS)
     listed = [line.split() for line in ended.out.split("Commands:")[1].splitlines()]
     told = {words[0]: words for words in listed if words and words[0] in ours}
     assert set(told) == ours

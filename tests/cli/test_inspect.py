@@ -14,9 +14,12 @@ from typer.testing import CliRunner
 
 from nightscreen.cli.inspect import diagnose, inspect
 from nightscreen.schemas.errors import InputError, SettingsError
+from tests.screening import consented_on
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.conftest import Here
 
 TABLE = """Customer ID;Surname;BVN;Acct No;Bank;GSM;Consent Ref;Consent Date;cost
 C1;Adebayo;22212345678;0123456789;Access Bank;08031234567;R1;2024-01-02;5
@@ -201,3 +204,27 @@ def test_what_was_paid_beside_a_total_due_makes_it_no_exposure(tmp_path: Path) -
     path.write_text(BOOK.replace("Balance", "Amount Paid"), encoding="utf-8")
     meanings = {view.heading: view.meaning for view in diagnose(path).columns}
     assert meanings["Total Due"] is None
+
+
+def test_the_order_of_consent_dates_is_an_option_and_kept_for_the_batch(
+    here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sits at a terminal is told which to give; without one those consents do not count."""
+    open_, _ = consented_on()
+    (folder / "book.csv").write_text(
+        f"customer_id,bvn,consent_reference,consented_at\nC1,22000000001,R-1,{open_:%d/%m/%Y}\n"
+    )
+    quote = ("quote", "book.csv", "--json")
+    refused = [here(*quote).document["checks"]["ecosystem"]["rows_refused"]]
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    ended = here("inspect", "book.csv", "--json")
+    assert ended.document["rows_with_valid_consent"] == 0
+    assert f"{open_:%d/%m/%Y}" in ended.err
+    assert "--date-order dmy" in ended.err
+    given = here("inspect", "book.csv", "--json", "--date-order", "dmy")
+    assert (given.document["rows_with_valid_consent"], given.err) == (1, "")
+    assert here("inspect", "book.csv", "--date-order", "dym").status == 2
+    for more in (("--date-order", "mdy"), ()):
+        counts = here(*quote, *more).document["checks"]["ecosystem"]
+        refused.append(counts["rows_refused"])
+    assert refused == [1, 0, 0]

@@ -37,14 +37,6 @@ def sandbox(running: SandboxProcess, monkeypatch: pytest.MonkeyPatch) -> Sandbox
     return running
 
 
-@pytest.mark.parametrize("command", ["loans products", "loans offer", "loans track"])
-def test_help_has_an_example(command: str, here: Here) -> None:
-    """Each command explains itself."""
-    ended = here(*command.split(), "--help")
-    assert ended.status == 0
-    assert f"Example: nightscreen {command}" in " ".join(ended.out.split())
-
-
 def test_products_are_a_table_for_people(here: Here, sandbox: SandboxProcess) -> None:
     """One line a product, a heading above."""
     ended = here("loans", "products")

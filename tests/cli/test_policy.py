@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from nightscreen.cli.policy import policy_app
+from nightscreen.cli.policy import app
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
@@ -38,7 +38,7 @@ ROWS = [
 
 def run(*arguments: object) -> Result:
     """Return what the command says."""
-    return CliRunner().invoke(policy_app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
 @pytest.fixture

@@ -1,14 +1,11 @@
-"""Whole runs from the command line: strange addresses, refused keys, kills, and what is listed."""
+"""Whole runs from the command line: kills, interrupts, and what is listed."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
-import threading
 import time
-from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,44 +16,13 @@ from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, NOBODY_LISTENS, Ended, nightscreen, surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.services import EngineServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 ROWS = 40
-ERROR = b'{"status":"error","message":"Not here"}'
-
-
-@contextmanager
-def _server(status: int, body: bytes, **headers: str) -> Iterator[tuple[str, list[str]]]:
-    """Answer everything alike, and note what was asked."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            asked.append(self.command)
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST  # noqa: N815 - named by the library
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture
@@ -82,61 +48,6 @@ def _runs(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:
         "runs", "list", "--json", cwd=folder, env=env
     ).document["runs"]
     return listed
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "headers"),
-    [
-        (404, b"<html>Not Found</html>", {}),
-        (404, ERROR, {"Content-Type": "application/json"}),
-        (302, b"", {"Location": "https://elsewhere.example/login"}),
-    ],
-    ids=["foreign 404", "unknown route", "redirect"],
-)
-def test_a_wrong_address_is_told_after_a_second_witness(
-    status: int, body: bytes, headers: dict[str, str], tmp_path: Path, env: dict[str, str]
-) -> None:
-    """It answers, but not as the service does: a settings error after two calls, not forty."""
-    with _server(status, body, **headers) as (url, asked):
-        ended = _screen(tmp_path, env, url)
-    assert ended.status == 2
-    assert len(asked) == 2
-    (line,) = (each for each in ended.err.splitlines() if each.startswith("nightscreen: "))
-    assert url in line
-    assert "NIGHTSCREEN_BASE_URL" in line
-    assert "Traceback" not in ended.err
-
-
-def test_a_wrong_address_leaves_nothing_behind(tmp_path: Path, env: dict[str, str]) -> None:
-    """No folder, no run that looks as if it had been killed."""
-    with _server(404, b"<html>Not Found</html>") as (url, _):
-        _screen(tmp_path, env, url)
-    assert _runs(tmp_path, env) == []
-    assert not list((tmp_path / "out").glob("*"))
-
-
-@pytest.mark.parametrize(("status", "message"), [(401, b"Invalid"), (403, b"Forbidden")])
-def test_a_refused_key_stops_the_run_resumably(
-    status: int, message: bytes, tmp_path: Path, env: dict[str, str]
-) -> None:
-    """Nothing was spent; the summary says what to check and how to go on."""
-    body = b'{"status":"error","message":"%s"}' % message
-    with _server(status, body, **{"Content-Type": "application/json"}) as (url, asked):
-        ended = _screen(tmp_path, env, url)
-    assert ended.status == 3
-    assert len(asked) <= 6
-    assert "check NIGHTSCREEN_API_KEY" in ended.out
-    (run,) = _runs(tmp_path, env)
-    assert (run["state"], run["stop_reason"]) == ("stopped", "auth")
-    assert f"nightscreen screen --run {run['run_id']}" in ended.out
-
-
-def test_silence_is_an_outage_that_names_the_address(tmp_path: Path, env: dict[str, str]) -> None:
-    """Nobody listens: the run gives up, and can be resumed."""
-    ended = _screen(tmp_path, env, NOBODY_LISTENS)
-    assert ended.status == 3
-    assert NOBODY_LISTENS in ended.out
-    assert _runs(tmp_path, env)[0]["stop_reason"] == "outage"
 
 
 def test_a_killed_run_is_listed_refuses_another_input_and_goes_on(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.cli import reaper, up
+from nightscreen.cli import up
 from nightscreen.config.settings import read_settings
 from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
@@ -71,17 +71,18 @@ def started(
 
 
 def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
-    """Also where a grandchild left the group and the session, and where a child heeds nothing."""
+    """Children of children too, and a child that heeds nothing."""
     script = textwrap.dedent(
         """
         import subprocess, sys, time
-        from nightscreen.cli import reaper, up
+        from nightscreen.cli import reaper
         group = reaper.begin()
-        sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+        heedless = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+        sleep = [sys.executable, "-c", heedless]
         subprocess.Popen(sleep, process_group=group)
         subprocess.Popen(
             [sys.executable, "-c", f"import subprocess; subprocess.run({sleep!r})"],
-            start_new_session=True,
+            process_group=group,
         )
         print("begun", flush=True)
         time.sleep(600)
@@ -105,35 +106,6 @@ def test_an_orderly_end_leaves_nothing_to_end(tmp_path: Path) -> None:
     ):
         assert process.wait() == 0
         until(lambda: not bearing(mark))
-
-
-def test_only_what_bears_the_mark_is_ended(tmp_path: Path) -> None:
-    """A process with another mark, or none, is nobody's business."""
-    env = surroundings(tmp_path)
-    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-    other = subprocess.Popen(sleep, env=env | {reaper.MARK: "other"})
-    mine = subprocess.Popen(sleep, env=env | {reaper.MARK: "mine"})
-    try:
-        until(lambda: reaper.marked("mine") == {mine.pid})
-        reaper.end_marked("mine", patience_s=PATIENCE_S)
-        assert mine.wait() == -signal.SIGTERM
-        assert other.poll() is None
-    finally:
-        other.kill()
-        mine.kill()
-        other.wait()
-        mine.wait()
-
-
-def test_the_demo_leaves_the_mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It takes every setting out of the environment; what it starts bears the mark all the same."""
-    from nightscreen.cli.demo import point_at  # noqa: PLC0415 - it changes this process
-    from nightscreen.config.settings import Settings  # noqa: PLC0415 - as above
-
-    monkeypatch.setattr(os, "environ", {**os.environ, reaper.MARK: "mine"})
-    monkeypatch.setitem(Settings.model_config, "env_file", ".env")
-    point_at("http://127.0.0.1:9", "key", tmp_path)
-    assert os.environ[reaper.MARK] == "mine"
 
 
 def test_limits_of_the_caller_hold_in_a_demo(tmp_path: Path) -> None:
@@ -197,6 +169,7 @@ def test_the_watched_folder_is_the_one_that_nightly_reads(tmp_path: Path) -> Non
 
     text = template("prefect.yaml").read_text("utf-8")
     inbox = read_settings(_env_file=None).inbox
+    assert "watch-inbox/inbox" not in {each.full_name for each in deployments(text)}
     found = {each.full_name: each for each in deployments(text)}
     nightly = Path(found["screen-batch/nightly"].parameters["parameters"]["input"])
     assert nightly.parent.absolute() == inbox.absolute()
@@ -224,22 +197,6 @@ def test_a_home_has_one_up_and_others_find_its_server(tmp_path: Path) -> None:
     assert running_engine(tmp_path) is None
     (tmp_path / "up.json").write_text('{"pid": 1, "prefect_api_url": "http://127.0.0.1:9/api"}')
     assert running_engine(tmp_path) is None
-
-
-@pytest.mark.engine
-@pytest.mark.long
-def test_every_deployment_is_served_but_the_inboxs() -> None:
-    """Names, parameters, limits and schedules are those of the file."""
-    from nightscreen.flows.served import deployments  # noqa: PLC0415 - loads the engine
-
-    text = template("prefect.yaml").read_text("utf-8")
-    found = {each.full_name: each for each in deployments(text)}
-    assert {"screen-batch/nightly", "screen-batch/adhoc", "screen-part/part"} <= found.keys()
-    assert "watch-inbox/inbox" not in found
-    nightly = found["screen-batch/nightly"]
-    assert nightly.parameters["parameters"]["input"] == "inbox/portfolio-*.csv"
-    assert nightly.concurrency_limit == 1
-    assert [each.active for each in nightly.schedules or []] == [True]
 
 
 @pytest.mark.engine

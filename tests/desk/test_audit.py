@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from nightscreen.cli import erase
+from nightscreen.cli.erase import erase_found, look
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.main import app
 from nightscreen.files.person import user_name
@@ -19,6 +19,7 @@ from nightscreen.journal.erasure import Erasures, leave_no_trace
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.person import Whom
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.errors import JournalKeyError
 from tests.desk.office import Office
@@ -165,7 +166,7 @@ def test_what_commands_do_and_show_stands_in_the_audit(
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
     monkeypatch.setenv("NIGHTSCREEN_JOURNAL_URL", office.settings.journal_url)
     with opened_journal() as journal:
-        erase._erase_one(journal, erase._look(journal, "C3", "", ""))
+        erase_found(journal, look(journal, Whom(customer_id="C3")))
     (entry,) = office.context.audit.entries(action="customer erased")
     assert (entry["user"], entry["customer_id"]) == (user_name(), "")
     assert entry["detail"]["by_command"] is True

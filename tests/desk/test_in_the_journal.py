@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 
-from nightscreen.cli import erase
+from nightscreen.cli.erase import erase_found, look
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.cases import CaseTakenError
@@ -22,6 +22,7 @@ from nightscreen.journal.audit import Audit
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.person import Whom
 from nightscreen.schemas.errors import InputError
 from tests.desk.office import PASSWORD, Office
 from tests.desk.test_new_file import bring
@@ -164,7 +165,7 @@ def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
 
 def _erased(customer_id: str) -> dict[str, Any]:
     with opened_journal() as journal:
-        return erase._erase_one(journal, erase._look(journal, customer_id, "", ""))
+        return erase_found(journal, look(journal, Whom(customer_id=customer_id)))
 
 
 def test_erased_customer_is_no_longer_named_in_the_audit(

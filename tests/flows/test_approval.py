@@ -141,12 +141,3 @@ def test_a_run_of_a_deployment_is_resumed_by_the_deployment(
     report = until(completed, f"the resumed run\n{engine.logs()}")
     assert report["cost"]["cap"] == told["approval"]["max_spend"]
     assert calls(sandbox) > 0
-
-
-def test_spending_approved_beforehand_is_not_asked_about(
-    sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`yes` lets a dear run go on at once."""
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    assert screen(at_home, yes=True)["state"] == "completed"
-    assert calls(sandbox) > 0

@@ -71,12 +71,3 @@ async def test_offered_and_followed_in_the_engine(
     marked = {str(row[name]) for row in rows for name in PERSONAL}
     until(lambda: leaks(engine.home, {followed["run_id"]}), "the logs of the last run")
     assert leaks(engine.home, marked) == set()
-
-
-def test_both_flows_are_deployed(engine: Engine) -> None:
-    """Offers wait for somebody to start them; following waits to be switched on."""
-    offers = engine.api.get("/deployments/name/offer-loans/loan-offers").raise_for_status().json()
-    loans = engine.api.get("/deployments/name/track-loans/loans").raise_for_status().json()
-    assert offers["schedules"] == []
-    assert not loans["schedules"][0]["active"]
-    assert loans["global_concurrency_limit"]["limit"] == 1

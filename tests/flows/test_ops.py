@@ -1,12 +1,10 @@
-"""On call, with a real server: pages arrive, dead runs are found, a run is seen from outside."""
+"""On call, with a real server: pages arrive, and dead and late runs are found."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -27,7 +25,6 @@ from nightscreen.flows.morning_summary import morning_summary
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from tests.flows.engine_in_a_test import until
-from tests.flows.test_stopping import command, wait_until_under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.alone, pytest.mark.long]
 
 AUTOMATIONS = Path("deploy/automations.yaml").read_text("utf-8")
-HELD_MS = 15_000
-"""Holds a run where it is for longer than anybody takes to look at it, within every timeout."""
 SOON_S = 10.0
 """The least the engine waits before it takes silence for an event."""
 
@@ -188,50 +183,3 @@ async def test_dead_and_late_runs_are_found(
     (page,) = await asyncio.to_thread(until, lambda: list(telephone), "the late run")
     assert "has not started" in page["subject"]
     assert "tonight" in page["body"]
-
-
-def asked(engine: Engine, at_home: Path) -> tuple[int, dict[str, Any]]:
-    """Ask the doctor from a process of its own."""
-    doctor = command(engine, "doctor", "--json")
-    out, err = doctor.communicate(timeout=180)
-    assert "Traceback" not in err
-    return doctor.returncode, json.loads(out)
-
-
-def test_a_run_is_looked_at_from_outside_killed_and_resumed(
-    engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Live caps and the pid while it runs; the command that ends it once it was killed."""
-    monkeypatch.setitem(engine.extra, "NIGHTSCREEN_HOME", os.environ["NIGHTSCREEN_HOME"])
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 600})
-    make_batch(at_home / "people.csv", rows=100, seed=79)
-    run = command(
-        engine,
-        *("screen", str(at_home / "people.csv"), "--output", str(at_home / "out"), "--json"),
-    )
-    wait_until_under_way(sandbox)
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": HELD_MS})
-
-    def signs() -> dict[str, Any] | None:
-        status, told = asked(engine, at_home)
-        alive = status == 0 and told["run"]["phase"] == "asking"
-        return told if alive and told["run"]["checks"]["karma"]["cap"] else None
-
-    told = until(signs, "signs of life")
-    assert told["run"]["state"] == "running"
-    assert (told["safe_to_run_again"], told["run"]["pid"]) == (False, run.pid)
-    assert told["run"]["checks"]["karma"]["cap"] > 0
-    by_name = {each["name"]: each for each in told["findings"]}
-    assert "answers" in by_name["engine"]["says"]
-    assert "alive" in by_name["worker"]["says"]
-    os.kill(run.pid, signal.SIGKILL)
-    run.communicate(timeout=120)
-    sandbox.post("/_sandbox/latency", {"kind": "none"})
-    status, told = asked(engine, at_home)
-    assert (status, told["run"]["state"]) == (3, "killed")
-    assert told["safe_to_run_again"]
-    program, *arguments = told["command"].split()
-    assert program == "nightscreen"
-    again = command(engine, *arguments, "--json")
-    out, _ = again.communicate(timeout=120)
-    assert (again.returncode, json.loads(out)["state"]) == (0, "completed")

@@ -69,7 +69,7 @@ class Server:
     [
         (Server(), ""),
         (Server(deployed=False), "prefect --no-prompt deploy --all"),
-        (Server(status=None), "prefect work-pool create nights"),
+        (Server(status=None), "prefect --no-prompt deploy --all"),
         (Server(status=PAUSED), "prefect work-pool resume nights"),
         (Server(status=NOT_READY), "prefect worker start --pool nights"),
         (Server(pool=None, served=True), ""),

@@ -6,12 +6,11 @@ Nights are spent at a `Bureau` in virtual time. What is expected stands in the t
 from __future__ import annotations
 
 import shlex
-from contextlib import redirect_stdout
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.cli.doctor import document_of, print_diagnosis
+from nightscreen.cli.doctor import document_of
 from nightscreen.cli.main import load
+from nightscreen.cli.output import view
 from nightscreen.ops.doctor import diagnose
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY
@@ -34,9 +33,7 @@ def ask_doctor(bureau: Bureau, run_id: str = "") -> Diagnosis:
 
 def lines_of(found: Diagnosis) -> list[str]:
     """Return a diagnosis as a person reads it."""
-    with redirect_stdout(StringIO()) as said:
-        print_diagnosis(document_of(found))
-    return said.getvalue().splitlines()
+    return view("doctor", document_of(found)).splitlines()
 
 
 def options_of(command: str) -> dict[str, Any]:

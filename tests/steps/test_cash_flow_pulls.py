@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.cli.explain import explain_customer
+from nightscreen.cli.explain import explain
 from nightscreen.config.settings import Retention
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
@@ -118,7 +118,7 @@ def test_explain_says_which_rules_took_what(
     """Figures and rules of a customer who was pulled and never screened; no narration, no name."""
     lender.pull()
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(lender.folder / "home"))
-    explain_customer("C1", batch="", json_output=True)
+    explain(customer_id="C1", batch="", as_json=True)
     said = capsys.readouterr().out
     flow = json.loads(said)["cash_flow"]
     rules = {each["rule"] for each in flow["rules"]}
@@ -127,9 +127,9 @@ def test_explain_says_which_rules_took_what(
     narrations = {row["narration"] for row in lender.typed()} - {"SMS CHARGE"}  # a rule's own words
     assert narrations
     assert not [each for each in narrations if each in said]
-    explain_customer("C1", batch="", json_output=False)
+    explain(customer_id="C1", batch="")
     assert "airtime and data" in capsys.readouterr().out
     with lender.consents() as consents:
         consents.revoke("C1", "taken back")
     with pytest.raises(InputError, match="no such customer"):
-        explain_customer("C1", batch="", json_output=True)
+        explain(customer_id="C1", batch="", as_json=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.cli.explain import explain_customer
+from nightscreen.cli.explain import explain
 from nightscreen.files.outputs import RINGS_FILE
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
@@ -142,7 +142,7 @@ def test_explain_names_nobody_else_and_erasure_takes_the_person_out(
     """How large the ring is, not who is in it; who is erased is gone from the file."""
     found = night(ringed, CHAIN)
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(ringed.folder / "home"))
-    explain_customer("C1", batch="", json_output=True)
+    explain(customer_id="C1", batch="", as_json=True)
     said = capsys.readouterr().out
     assert json.loads(said)["signals"]["ring_size"] == 3
     others = {row["customer"] for row in rings(found)} - {json.loads(said)["customer"]}
