@@ -7,8 +7,6 @@ decided again by `results/backtest.py`.
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from time import perf_counter
@@ -22,7 +20,7 @@ from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import NOTHING
 from nightscreen.desk.uploads import TYPED
-from nightscreen.policy.file import read_text, rewritten, threshold_comments
+from nightscreen.policy.file import rewritten, threshold_comments
 from nightscreen.policy.load import sound_policy
 from nightscreen.policy.versions import (
     decide_version,
@@ -30,7 +28,7 @@ from nightscreen.policy.versions import (
     last_approved,
     policy_in_force,
     read_policy,
-    version_in_force,
+    text_in_force,
     versions,
 )
 from nightscreen.policy.versions import propose as write_proposal
@@ -41,12 +39,12 @@ from nightscreen.results.outcomes import PaidAfterwards, verdict_in_words
 from nightscreen.results.wording import NAMES, customer_name
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
-from nightscreen.schemas.errors import PolicyError, UsageError
+from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.policy import thresholds_named
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
 
@@ -64,46 +62,9 @@ _BLOCK_ROWS: Final = 65_536
 _MOST: Final = 10**15
 _PLACES: Final = 6
 _LONGEST_VERSION: Final = 64
+_NO_RUN: Final = "No run to try it on: screen a file."
 _TRYING = threading.Lock()
 """One at a time: deciding a large night again fills a core and some hundred megabytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class TryOut:
-    """What trying a policy on past runs found.
-
-    Attributes:
-        policy: the policy that was tried.
-        moves: from the policy in force to it, as a backtest has them.
-        rows: customers that were decided again, those of several runs once a run.
-        moved: the customers who would move, the largest exposures.
-        verdict: what the loans say, in words; empty where nothing is known of any.
-        took_s: how long it took.
-    """
-
-    policy: Policy
-    moves: Mapping[str, Any]
-    rows: int
-    moved: Sequence[Mapping[str, Any]]
-    verdict: Sequence[str]
-    took_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """What the form of the next version starts from.
-
-    Attributes:
-        label: of the policy in force, as its record has it.
-        text: the policy in force; the default one where that reads as no policy any more.
-        policy: the same, read.
-        unreadable: why the policy in force reads as none by this program; empty where it does.
-    """
-
-    label: str
-    text: str
-    policy: Policy
-    unreadable: str = ""
 
 
 def policy(context: Context) -> Response:
@@ -117,54 +78,42 @@ def _page(
     *,
     error: str = "",
     of: str = "",
-    tried: TryOut | None = None,
+    tried: Mapping[str, Any] | None = None,
 ) -> Response:
     found = versions(context.journal)
-    in_force = last_approved(found, context.clock())
-    basis = _basis(in_force)
-    present = basis.policy
+    text = text_in_force(context.journal)
+    present = read_policy(text)
     runs = _past_runs(context)
-    comments = threshold_comments(basis.text)
-    proposals = [
-        {
-            "version": each,
-            **_read_proposal(present, each),
-            "own": is_own(each, context.name),
-            "stale": each.replaces != basis.label,
-        }
-        for each in found
-        if each.state == PolicyState.PROPOSED
-    ]
+    newest = {run.batch: run for run in reversed(runs)}
+    waiting = [each for each in found if each.state == PolicyState.PROPOSED]
+    ended = [each for each in reversed(found) if each.state != PolicyState.PROPOSED]
+    taken = {present.version, *(each.version for each in found)}
     return context.page(
         "policy",
         status,
         policy=present,
-        basis=basis,
-        in_force=in_force,
-        fields=[
-            {
-                "name": name,
-                "value": f"{value:f}",
-                "typed": context.text(_field(name), 40) if _field(name) in context.form else "",
-                "comment": comments.get(name, ""),
-                "codes": _codes_naming(present, name),
-            }
-            for name, value in present.thresholds.items()
-        ],
-        version=context.text("version", _LONGEST_VERSION)
-        or _next_version(context, {present.version, *(each.version for each in found)}),
+        in_force=last_approved(found, context.clock()),
+        fields=_fields(context, present, threshold_comments(text)),
+        version=context.text("version", _LONGEST_VERSION) or _next_version(context, taken),
         note=context.text("note"),
         runs=runs,
         chosen=_chosen(context, runs),
-        can_try=bool(runs)
-        and context.may("people")
-        and not context.branches
-        and not basis.unreadable,
-        by_file=_runs_by_file(runs),
-        proposals=proposals,
-        versions=[each for each in reversed(found) if each.state != PolicyState.PROPOSED][
-            :VERSIONS_SHOWN
+        can_try=bool(runs) and context.may("people") and not context.branches,
+        by_file=[
+            {"batch": batch, "file": Path(run.parameters["policy"]).name}
+            for batch, run in newest.items()
+            if run.parameters.get("policy")
         ],
+        proposals=[
+            {
+                "version": each,
+                "changes": changes(present, read_policy(each.text)),
+                "own": is_own(each, context.name),
+                "stale": each.replaces != present.label,
+            }
+            for each in waiting
+        ],
+        versions=ended[:VERSIONS_SHOWN],
         tried=tried,
         rate=bad_rate,
         error=error,
@@ -173,35 +122,22 @@ def _page(
     )
 
 
-def _basis(in_force: PolicyVersion | None) -> Basis:
-    """Return what the form starts from, given the version in force."""
-    default = read_text(None)
-    if in_force is None:
-        policy = read_policy(default)
-        return Basis(policy.label, default, policy)
-    try:
-        return Basis(in_force.policy, in_force.text, read_policy(in_force.text))
-    except PolicyError as error:
-        return Basis(in_force.policy, default, read_policy(default), str(error))
-
-
-def _read_proposal(present: Policy, made: PolicyVersion) -> dict[str, Any]:
-    """Return what a proposal would change, or why it reads as no policy."""
-    try:
-        return {"changes": changes(present, read_policy(made.text)), "unreadable": ""}
-    except PolicyError as error:
-        nothing = {"entries": (), "in": (), "out": (), "moved": False}
-        return {"changes": nothing, "unreadable": str(error)}
-
-
-def _field(threshold: str) -> str:
-    return f"threshold-{threshold}"
-
-
-def _codes_naming(policy: Policy, threshold: str) -> list[str]:
-    """Return the reasons whose conditions name a threshold."""
-    naming = [rule.code for rule in policy.rules if threshold in thresholds_named(rule.when)]
-    return list(dict.fromkeys(naming))
+def _fields(context: Context, present: Policy, comments: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the field of each threshold: its value, what was typed, which reasons it is in."""
+    return [
+        {
+            "name": name,
+            "value": f"{value:f}",
+            "typed": context.text(f"threshold-{name}", 40),
+            "comment": comments.get(name, ""),
+            "codes": list(
+                dict.fromkeys(
+                    rule.code for rule in present.rules if name in thresholds_named(rule.when)
+                )
+            ),
+        }
+        for name, value in present.thresholds.items()
+    ]
 
 
 def _next_version(context: Context, taken: set[str]) -> str:
@@ -226,16 +162,6 @@ def _past_runs(context: Context) -> list[RunRecord]:
         if len(found) == RUNS_OFFERED:
             break
     return found
-
-
-def _runs_by_file(runs: Sequence[RunRecord]) -> list[dict[str, str]]:
-    """Return the batches whose newest run named a policy file, which no approval here changes."""
-    newest = {run.batch: run for run in reversed(runs)}
-    return [
-        {"batch": batch, "file": Path(run.parameters["policy"]).name}
-        for batch, run in newest.items()
-        if run.parameters.get("policy")
-    ]
 
 
 def changes(before: Policy, after: Policy) -> dict[str, Any]:
@@ -276,39 +202,31 @@ def try_again(_context: Context) -> Response:
 def try_on_past_runs(context: Context) -> Response:
     """Decide past runs again by the policy in force and by another one, and say who would move."""
     key = context.text("proposal", 60)
+    if not _TRYING.acquire(blocking=False):
+        raise DeskError(409, "Somebody tries a policy right now. Try again in a minute.")
     try:
         text = _proposed(context, key).text if key else _text_typed(context)
         tried = sound_policy(text, "the policy", "nightscreen policy check FILE")
-        runs = _runs_chosen(context)
-        with _one_at_a_time():
-            found = _try_out(context, tried, runs)
+        offered = _past_runs(context)
+        chosen = _chosen(context, offered)
+        runs = [run for run in offered if run.run_id in chosen]
+        if not runs:
+            said = "Choose a past run to try it on." if offered else _NO_RUN
+            return _page(context, 400, error=said, of=key or "thresholds")
+        found = _try_out(context, tried, runs)
     except UsageError as error:
         return _page(context, 400, error=_plainly(error), of=key or "thresholds")
+    finally:
+        _TRYING.release()
     context.record(
         "policy tried",
         policy=tried.label,
         **_thresholds_changed(context, tried),
         runs=[run.run_id for run in runs],
-        moved=found.moves["moved"]["rows"],
-        shown=len(found.moved),
+        moved=found["moves"]["moved"]["rows"],
+        shown=len(found["moved"]),
     )
     return _page(context, tried=found, of=key)
-
-
-def _runs_chosen(context: Context) -> list[RunRecord]:
-    """Return the runs to try a policy on.
-
-    Raises:
-        UsageError: there are none.
-    """
-    offered = _past_runs(context)
-    chosen = _chosen(context, offered)
-    runs = [run for run in offered if run.run_id in chosen]
-    if not runs:
-        raise UsageError(
-            "Choose a past run to try it on." if offered else "No run to try it on: screen a file."
-        )
-    return runs
 
 
 def _chosen(context: Context, offered: Sequence[RunRecord]) -> set[str]:
@@ -318,22 +236,12 @@ def _chosen(context: Context, offered: Sequence[RunRecord]) -> set[str]:
     return {run.run_id for run in {run.batch: run for run in reversed(offered)}.values()}
 
 
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Let one try-out go on at a time.
+def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """Return what trying a policy on past runs found: moves, customers who would move, a verdict.
 
-    Raises:
-        DeskError: another one goes on.
+    The moves are from the policy in force, as a backtest has them; the customers are those with
+    the largest exposures; the verdict says in words what the loans say.
     """
-    if not _TRYING.acquire(blocking=False):
-        raise DeskError(409, "Somebody tries a policy right now. Try again in a minute.")
-    try:
-        yield
-    finally:
-        _TRYING.release()
-
-
-def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> TryOut:
     began = perf_counter()
     heaviest = [file_schema(2).empty_table()]
 
@@ -350,17 +258,17 @@ def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> TryO
         moving=keep,
     )
     moves = found.document()["between"]
-    paid = moves["outcomes"]
     moved = heaviest[0].to_pylist()
     names = {run.run_id: _names(run, moved) for run in runs}
-    return TryOut(
-        policy=tried,
-        moves=moves,
-        rows=sum(run["rows"] for run in found.runs),
-        moved=[{**row, "name": names[row["run_id"]].get(row["customer_id"])} for row in moved],
-        verdict=() if paid is None else verdict_in_words(paid, "what is tried"),
-        took_s=perf_counter() - began,
-    )
+    paid = moves["outcomes"]
+    return {
+        "policy": tried,
+        "moves": moves,
+        "rows": sum(run["rows"] for run in found.runs),
+        "moved": [{**row, "name": names[row["run_id"]].get(row["customer_id"])} for row in moved],
+        "verdict": () if paid is None else verdict_in_words(paid, "what is tried"),
+        "took_s": perf_counter() - began,
+    }
 
 
 def _names(run: RunRecord, moved: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
@@ -382,24 +290,22 @@ def _text_typed(context: Context) -> str:
     Raises:
         UsageError: a field holds no number, or the form is of a policy that is no longer in force.
     """
-    basis = _basis(version_in_force(context.journal, context.clock()))
-    text, present = basis.text, basis.policy
-    if context.text("seen", 200) != basis.label:
+    text = text_in_force(context.journal)
+    present = read_policy(text)
+    if context.text("seen", 200) != present.label:
         raise UsageError(
-            f"{basis.label} was put in force since you opened this page. Its thresholds are "
+            f"{present.label} was put in force since you opened this page. Its thresholds are "
             "shown now: change them once more."
         )
     version = " ".join(context.text("version", 1000).split())
     if not version or len(version) > _LONGEST_VERSION or not version.isprintable():
         raise UsageError(f"Version: write 1 to {_LONGEST_VERSION} letters or digits.")
-    thresholds = {name: _number(context, name) for name in present.thresholds}
-    return rewritten(text, version, thresholds)
+    return rewritten(text, version, {name: _number(context, name) for name in present.thresholds})
 
 
 def _number(context: Context, name: str) -> Decimal:
-    typed = plain_naira(context.text(_field(name), 100))
     try:
-        value = Decimal(typed)
+        value = Decimal(plain_naira(context.text(f"threshold-{name}", 100)))
     except InvalidOperation:
         raise UsageError(f"Write a number such as 5000 for {name}.") from None
     if not value.is_finite() or abs(value) >= _MOST or value != round(value, _PLACES):
@@ -409,8 +315,7 @@ def _number(context: Context, name: str) -> Decimal:
 
 def _thresholds_changed(context: Context, other: Policy) -> dict[str, str]:
     """Return the entries that differ from the policy in force, for the audit."""
-    before = _basis(version_in_force(context.journal, context.clock())).policy
-    entries = changes(before, other)["entries"]
+    entries = changes(read_policy(text_in_force(context.journal)), other)["entries"]
     return {"changes": "; ".join(f"{name} from {was} to {now}" for name, was, now in entries)}
 
 

@@ -15,7 +15,7 @@ from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.journal.read_only import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending
+from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
 from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS
@@ -46,15 +46,13 @@ def find_run(context: Context) -> RunRecord:
 
 def runs(context: Context) -> Response:
     """List runs, newest first."""
-    journal = context.journal
-    heads = journal.runs.heads()
+    heads = context.journal.runs.heads()
     last = max(0, (len(heads) - 1) // SHOWN)
     page = min(context.whole_number("page"), last)
-    found = journal.runs.find_all(heads[page * SHOWN : (page + 1) * SHOWN])
+    found = context.journal.runs.find_all(heads[page * SHOWN : (page + 1) * SHOWN])
     return context.page(
         "runs",
-        runs=found,
-        ending=ending_of,
+        runs=[(run, *state_and_ending(context, run)) for run in found],
         page=page,
         last=last,
         first=page * SHOWN,
@@ -62,12 +60,16 @@ def runs(context: Context) -> Response:
     )
 
 
-def ending_of(run: RunRecord) -> str:
-    """Return how a run of the list ended; what became of its approval is on its own page."""
+def state_and_ending(context: Context, run: RunRecord) -> tuple[str, str]:
+    """Return the state of a run in a list, and how it ended, in a few words.
+
+    What became of its approval is on its own page.
+    """
+    state = state_of(context.settings.home, run, context.clock())
     report = run.report or {}
     held = bool(report.get("held")) and not report.get("released")
-    facts = {"state": run.state, "stop_reason": run.stop_reason, "held": held, "approval": None}
-    return ending(facts)
+    facts = {"state": state, "stop_reason": run.stop_reason, "held": held, "approval": None}
+    return state, ending(facts)
 
 
 def run(context: Context) -> Response:
@@ -79,6 +81,7 @@ def run(context: Context) -> Response:
     facts["starting"] = ended_at != "" and ended_at == str(found.finished_at)
     approval = (facts["approval"] or {}).get("state", "")
     stands = f"{facts['state']} {approval}".strip()
+    files = {name: _declared(name) for name in files_of(found)}
     response = context.page(
         "run_live" if follows else "run",
         stands=stands,
@@ -86,9 +89,8 @@ def run(context: Context) -> Response:
         run=found,
         facts=facts,
         ending=ending(facts),
-        files=files_of(found),
-        open_files={name for name in files_of(found) if _is_open(context, name)},
-        declared={name: _declared(name) for name in files_of(found)},
+        files=files,
+        open_files={name for name, declared in files.items() if _is_open(context, declared)},
         waits=context.approvals.newest(found.run_id),
         may_resume=context.may("screen") and _of_own_branches(context, found),
     )
@@ -144,8 +146,9 @@ def file(context: Context) -> Response:
     found, name = find_run(context), context.request.path_params["name"]
     if name not in files_of(found):
         raise DeskError(404, "This run has no such file.")
-    context.require(_declared(name).right)
-    if _declared(name).of_branches:
+    declared = _declared(name)
+    context.require(declared.right)
+    if declared.of_branches:
         context.require_all_branches()
     context.record("file exported", run_id=found.run_id, file=name)
     path = Path(found.folder) / name
@@ -157,8 +160,7 @@ def _declared(name: str) -> Output:
     return declaration_of(name) or Output(name)
 
 
-def _is_open(context: Context, name: str) -> bool:
-    declared = _declared(name)
+def _is_open(context: Context, declared: Output) -> bool:
     return context.may(declared.right) and not (declared.of_branches and context.branches)
 
 

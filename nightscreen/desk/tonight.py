@@ -10,7 +10,7 @@ from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk import contests, policy
 from nightscreen.desk.decisions import NEEDS_SOMEBODY
 from nightscreen.desk.pages import line_points
-from nightscreen.desk.runs import ending_of
+from nightscreen.desk.runs import state_and_ending
 from nightscreen.desk.uploads import TYPED
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import from_micro
@@ -47,9 +47,10 @@ def tonight(context: Context) -> Response:
     return context.page(
         "tonight",
         last=ended[0] if ended else None,
-        batches=list(newest.values())[:12],
+        last_ending=state_and_ending(context, ended[0])[1] if ended else "",
+        batches=[(run, state_and_ending(context, run)[0]) for run in [*newest.values()][:12]],
         waiting=waiting,
-        brought_by={
+        uploaded_by={
             each.run_id: upload.user
             for each in waiting
             if (upload := context.uploads.of_run(context.journal.runs.find(each.run_id)))
@@ -71,7 +72,6 @@ def tonight(context: Context) -> Response:
         balance=context.journal.runs.last_balance(),
         nights_left=_nights_left(ended),
         settings=context.settings,
-        ending=ending_of,
         contests=contests.waiting(context),
         proposals=policy.waiting(context),
         to_confirm=[] if context.user is None else context.accounts.unconfirmed(context.user),

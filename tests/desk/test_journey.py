@@ -204,7 +204,7 @@ def _bring_a_file(desk: Desk, analyst: Page) -> str:
 def _approve_less(desk: Desk, approver: Page, run: str) -> None:
     """Approve under a lower cap, which the button follows; the run goes on and ends."""
     approver.goto(f"{desk.origin}/")
-    approver.get_by_role("link", name="Look").click()
+    approver.get_by_role("link", name="Open").click()
     waiting = approver.get_by_role("region", name=run)
     expect(waiting).to_contain_text("asked by Ada")
     waiting.get_by_label("Most to spend").fill("400")

@@ -13,15 +13,18 @@ import pytest
 
 from nightscreen.desk import customer, tonight
 from nightscreen.desk.work_list import WorkList
+from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.records import Records
 from nightscreen.privacy.contests import list_contests
 from nightscreen.reading.open_file import open_source
 from nightscreen.results.one_row import find_row
 from nightscreen.runs.quoting import quote_batch
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
+from tests.ops.signs import signs_in_a_test
 from tests.screening import World
 
 if TYPE_CHECKING:
@@ -98,6 +101,27 @@ def test_page_names_its_entry_in_the_navigation(bank: Office) -> None:
         page = browser.get(path).text
         assert f"<h1>{word}</h1>" in page
         assert f'<a href="{path}" aria-current="page">{word}' in page
+
+
+def test_list_of_runs_tells_a_hung_run_from_a_living_one(bank: Office) -> None:
+    """The list, the run's page and Tonight name the state that `nightscreen runs list` names."""
+    bank.journal.runs.begin(
+        "run-2",
+        flow="screen_batch",
+        batch="b",
+        purpose="portfolio",
+        input_digest="",
+        folder=str(bank.folder / "out" / "run-2"),
+        cap_micro=None,
+        parameters={},
+    )
+    browser = bank.browser("analyst")
+    for silent_s, state in ((0, "running"), (600, "hung")):
+        at = bank.clock() - silent_s * MICROS
+        signs = signs_in_a_test(run_id="run-2", flow="screen_batch", at=at)
+        write_vitals(bank.folder / "home", "run-2", signs)
+        for path in ("/", "/runs", "/runs/run-2"):
+            assert f'<span class="word {state}">{state}' in browser.get(path).text, path
 
 
 def test_run_shows_numbers_report_and_files(bank: Office) -> None:

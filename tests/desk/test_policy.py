@@ -9,12 +9,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk import policy as page_of_policy
-from nightscreen.journal.records import Records
 from nightscreen.operations.loans.outcome_import import import_outcomes
 from nightscreen.policy.file import read_text
 from nightscreen.policy.versions import policy_in_force, propose, versions
 from nightscreen.schemas.clock import LAGOS, to_instant
-from nightscreen.schemas.contests import PolicyState, PolicyVersion
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.screening import World, customer
@@ -129,7 +127,7 @@ def test_one_try_out_goes_on_at_a_time(bank: Office) -> None:
     """A second one is sent away, and does not wait; what is in force already moves nobody."""
     browser = bank.browser("analyst")
     same = fields(browser, version="2")
-    with page_of_policy._one_at_a_time():
+    with page_of_policy._TRYING:
         answer = browser.post("/policy/try", **same)
     assert answer.status_code == 409
     assert "Try again in a minute" in words(answer)
@@ -291,31 +289,3 @@ def test_a_desk_without_runs_has_its_policy_too(tmp_path: Path) -> None:
         assert "Try on past runs" not in browser.get("/policy").text
         assert "No run to try it on" in words(browser.post("/policy/try", **fields(browser)))
         proposed(browser, **{"threshold-stacking_loans": "4"}, note="fewer loans")
-
-
-def test_version_that_reads_as_no_policy_any_more_is_refused_or_replaced(bank: Office) -> None:
-    """A later program has other rules; the desk says so, and goes on from its default policy."""
-    old = read_text(None) + "\n[retired]\nkey = 1\n"
-    approved = {"decision": PolicyState.APPROVED, "decided_by": "Bem", "decided_at": bank.clock()}
-    told = {"at": bank.clock(), "text": old, "proposed_by": "Chi", "note": ""}
-    before = in_force(bank)
-    made = [
-        PolicyVersion(
-            key="v-1", policy="old@1", version="old", replaces=before, **told, **approved
-        ),
-        PolicyVersion(key="v-2", policy="old@2", version="older", replaces="old@1", **told),
-    ]
-    Records.of(bank.journal, PolicyVersion).add(made)
-    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
-    said = words(bem.get("/policy"))
-    assert "old@1 was put in force by Bem" in said
-    assert "It can only be refused" in said
-    for browser in (ada, bem):
-        assert browser.get("/").status_code == 200
-    answer = bem.post("/policy/v-2", do="approve", reason="x")
-    assert answer.status_code == 400
-    assert bem.post("/policy/v-2", do="refuse", reason="x").status_code == 303
-    key = proposed(ada, version="new", **{"threshold-past_due_naira": LENIENT})
-    assert bem.post(f"/policy/{key}", do="approve", reason="y").status_code == 303
-    assert policy_in_force(bank.journal, bank.clock()).thresholds["past_due_naira"] == 300_000
-    assert "cannot decide by it" not in words(bem.get("/policy"))
