@@ -13,7 +13,6 @@ import json
 import secrets
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -29,74 +28,17 @@ MADE_HERE = "outputs"
 """Folder of HOME in which the files of runs are made that go to a URL."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemotePlace:
-    """Everything below a URL.
-
-    Attributes:
-        url: as it was given, for people.
-    """
-
-    url: str
-    _files: Any = field(repr=False)  # an fsspec file system; they ship no types
-    _root: str = field(repr=False)
-
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}"
-
-    def write(self, name: str, data: bytes) -> None:
-        """Upload a whole file."""
-        with _translate_errors(self.url):
-            self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
-            self._files.pipe_file(self._path(name), data)
-
-    def upload(self, name: str, source: Path) -> None:
-        """Upload a whole file of this machine without holding it in memory."""
-        with _translate_errors(self.url):
-            self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
-            self._files.put_file(str(source), self._path(name))
-
-    def read(self, name: str) -> bytes:
-        """Return a file."""
-        with _translate_errors(self.url):
-            self._files.invalidate_cache()
-            return bytes(self._files.cat_file(self._path(name)))
-
-    def names(self) -> list[str]:
-        """Return the name of every file, sorted."""
-        with _translate_errors(self.url):
-            self._files.invalidate_cache()
-            found = self._files.find(self._root)
-        return sorted(path.removeprefix(f"{self._root}/") for path in found)
-
-    def remove(self, name: str) -> None:
-        """Remove a file, where there is one."""
-        with _translate_errors(self.url):
-            if self._files.isfile(self._path(name)):
-                self._files.rm_file(self._path(name))
-
-    def clear(self) -> None:
-        """Remove everything."""
-        with _translate_errors(self.url):
-            self._files.invalidate_cache()
-            if self._files.exists(self._root):
-                self._files.rm(self._root, recursive=True)
-
-    def below(self, name: str) -> RemotePlace:
-        """Return the place of a name below this one."""
-        return RemotePlace(f"{self.url}/{name}", self._files, self._path(name))
-
-
 def is_url(place: str) -> bool:
     """Return whether a place is an fsspec URL rather than a path of this machine."""
     return "://" in place and not place.startswith("file://")
 
 
-def remote_place(url: str) -> RemotePlace:
-    """Return the place of a URL; nothing is written yet.
+@contextmanager
+def remote_place(url: str) -> Iterator[Any]:
+    """Give everything below a URL as a file system of fsspec; its errors become ours.
 
     Raises:
-        OutputError: the URL contains a password, or no driver for it is installed.
+        OutputError: the URL contains a password, no driver for it is installed, or it fails.
     """
     parts = urlsplit(url)
     if parts.username or parts.password:
@@ -105,6 +47,7 @@ def remote_place(url: str) -> RemotePlace:
             "clear; give them by the file system's own settings"
         )
     from fsspec.core import url_to_fs  # noqa: PLC0415 - only where wanted: it costs a tenth of a second
+    from fsspec.implementations.dirfs import DirFileSystem  # noqa: PLC0415 - as above
 
     try:
         files, root = url_to_fs(url.rstrip("/"))
@@ -113,7 +56,20 @@ def remote_place(url: str) -> RemotePlace:
             f"no driver for {parts.scheme}:// is installed: install fsspec's for it (for s3 "
             "pip install 'nightscreen[s3]'), or name a folder"
         ) from None
-    return RemotePlace(url.rstrip("/"), files, str(root).rstrip("/"))
+    files.invalidate_cache()
+    try:
+        yield DirFileSystem(str(root).rstrip("/"), files)
+    except Exception as error:  # noqa: BLE001 - each driver has errors of its own
+        raise OutputError(
+            f"cannot use {url} ({type(error).__name__}): correct the address, its credentials or "
+            "its network, then resume the run"
+        ) from None
+
+
+def names_at(place: Any) -> list[str]:  # noqa: ANN401 - fsspec has no types
+    """Return the name of every file of a place, sorted."""
+    place.invalidate_cache()
+    return sorted(place.find(""))
 
 
 def try_to_write(url: str) -> None:
@@ -122,22 +78,10 @@ def try_to_write(url: str) -> None:
     Raises:
         OutputError: that cannot be done.
     """
-    place = remote_place(url)
-    name = f".trial-{secrets.token_hex(4)}"
-    place.write(name, b"")
-    place.remove(name)
-
-
-@contextmanager
-def _translate_errors(url: str) -> Iterator[None]:
-    """Turn a driver's error into one of ours."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - each driver has errors of its own
-        raise OutputError(
-            f"cannot use {url} ({type(error).__name__}): correct the address, its credentials or "
-            "its network, then resume the run"
-        ) from None
+    with remote_place(url) as place:
+        name = f".trial-{secrets.token_hex(4)}"
+        place.pipe_file(name, b"")
+        place.rm_file(name)
 
 
 def folder_to_publish(home: Path, url: str, run_id: str) -> Path:
@@ -150,12 +94,13 @@ def folder_to_publish(home: Path, url: str, run_id: str) -> Path:
         OutputError: the URL cannot be used.
     """
     folder = make_private_folder(make_private_folder(home / MADE_HERE) / run_id)
-    place = remote_place(url).below(run_id)
+    there = f"{url.rstrip('/')}/{run_id}"
     if not _note(folder).exists():
-        for name in place.names():
-            if name.startswith("report") and name.endswith(".json"):
-                write_private(folder / name, place.read(name))
-    _remember(folder, place.url, {})
+        with remote_place(there) as place:
+            for name in names_at(place):
+                if name.startswith("report") and name.endswith(".json"):
+                    write_private(folder / name, place.cat_file(name))
+    _remember(folder, there, {})
     return folder
 
 
@@ -163,7 +108,8 @@ def withdraw_manifest(folder: Path) -> None:
     """Take the manifest away from the copy, before files are replaced."""
     known = _known(folder)
     if known is not None:
-        remote_place(known["url"]).remove(MANIFEST)
+        with remote_place(known["url"]) as place:
+            _remove(place, MANIFEST)
 
 
 def publish(folder: Path) -> None:
@@ -175,34 +121,40 @@ def publish(folder: Path) -> None:
     known = _known(folder)
     if known is None:
         return
-    place = remote_place(known["url"])
     files = {
         path.relative_to(folder).as_posix(): sha256_of(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.name.endswith(".part")
     }
-    existing = set(place.names())
-    before = known["files"]
-    changed = [name for name in files if name not in existing or before.get(name) != files[name]]
-    stale = sorted(existing - set(files))
-    if not changed and not stale:
-        return
-    place.remove(MANIFEST)
-    for name in changed:
-        if name != MANIFEST:
-            place.upload(name, folder / name)
-    for name in stale:
-        place.remove(name)
-    if MANIFEST in files:
-        place.upload(MANIFEST, folder / MANIFEST)
-    _remember(folder, place.url, files)
+    with remote_place(known["url"]) as place:
+        existing, before = {*names_at(place)}, known["files"]
+        changed = [
+            name for name in files if name not in existing or before.get(name) != files[name]
+        ]
+        stale = sorted(existing - files.keys())
+        if not changed and not stale:
+            return
+        _remove(place, MANIFEST)
+        for name in stale:
+            _remove(place, name)
+        for name in sorted({*changed, *({MANIFEST} & files.keys())}, key=MANIFEST.__eq__):
+            place.makedirs(name.rpartition("/")[0], exist_ok=True)
+            place.put_file(str(folder / name), name)
+    _remember(folder, known["url"], files)
+
+
+def _remove(place: Any, name: str) -> None:  # noqa: ANN401 - fsspec has no types
+    if place.isfile(name):
+        place.rm_file(name)
 
 
 def withdraw(folder: Path) -> None:
     """Remove a run's folder with its copy."""
     known = _known(folder)
     if known is not None:
-        remote_place(known["url"]).clear()
+        with remote_place(known["url"]) as place:
+            if place.exists(""):
+                place.rm("", recursive=True)
         _note(folder).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 

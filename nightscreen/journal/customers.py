@@ -62,7 +62,7 @@ class BatchMembership(IntEnum):
 
     PRESENT = 0
     GONE_NOW = 1
-    """The run itself told the customer gone, in an earlier session."""
+    """The run itself reported the customer gone, in an earlier session."""
     GONE = 2
 
 
@@ -115,10 +115,6 @@ class Customers:
     def seal(self, customer: bytes, state: State) -> bytes:
         """Return a state sealed for its customer."""
         text = json.dumps(state, separators=(",", ":"), ensure_ascii=False)
-        return self.seal_text(customer, text)
-
-    def seal_text(self, customer: bytes, text: str) -> bytes:
-        """Return a state, as its JSON text, sealed for its customer."""
         return self._sealer.seal(text.encode(), STATE.context(customer))
 
     def _open(self, customer: bytes, sealed: bytes) -> State:
@@ -265,7 +261,7 @@ class Customers:
             _PUT.run(connection, rows)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
-        """Note which customers a run told gone."""
+        """Note which customers a run reported gone."""
         with writing(self._engine) as connection:
             for block in _blocks(customers):
                 connection.execute(

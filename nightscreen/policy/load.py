@@ -145,30 +145,31 @@ def checked_conditions(policy: Policy) -> tuple[Condition, ...]:
         PolicyError: one must not be run; the policy did not come through `check_policy`.
     """
     conditions = _conditions(
-        [policy.condition(rule) for rule in policy.rules],
-        policy.carried_kinds,
+        tuple(policy.condition(rule) for rule in policy.rules),
+        tuple(policy.carried_kinds.items()),
         allow_sensitive=policy.allow_sensitive,
     )
     rules = [(rule.code, rule.effect) for rule in policy.rules]
     for number, condition in enumerate(conditions):
         for message in [*condition.issues, *_misfits(rules, number, condition)]:
             raise PolicyError(f"the policy {policy.name}: the rule {rules[number][0]} {message}")
-    return tuple(conditions)
+    return conditions
 
 
+@lru_cache(maxsize=16)  # what was checked is what decides: each text is read once
 def _conditions(
-    written: Sequence[str], carried: Mapping[str, CarriedKind], *, allow_sensitive: bool
-) -> list[Condition]:
-    types = column_types(carried)
+    written: tuple[str, ...], carried: tuple[tuple[str, CarriedKind], ...], *, allow_sensitive: bool
+) -> tuple[Condition, ...]:
+    types = column_types(dict(carried))
     with locked_connection(optimizer=False) as connection:
         connection.register("columns", one_empty_row(types))
         # A table of its own: to read the types of an Arrow table anew for each rule takes longer
         # than the rules do.
         connection.execute("CREATE TABLE rows AS SELECT * FROM columns")
-        return [
+        return tuple(
             read_condition(connection, when, types, allow_sensitive=allow_sensitive)
             for when in written
-        ]
+        )
 
 
 def _misfits(
@@ -210,8 +211,8 @@ def _rule_issues(source: PolicyText) -> Iterator[PolicyIssue]:
         if isinstance(entries.get("when"), str) and entries["when"].strip()
     }
     conditions = _conditions(
-        [filled(entries["when"].strip(), values) for entries in rules.values()],
-        dict(_carried(source.document)),
+        tuple(filled(entries["when"].strip(), values) for entries in rules.values()),
+        tuple(dict(_carried(source.document)).items()),
         allow_sensitive=document.get("allow_sensitive") is True,
     )
     kinds = [(entries.get("code"), entries.get("effect")) for entries in rules.values()]

@@ -89,7 +89,7 @@ def explain(
         "evidence": [] if run is None else evidence(row or {}, now, run.purpose, declared),
         "lookups": [lookup(call, declared) for call in calls],
         "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
-        "changes": [] if run is None else told_changes(_changes(person, run)),
+        "changes": [] if run is None else shown_changes(_changes(person, run)),
         "last_answered": last_answered(known),
         "reviews": [
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
@@ -244,8 +244,8 @@ def lookup(call: HeldCall, declared: Declarations) -> dict[str, Any]:
     }
 
 
-def told_changes(changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what a run told of a customer, without the columns that say whose it is."""
+def shown_changes(changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a run reported of a customer, without the columns that say whose it is."""
     left_out = {"customer", "run_id"}
     return [
         {name: plain(value) for name, value in each.items() if name not in left_out}

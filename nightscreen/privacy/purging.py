@@ -183,24 +183,16 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     else:
         number = erasures.purge(found.cutoffs, found.applicants)
     emptied = leave_no_trace(journal)
-    folders = _Folders((each.path, each) for each in found.unfinished)
+    folders = {each.path: each for each in found.unfinished}
     for each in found.outdated:
-        if journal.runs.held_elsewhere(each.run_id):
-            continue
-        folders[each.folder].sweep()
-        folders[each.folder].remove(each.files)
+        if not journal.runs.held_elsewhere(each.run_id):
+            rewritten = folders.setdefault(each.folder, RunFiles.of(each.folder, RETENTION))
+            rewritten.sweep()
+            rewritten.remove(each.files)
     at = instant_text(journal.clock()) or ""
     files = sum(folder.finish(at) for folder in folders.values())
     erasures.finish(number, file_rows=0, files=files)
     return {**found.document(), "removed_files": files, "log_emptied": emptied}
-
-
-class _Folders(dict[Path, RunFiles]):
-    """The folders that are rewritten, each made ready where it is first asked for."""
-
-    def __missing__(self, path: Path) -> RunFiles:
-        self[path] = RunFiles.of(path, RETENTION)
-        return self[path]
 
 
 def hold(journal: Journal, run_id: str, reason: str) -> None:

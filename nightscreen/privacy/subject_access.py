@@ -23,7 +23,7 @@ from nightscreen.privacy.explaining import (
     last_answered,
     lookup,
     plain,
-    told_changes,
+    shown_changes,
 )
 from nightscreen.privacy.lookup_subject import shown_rows, subjects_of
 from nightscreen.privacy.record_views import kept_until, shown_records
@@ -76,11 +76,11 @@ def gather(
             own.append(row)
             files["rows"].append({**_of_run(run, retention.enriched_days), "row": _own(row, run)})
         for declared, rows in shown_rows(person, run):
-            told = _of_run(run, getattr(retention, f"{declared.ground}_days"))
+            kept = _of_run(run, getattr(retention, f"{declared.ground}_days"))
             if declared.whose is not Whose.BY_PSEUDONYM:
-                files[declared.section] += [{**told, "row": _own(row, run)} for row in rows]
+                files[declared.section] += [{**kept, "row": _own(row, run)} for row in rows]
             elif rows:
-                files[declared.section].append({**told, declared.section: told_changes(rows)})
+                files[declared.section].append({**kept, declared.section: shown_changes(rows)})
     asked = requests_of(journal, people[0].customer_id)
     subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
     own += [_asked_row(each) for each in asked]

@@ -11,7 +11,7 @@ import hashlib
 import mmap
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading.columns import Vocabulary, fold, understand, unique_headings
@@ -151,30 +151,50 @@ def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
         raise _unreadable(path, error) from None
 
 
-def returned_csv(
-    path: Path, start: bytes, headings: Iterable[str]
-) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Read a list that we wrote and that comes back, whatever a spreadsheet program made of it.
+class ReturnedTable(NamedTuple):
+    """A list that we wrote and that comes back, whatever a spreadsheet program made of it.
+
+    Attributes:
+        sheet: of a workbook; else empty.
+        headings: as they are.
+        rows: line and cells of each, without formula guards.
+    """
+
+    sheet: str
+    headings: tuple[str, ...]
+    rows: Iterator[tuple[int, list[str]]]
+
+
+def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTable]:
+    """Yield what a returned file holds: one table, or one for each sheet of a workbook.
 
     Args:
         path: the file.
-        start: its first bytes.
         headings: the headings that it was written with, by which they are found again.
 
-    Returns:
-        Its headings unchanged, and line and cells of each row, without formula guards.
+    Raises:
+        InputError: it cannot be read.
     """
+    start = read_start(path)
     ids = frozenset([fold("customer_id")])
-    table = read_csv(open_text(path, start), Vocabulary(frozenset(map(fold, headings)), ids))
+    vocabulary = Vocabulary(frozenset(map(fold, headings)), ids)
 
-    def rows() -> Iterator[tuple[int, list[str]]]:
+    def rows(table: RawTable) -> Iterator[tuple[int, list[str]]]:
         for row in table.rows():
             if "".join(row.texts).strip():
                 if row.fault:
                     raise InputError(f"{path}: line {row.line}: {row.fault}; then import it again")
                 yield row.line, [unescape_formula(text) for text in row.texts]
 
-    return list(table.headings), rows()
+    tables = (
+        [read_csv(open_text(path, start), vocabulary)] if not start.startswith(ZIP_MAGIC) else []
+    )
+    for name in sheets_of(path):
+        from nightscreen.reading.workbook import read_workbook  # noqa: PLC0415 - see _table
+
+        tables.append(read_workbook(path, vocabulary, Mapping(sheet=name)))
+    for table in tables:
+        yield ReturnedTable(table.sheet or "", table.headings, rows(table))
 
 
 def file_digest(path: Path) -> str:

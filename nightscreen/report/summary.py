@@ -1,4 +1,4 @@
-"""A finished run in a few words and numbers, for its starter: Markdown and tables.
+"""A finished run in a few words and numbers, for its starter, and a quote: Markdown.
 
 Made from the report's dictionary alone, which names nobody; nothing is counted here. `tasks/` shows
 it; the page for the head of risk is `page`.
@@ -18,7 +18,6 @@ from nightscreen.report.format import (
     from_to,
     naira,
     plain,
-    share,
     some,
 )
 from nightscreen.report.verdict import (
@@ -30,80 +29,80 @@ from nightscreen.report.verdict import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from nightscreen.report.verdict import RunVerdict
 
 _IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
 
 
 def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
-    """Return the summary as Markdown: verdict, money, exposure, where the files are, what next.
+    """Return how a screening run ended as Markdown.
 
     Args:
         report: the finished run's report.
         folder: the run's folder, as its reader finds it.
     """
-    ending = verdict(report)
+    rows, exposure = report["rows"], report["exposure"]
     purpose = PURPOSES.get(report["purpose"], plain(report["purpose"]))
-    parts = [
-        f"# {ending.mark} {ending.line}",
-        *ending.more,
-        (
-            f"Batch **{_escaped(report['batch'])}**, {purpose}. Run `{report['run_id']}`, "
-            f"{from_to(report)}."
-        ),
-    ]
-    looks = attention(report)
-    if looks:
-        parts.append("## Needs attention\n\n" + _bullets(looks))
-    parts.append("## Key figures\n\n" + _table(("Figure", "This run"), _glance(report)))
-    parts.append("## Files\n\n" + _table(("In the folder", f"`{folder}`"), _file_rows(report)))
-    steps = next_steps(report)
-    if steps:
-        parts.append("## What to do next\n\n" + _bullets(steps))
-    return "\n\n".join(parts) + "\n"
-
-
-def _glance(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    cost, balance, rows = report["cost"], report["balance"], report["rows"]
-    exposure = report["exposure"]
-    missing = exposure.get("not_screened")
-    found = [
+    missing = exposure["not_screened"]
+    lacking = f"{naira(missing['exposure'])} of {naira(exposure['total'])}"
+    if exposure["unknown_rows"] == rows.get("customers", rows["screened"]):
+        lacking = f"{some(missing['rows'], 'customer')}, their exposure is not known"
+    glance = [
         ("Customers screened", f"{count(rows['screened'])} of {count(rows['read'])} rows"),
         ("In quarantine", count(rows["quarantined"])),
         *(
             (title, f"{count(report['decisions'].get(word, 0))}{_at_risk(exposure, word)}")
             for word, title in DECISIONS.items()
         ),
+        ("Exposure not screened in full", lacking),
     ]
-    if missing is not None:
-        found.append(
-            (
-                "Exposure not screened in full",
-                f"{naira(missing['exposure'])} of {naira(exposure['total'])}"
-                if exposure.get("unknown_rows") != rows.get("customers", rows["screened"])
-                else f"{some(missing['rows'], 'customer')}, their exposure is not known",
-            )
-        )
-    found.append(
-        (
-            "Spent",
-            (
-                f"{naira(cost['total'])}, quoted {naira(cost['quoted']['expected'])} "
-                f"(at most {naira(cost['quoted']['high'])})"
-            ),
-        )
+    batch = f"Batch **{_escaped(report['batch'])}**, {purpose}. "
+    return _ended(
+        verdict(report), batch, report, folder, glance, attention(report), next_steps(report)
     )
-    if cost["cap"] is not None:
-        used = share(cost["total"], cost["cap"]) or "all"
-        found.append(("Cap", f"{naira(cost['cap'])}, {used} of it used"))
+
+
+def api_run_markdown(report: Mapping[str, Any], folder: str) -> str:
+    """Return how a run of another flow ended as Markdown; `folder` is where its files are."""
+    rows = report["rows"]
+    glance = [
+        ("Rows read", f"{count(rows['read'])}, {count(rows['quarantined'])} in quarantine"),
+        ("Calls made", count(sum(part["attempts"] for part in report["checks"].values()))),
+    ]
+    return _ended(api_run_verdict(report), "", report, folder, glance, report["notices"], [])
+
+
+def _ended(
+    said: RunVerdict,
+    batch: str,
+    report: Mapping[str, Any],
+    folder: str,
+    glance: Sequence[tuple[str, str]],
+    looks: Sequence[str],
+    steps: Sequence[str],
+) -> str:
+    files = "\n".join(f"- `{name}`: {what}" for name, what in lists_of(report))
+    parts = [f"# {said.mark} {said.line}", *said.more]
+    parts.append(f"{batch}Run `{report['run_id']}`, {from_to(report)}.")
+    parts += ["## Needs attention", _bullets(looks)] if looks else []
+    parts += ["## Key figures", _table(("Figure", "This run"), [*glance, *_money(report)])]
+    parts += [f"## Files\n\nIn `{folder}`:", files]
+    parts += ["## What to do next", _bullets(steps)] if steps else []
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _money(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    cost, balance = report["cost"], report["balance"]
+    quoted = f"quoted {naira(cost['quoted']['expected'])}, at most {naira(cost['quoted']['high'])}"
+    cap = f"; cap {naira(cost['cap'])}" if cost["cap"] else ""
+    found = [("Spent", f"{naira(cost['total'])}; {quoted}{cap}")]
     if Decimal(cost["in_doubt_exposure"]):
         found.append(("In doubt", f"up to {naira(cost['in_doubt_exposure'])} more"))
-    saved = Decimal(cost["saved_by_reuse"]) + Decimal(cost["saved_by_sharing"])
-    found.append(("Saved by answers at hand", naira(str(saved))))
     if balance["closing"] is not None:
-        nights = balance["nights_left"]
-        lasts = "" if nights is None else f", lasts {count(nights)} nights"
-        found.append(("Balance", f"{naira(balance['closing'])}{lasts}"))
+        drift = f"; drift {naira(balance['drift'])}" if Decimal(balance["drift"]) else ""
+        found.append(("Balance", f"{naira(balance['closing'])}{drift}"))
     return found
 
 
@@ -112,18 +111,11 @@ def _at_risk(exposure: Mapping[str, Any], word: str) -> str:
     return f", {naira(amount)} at risk" if amount and Decimal(amount) else ""
 
 
-def _file_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(f"`{name}`", what) for name, what in lists_of(report)]
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
 
 
-def _table(heads: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
-    """Return a table of two columns."""
-    lines = [f"| {heads[0]} | {heads[1]} |", "|---|---|"]
-    return "\n".join([*lines, *(f"| {left} | {right} |" for left, right in rows)])
-
-
-def _bullets(texts: Sequence[str]) -> str:
-    """Return a list."""
+def _bullets(texts: Iterable[str]) -> str:
     return "\n".join(f"- {text}" for text in texts)
 
 
@@ -150,45 +142,14 @@ def quote_tables(quote: Mapping[str, Any]) -> str:
         ("Saved by fresh answers", naira(quote["saved_by_reuse"])),
     ]
     lines = [
-        {
-            "Check": TITLES.get(line["check"], line["check"]),
-            "By": _IDENTITIES.get(line["identity"], plain(line["identity"])),
-            "Calls": count(line["calls"]),
-            "Expected": naira(line["expected"]),
-        }
+        (
+            TITLES.get(line["check"], line["check"]),
+            _IDENTITIES.get(line["identity"], plain(line["identity"])),
+            count(line["calls"]),
+            naira(line["expected"]),
+        )
         for line in quote["lines"]
     ]
     parts = [_table(("Figure", "This run"), glance)]
-    if lines:
-        heads = list(lines[0])
-        table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-        table += [f"| {' | '.join(line.values())} |" for line in lines]
-        parts.append("\n".join(table))
-    return "\n\n".join(parts) + "\n"
-
-
-def api_run_markdown(report: Mapping[str, Any], folder: str) -> str:
-    """Return how a run of another flow ended as Markdown; `folder` is where its files are."""
-    said, rows, cost = api_run_verdict(report), report["rows"], report["cost"]
-    calls = sum(part["attempts"] for part in report["checks"].values())
-    quoted = f"quoted {naira(cost['quoted']['expected'])}"
-    cap = f"; cap {naira(cost['cap'])}" if cost["cap"] else ""
-    glance = [
-        ("Rows read", f"{count(rows['read'])}, {count(rows['quarantined'])} in quarantine"),
-        ("Calls made", count(calls)),
-        ("Spent by this run", f"{naira(cost['total'])}; {quoted}{cap}"),
-    ]
-    if Decimal(cost["in_doubt_exposure"]):
-        glance.append(("In doubt, at most", naira(cost["in_doubt_exposure"])))
-    balance = report["balance"]
-    if balance["closing"] is not None:
-        drift = f"; drift {naira(balance['drift'])}"
-        glance.append(("Balance", f"{naira(balance['closing'])}{drift}"))
-    parts = [
-        f"# {said.mark} {said.line}",
-        *said.more,
-        f"Run `{report['run_id']}`, {from_to(report)}. Its files are in `{folder}`.",
-        *((_bullets(report["notices"]),) if report["notices"] else ()),
-        _table(("Figure", "This run"), glance),
-    ]
+    parts += [_table(("Check", "By", "Calls", "Expected"), lines)] if lines else []
     return "\n\n".join(parts) + "\n"

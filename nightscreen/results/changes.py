@@ -1,9 +1,9 @@
-"""Changes: each customer held against the last answered state, field by field, told once.
+"""Changes: each customer compared with the last answered state, field by field, reported once.
 
-`write_changes` reads the enriched parts, writes `changes.parquet` and lays the new states aside;
-`keep_states` puts them into the journal once the report is written. A run that is resumed is
-compared with the state before its own first writing, so that it tells the same. What a state is
-made of is in `tracked_state`.
+`write_changes` reads the enriched parts, writes `changes.parquet` and saves the new states in the
+workspace; `keep_states` puts them into the journal once the report is written. A run that is
+resumed is compared with the state before its own first writing, so that it reports the same. What a
+state is made of is in `tracked_state`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.checks.declaration import Column, Compare
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.files.outputs import CHANGES_FILE
+from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.customers import BatchMembership, StateWrite
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.tracked_state import (
     READ,
     TRACKED,
     evidence_digest,
-    read_state,
-    state_texts,
+    states_of,
 )
 from nightscreen.schemas.decisions import (
     CHANGES,
@@ -55,9 +54,8 @@ if TYPE_CHECKING:
     from nightscreen.journal.customers import Customers
     from nightscreen.schemas.decisions import KnownCustomer
 
-BLOCK_ROWS = 8192
-_COMPARED_ROWS = 1000
-"""Rows whose states are in memory together: each is a thousand bytes and more."""
+BLOCK_ROWS = 1024
+"""Rows whose states are in memory together: each takes some kilobytes."""
 _KEPT_ROWS = 32_768
 """States written together, in the order of their keys: what two indexes write grows with the number
 of transactions. 250,000 rows took 15.7 µs each by three thousand, 10.3 by this or half of it."""
@@ -68,7 +66,6 @@ _DECISIONS = tuple(Decision)
 _KARMA = "karma"
 _NEW = FieldChange(None, None, ChangeKind.NEW)
 _NONE = -1
-_CHANGE, _QUIET = 1, 2  # rows of `noted`, after what was last answered
 _PIECE_SCHEMA = pa.schema(
     [
         pa.field("customer", pa.binary(16)),
@@ -277,69 +274,40 @@ class _Comparison:
         self.result.previous, self.result.change, self.result.quiet = noted
 
     def _block(self, rows: pa.Table) -> pa.Table:
-        subjects = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
-        place = self._members.places(subjects)
+        joined = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
+        place = self._members.places(joined)
         self._here[place[place >= 0]] = True
         noted = np.full((3, rows.num_rows), _NONE, np.int8)
-        noted[_QUIET] = 0
         self._rows.append(noted)
-        texts = state_texts(rows, run_id=self._run_id, at=self._at)
-        new = self._are_new(rows, subjects, place)
-        noted[_CHANGE, new], begun = _KINDS.index(ChangeKind.NEW), int(new.sum())
-        self.result.counts.update({ChangeKind.NEW.value: begun, "customers": begun})
+        subjects = pieces_of(joined)
+        old = [subjects[number] for number in np.flatnonzero(place >= 0).tolist()]
+        known = base = self._customers.known(old)
+        if self._before is not None:
+            base = self._customers.known_before(old, self._before)
         changes: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
-        for start in range(0, rows.num_rows, _COMPARED_ROWS):
-            states = texts.slice(start, _COMPARED_ROWS).to_pylist()
-            numbers = range(start, start + len(states))
-            some = [subjects[16 * number : 16 * number + 16] for number in numbers]
-            old = [each for each, number in zip(some, numbers, strict=True) if not new[number]]
-            known = base = self._customers.known(old)
-            if self._before is not None:
-                base = self._customers.known_before(old, self._before)
-            for subject, text, number in zip(some, states, numbers, strict=True):
-                if new[number]:
-                    changes.append((subject, _NEW))
-                    sealed = self._customers.seal_text(subject, text)
-                    writes.append(StateWrite(subject, sealed, differs=False))
-                    continue
-                then, now, state = base.get(subject), known.get(subject), read_state(text)
-                told = self._told(then, state)
-                changes += [(subject, each) for each in told]
-                merge = merged({} if now is None else now.state, state, unreached=self._unreached)
-                writes += self._write(subject, now, merge)
-                reviewed = self._reviewed.get(subject)
-                quiet = reviewed is not None and reviewed == evidence_digest(merge)
-                noted[:, number] = (*self._note(then, told), int(quiet))
-        self._put_aside(writes)
+        states = states_of(rows, run_id=self._run_id, at=self._at)
+        for number, (subject, state) in enumerate(zip(subjects, states, strict=True)):
+            then, now = base.get(subject), known.get(subject)
+            found = self._changes(then, state)
+            changes += [(subject, each) for each in found]
+            merge = merged({} if now is None else now.state, state, unreached=self._unreached)
+            writes += self._write(subject, now, merge)
+            reviewed = self._reviewed.get(subject)
+            quiet = reviewed is not None and reviewed == evidence_digest(merge)
+            noted[:, number] = (*self._note(then, found), int(quiet))
+        self._save(writes)
         return changes_table(changes, self._run_id)
 
-    def _are_new(
-        self, rows: pa.Table, subjects: bytes, place: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Return the rows of customers who are new and whose state is what the row says, as it is.
-
-        Whose evidence was reviewed is compared with it; a blacklist that not all were asked by is
-        put in order first, so that its rows are compared.
-        """
-        new: NDArray[np.bool_] = place < 0
-        for number in np.flatnonzero(new).tolist() if self._reviewed else ():
-            new[number] = subjects[16 * number : 16 * number + 16] not in self._reviewed
-        if _KARMA in self._unreached:
-            listed = pc.equal(rows["karma_status"].cast(pa.string()), "listed")
-            new &= ~pc.fill_null(listed, fill_value=False).to_numpy().astype(bool)
-        return new
-
-    def _told(self, base: KnownCustomer | None, state: State) -> list[FieldChange]:
+    def _changes(self, base: KnownCustomer | None, state: State) -> list[FieldChange]:
         if base is None:
             return [_NEW]
         found = differences(base.state, state, unreached=self._unreached)
         if base.gone_run_id is None:
             return found
-        return [
-            FieldChange(None, "customer", ChangeKind.CHANGED, "gone", "present", *_last(base)),
-            *found,
-        ]
+        last = (base.run_id, base.decided_at)
+        back = FieldChange(None, "customer", ChangeKind.CHANGED, "gone", "present", *last)
+        return [back, *found]
 
     def _write(self, subject: bytes, known: KnownCustomer | None, new: State) -> list[StateWrite]:
         """Return the write that brings a customer's state up to date, if one is needed."""
@@ -350,18 +318,18 @@ class _Comparison:
         differs = known is not None and (back or not _same(old, new))
         return [StateWrite(subject, self._customers.seal(subject, new), differs)]
 
-    def _note(self, base: KnownCustomer | None, told: Sequence[FieldChange]) -> tuple[int, int]:
+    def _note(self, base: KnownCustomer | None, found: Sequence[FieldChange]) -> tuple[int, int]:
         """Enter the counts; return what the decision list says of a row."""
         then = None if base is None else base.state.get(DECISION_PART)
         word = None if then is None else then.values.get("decision")
-        kinds = sorted({_KINDS.index(each.kind) for each in told})
+        kinds = sorted({_KINDS.index(each.kind) for each in found})
         for kind in kinds:
             self.result.counts[_KINDS[kind].value] += 1
         self.result.counts["customers"] += bool(kinds)
         previous = _NONE if word is None else _DECISIONS.index(Decision(word))
         return previous, kinds[0] if kinds else _NONE
 
-    def _put_aside(self, writes: Sequence[StateWrite]) -> None:
+    def _save(self, writes: Sequence[StateWrite]) -> None:
         if not writes:
             return
         columns = zip(zip(*writes, strict=True), _PIECE_SCHEMA.types, strict=True)
@@ -371,7 +339,7 @@ class _Comparison:
         self.result.pieces += 1
 
     def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
-        """Tell who was in the batch and is not in this run; lay their pseudonyms aside."""
+        """Report who was in the batch and is not in this run; save their pseudonyms."""
         missing = ~self._here & (self._members.standing != BatchMembership.GONE.value)
         gone = [self._members.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
         for block in self._customers.present(gone):
@@ -386,11 +354,6 @@ class _Comparison:
         self.result.counts["customers"] += len(gone)
         table = pa.table([pa.array(gone, pa.binary(16))], schema=_GONE_SCHEMA)
         self._workspace.put(_GONE, table)
-
-
-def _last(known: KnownCustomer) -> tuple[str, int]:
-    """Return by which run and when a customer's state was last written."""
-    return known.run_id, known.decided_at
 
 
 def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> pa.Table:
@@ -429,7 +392,7 @@ def write_changes(
     reviewed: Mapping[bytes, bytes] | None = None,
     whole: bool = True,
 ) -> ChangeSet:
-    """Write `changes.parquet` and lay the customers' new states aside.
+    """Write `changes.parquet` and save the customers' new states in the workspace.
 
     Args:
         folder: the run's folder.
@@ -443,7 +406,7 @@ def write_changes(
         unreached: checks of which lookups were left without an answer.
         reviewed: digest of the evidence somebody reviewed, by customer
             (`results.reviews.reviewed_evidence`).
-        whole: the run has the whole batch; of a part nobody can be told to be gone.
+        whole: the run has the whole batch; in a part of it nobody is reported gone.
     """
     comparison = _Comparison(
         run_id, batch, customers, pseudonyms, workspace, unreached, reviewed or {}, at

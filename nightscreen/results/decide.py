@@ -1,8 +1,8 @@
 """Decide: a decision and its reasons for each enriched row, by a policy.
 
-Three answers to each condition: it holds, it does not, it cannot be told. A row is approved only
+Three answers to each condition: it holds, it does not, it is unknown. A row is approved only
 where an approve rule holds, everything asked for was answered, and no rule that could decline it or
-send it to review was left untold. Without a policy every row is `undecided`.
+send it to review is unknown. Without a policy every row is `undecided`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ UNDECIDED = Decision.UNDECIDED.value
 _SLICE_ROWS = 131_072
 _PLACE = ":place"
 """Which row of its portion a row is."""
-_NO, _YES, _UNTOLD = 0, 1, 2
-"""What a rule says of a row; untold only where that must hold an approval back."""
+_NO, _YES, _UNKNOWN = 0, 1, 2
+"""What a rule says of a row; unknown only where that must hold an approval back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _compiled(policy: Policy) -> _Compiled:
         _any(f"rule_{place} = {_YES}" for place in by_effect[effect])
         for effect in (Effect.DECLINE, Effect.REVIEW, Effect.APPROVE)
     )
-    untold = _any(f"rule_{place} = {_UNTOLD}" for place in range(len(policy.rules)))
+    unknown = _any(f"rule_{place} = {_UNKNOWN}" for place in range(len(policy.rules)))
     reasons: dict[str, str] = {}
     listed = []
     for effect in (Effect.DECLINE, Effect.REVIEW, Effect.APPROVE, Effect.NOTE):
@@ -224,7 +224,7 @@ def _compiled(policy: Policy) -> _Compiled:
                 lambda code: code IS NOT NULL) END AS reasons
         FROM (SELECT *, CASE WHEN test THEN 'undecided' WHEN {declined} THEN 'decline'
                 WHEN {reviewed} THEN 'review'
-                WHEN {approved} AND NOT open AND NOT {untold} THEN 'approve'
+                WHEN {approved} AND NOT open AND NOT {unknown} THEN 'approve'
                 ELSE 'undecided' END AS decision
             FROM (SELECT {_quoted(_PLACE)}, {", ".join(said)},
                     {_some(statuses, [NoAnswer.TEST_MODE.value])} AS test,
@@ -248,8 +248,10 @@ def _said(effect: Effect, condition: Condition) -> str:
         asked = [f"{check}_status" for check in sorted(condition.checks())]
         lacking = _any(f"COALESCE({name} IN {_listed(NO_ANSWER)}, true)" for name in asked)
         return f"CAST({said} = 1 AND NOT {lacking} AS UTINYINT)"
-    null = f"CASE WHEN {_explained(condition)} THEN {_NO} ELSE {_UNTOLD} END"
-    return f"CASE {said} WHEN 0 THEN {_NO} WHEN 1 THEN {_YES} WHEN 2 THEN {null} ELSE {_UNTOLD} END"
+    null = f"CASE WHEN {_explained(condition)} THEN {_NO} ELSE {_UNKNOWN} END"
+    return (
+        f"CASE {said} WHEN 0 THEN {_NO} WHEN 1 THEN {_YES} WHEN 2 THEN {null} ELSE {_UNKNOWN} END"
+    )
 
 
 def _explained(condition: Condition) -> str:

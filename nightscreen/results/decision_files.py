@@ -6,16 +6,11 @@ returned row means in `results/reviews.py`. No cell is a formula, in either dire
 
 from __future__ import annotations
 
-import warnings
-import zipfile
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import openpyxl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -24,10 +19,8 @@ from xlsxwriter.exceptions import FileCreateError  # type: ignore[import-untyped
 
 from nightscreen.files.outputs import DECISIONS_CSV
 from nightscreen.files.private_files import atomic_write
-from nightscreen.files.quarantine import TRIGGERS, escape_formula, unescape_formula
-from nightscreen.reading.columns import HEADER_SEARCH_ROWS
-from nightscreen.reading.open_file import read_start, returned_csv
-from nightscreen.reading.workbook import UNREADABLE
+from nightscreen.files.quarantine import TRIGGERS, escape_formula
+from nightscreen.reading.open_file import returned_tables
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
@@ -95,7 +88,6 @@ def column_of(heading: str) -> str:
 _ENOUGH_HEADINGS = 3
 """How many of a list's headings make a row the one of headings."""
 
-_ZIP = b"PK\x03\x04"
 _DAY_FORMAT, _INSTANT_FORMAT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm"
 _WIDE = {"reason_text": 48, "action": 40, "review_note": 32, "customer_name": 28}
 _WIDTH = 16
@@ -332,66 +324,18 @@ def read_returned(path: Path) -> list[ReviewRow]:
 
 
 def _returned_rows(path: Path) -> Iterator[ReviewRow]:
-    start = read_start(path)
-    return _workbook_rows(path) if start.startswith(_ZIP) else _csv_rows(path, start)
-
-
-def _csv_rows(path: Path, start: bytes) -> Iterator[ReviewRow]:
-    headings, rows = returned_csv(path, start, (*COLUMNS, *map(title, COLUMNS)))
-    names = [column_of(heading) for heading in headings]
-    _require_columns(path, names)
-    for line, cells in rows:
-        yield ReviewRow(line, "", dict(zip(names, cells, strict=False)))
-
-
-def _workbook_rows(path: Path) -> Iterator[ReviewRow]:
     found = False
-    with _open_workbook(path) as workbook:
-        for sheet in workbook.worksheets:
-            head = _heading_row(sheet)
-            if head is None:
-                continue
-            found = True
-            number, names = head
-            _require_columns(path, names)
-            for line, cells in enumerate(sheet.iter_rows(min_row=number + 1, values_only=True)):
-                texts = (unescape_formula(_cell_text(cell)) for cell in cells)
-                row = dict(zip(names, texts, strict=False))
-                yield ReviewRow(number + 1 + line, sheet.title, row)
+    for table in returned_tables(path, (*COLUMNS, *map(title, COLUMNS))):
+        names = [column_of(heading) for heading in table.headings]
+        if table.sheet and len({*names} & {*COLUMNS}) < _ENOUGH_HEADINGS:
+            continue
+        found = True
+        if missing := [name for name in NEEDED_BACK if name not in names]:
+            raise _no_list(path, missing)
+        for line, cells in table.rows:
+            yield ReviewRow(line, table.sheet, dict(zip(names, cells, strict=False)))
     if not found:
         raise _no_list(path, NEEDED_BACK)
-
-
-@contextmanager
-def _open_workbook(path: Path) -> Iterator[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # openpyxl warns of extensions that hold no cells
-        try:
-            with (
-                path.open("rb") as file,
-                closing(openpyxl.load_workbook(file, read_only=True, data_only=True)) as workbook,
-            ):
-                yield workbook
-        except (*UNREADABLE, zipfile.LargeZipFile):
-            raise InputError(
-                f"{path}: no workbook that can be read; save it as .xlsx or as CSV UTF-8"
-            ) from None
-
-
-def _heading_row(sheet: Any) -> tuple[int, list[str]] | None:  # noqa: ANN401 - openpyxl's streamed sheet
-    """Return number and names of the row that has the headings of a list; None if none has."""
-    rows: Iterable[Sequence[object]] = sheet.iter_rows(values_only=True)
-    for number, cells in enumerate(islice(rows, HEADER_SEARCH_ROWS), start=1):
-        names = [column_of(_cell_text(cell)) for cell in cells]
-        if len(set(names) & set(COLUMNS)) >= _ENOUGH_HEADINGS:
-            return number, names
-    return None
-
-
-def _require_columns(path: Path, names: Sequence[str]) -> None:
-    missing = [name for name in NEEDED_BACK if name not in names]
-    if missing:
-        raise _no_list(path, missing)
 
 
 def _no_list(path: Path, missing: Sequence[str]) -> InputError:
@@ -399,19 +343,3 @@ def _no_list(path: Path, missing: Sequence[str]) -> InputError:
         f"{path}: this is no decision list that came back: it lacks {', '.join(missing)}; keep the "
         "headings of decisions.csv or decisions.xlsx as they are"
     )
-
-
-def _cell_text(value: object) -> str:
-    """Return a cell of a workbook as text; a date as ISO, a whole number without a point."""
-    match value:
-        case None:
-            return ""
-        case datetime():
-            day = value.time() == datetime.min.time()
-            return value.date().isoformat() if day else value.isoformat(sep=" ")
-        case float() if value.is_integer():
-            return str(int(value))
-        case timedelta() | bool():
-            return ""
-        case _:
-            return str(value)

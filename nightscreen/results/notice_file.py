@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.files.private_files import atomic_write
 from nightscreen.files.quarantine import escape_formula
-from nightscreen.reading.open_file import read_start, returned_csv
+from nightscreen.reading.open_file import returned_tables
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ def read_told(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     Raises:
         InputError: it is no list of notices, or cannot be read.
     """
-    headings, rows = returned_csv(path, read_start(path), NOTICE_COLUMNS)
-    names = [" ".join(heading.split()).casefold() for heading in headings]
-    missing = [name for name in NEEDED_BACK if name not in names]
-    if missing:
-        raise InputError(
-            f"{path}: this is no notices.csv that came back: it lacks {', '.join(missing)}; keep "
-            "its headings, and save it as CSV"
-        )
-    for line, cells in rows:
-        row = dict(zip(names, map(str.strip, cells), strict=False))
-        if any(row.get(name) for name in TOLD_COLUMNS):
-            yield line, row
+    for table in returned_tables(path, NOTICE_COLUMNS):
+        names = [" ".join(heading.split()).casefold() for heading in table.headings]
+        missing = [name for name in NEEDED_BACK if name not in names]
+        if missing:
+            raise InputError(
+                f"{path}: this is no notices.csv that came back: it lacks {', '.join(missing)}; "
+                "keep its headings, and save it as CSV"
+            )
+        for line, cells in table.rows:
+            row = dict(zip(names, map(str.strip, cells), strict=False))
+            if any(row.get(name) for name in TOLD_COLUMNS):
+                yield line, row

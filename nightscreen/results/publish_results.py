@@ -1,8 +1,8 @@
-"""Telling: changes and the decision list of a run, and what of them the journal keeps.
+"""Publishing: changes and the decision list of a run, and what of them the journal keeps.
 
-`tell` writes the files once the enriched rows are there; `keep` puts the customers' states into the
-journal once report and manifest are written, and before the run counts as finished. Between the two
-a run may die: resumed it tells the same.
+`publish` writes the files once the enriched rows are there; `keep` puts the customers' states into
+the journal once report and manifest are written, and before the run counts as finished. Between the
+two a run may die: resumed it reports the same.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOutputs:
-    """What a run told.
+    """What a run reported.
 
     Attributes:
         compared: changes, and what the list says of each row.
@@ -71,7 +71,7 @@ class RunOutputs:
             keep_sightings(self._workspace, self._sightings, batch=self.batch, at=commit.last_at)
 
 
-def tell(
+def publish(
     folder: RunFolder,
     *,
     run_id: str,
@@ -136,7 +136,7 @@ def tell(
 
 
 def withdraw(folder: RunFolder) -> None:
-    """Remove what an earlier attempt of a run told, where it is in test mode now."""
+    """Remove what an earlier attempt of a run reported, where it is in test mode now."""
     for name in (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK, RINGS_FILE, SHADOW_FILE):
         (folder.path / name).unlink(missing_ok=True)
         folder.rows.pop(name, None)

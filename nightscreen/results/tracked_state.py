@@ -1,4 +1,4 @@
-"""Answered states: what each check says of a customer, as the text that nights are compared by.
+"""Answered states: what each check says of a customer, as texts that nights are compared by.
 
 Fields that identify somebody are kept as digests only; those that change with every lookup (logins,
 age, when the record was processed) are left out. How two states differ is judged in `changes`.
@@ -46,54 +46,36 @@ READ = [
 """The columns of `enriched` that are read."""
 
 
-def state_texts(rows: pa.Table, *, run_id: str, at: int) -> pa.Array:
-    """Return the answered state of each row of `enriched` as the JSON that the journal keeps.
+def states_of(rows: pa.Table, *, run_id: str, at: int) -> list[State]:
+    """Return the answered state of each row of `enriched`.
 
     Args:
         rows: columns `READ` of some rows.
         run_id: the run they are of.
         at: when they were decided, microseconds.
     """
-    rows = rows.combine_chunks()
-    parts: list[pa.Array] = []
+    states: list[State] = [{} for _ in range(rows.num_rows)]
     for check, declared in CHECKS.items():
-        status = _texts(rows[declared.status])
+        status = rows[declared.status].cast(pa.string())
         answered = pc.is_in(status, value_set=pa.array(declared.answered))
-        if pc.any(answered).as_py():
-            values = {each.name: _field_texts(rows[each.name], each) for each in declared.tracked}
-            # Arrow leaves a row out of a join in which all is null; a status never is.
-            values[declared.status] = status.fill_null("")
-            instants = _texts(rows[declared.checked_at].cast(pa.int64())).fill_null("0")
-            part = _part(check, instants, run_id, values)
-            parts.append(pc.if_else(answered, part, None))
-    decision = _texts(rows["decision"]).fill_null("undecided")
-    parts.append(_part(LISTED_PART, pa.scalar(str(at)), run_id, {"decision": decision}))
-    reasons = pc.binary_join(rows["reasons"], ", ").fill_null("")
-    values = {"decision": decision, "reasons": _quotable(reasons)}
-    decided = _part(DECISION_PART, pa.scalar(str(at)), run_id, values)
-    parts.append(pc.if_else(pa.array(has_decision(rows)), decided, None))
-    return _joined("{", _joined(*parts, between=","), "}")
-
-
-def _part(
-    name: str, at: pa.Array | pa.StringScalar, run_id: str, values: Mapping[str, pa.Array]
-) -> pa.Array:
-    """Return one check's part of states; values that are null are left out."""
-    pairs = [_joined(f'"{key}":"', texts, '"', skip=False) for key, texts in values.items()]
-    return _joined(f'"{name}":[', at, f',"{run_id}",{{', _joined(*pairs, between=","), "}]")
-
-
-def _joined(
-    *texts: pa.Array | pa.StringScalar | str, between: str = "", skip: bool = True
-) -> pa.Array:
-    return pc.binary_join_element_wise(
-        *texts, between, null_handling="skip" if skip else "emit_null"
-    )
-
-
-def read_state(text: str | bytes) -> State:
-    """Return a state from its JSON text."""
-    return {name: CheckState(*part) for name, part in json.loads(text).items()}
+        places = np.flatnonzero(answered.to_numpy())
+        some = rows.take(pa.array(places))
+        names = [each.name for each in declared.tracked]
+        texts = [_field_texts(some[each.name], each) for each in declared.tracked]
+        instants = some[declared.checked_at].cast(pa.int64()).fill_null(0).to_pylist()
+        for place, instant, *values in zip(places.tolist(), instants, *texts, strict=True):
+            named = zip(names, values, strict=True)
+            kept = {name: text for name, text in named if text is not None}
+            states[place][check] = CheckState(instant, run_id, kept)
+    words = rows["decision"].cast(pa.string()).fill_null(Decision.UNDECIDED.value).to_pylist()
+    decided = has_decision(rows).tolist()
+    reasons = rows["reasons"].to_pylist()
+    for state, word, codes, is_decided in zip(states, words, reasons, decided, strict=True):
+        state[LISTED_PART] = CheckState(at, run_id, {"decision": word})
+        if is_decided:
+            said = {"decision": word, "reasons": ", ".join(codes or ())}
+            state[DECISION_PART] = CheckState(at, run_id, said)
+    return states
 
 
 def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
@@ -108,20 +90,17 @@ def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
     return found
 
 
-def _field_texts(column: pa.ChunkedArray, field: Column) -> pa.Array:
-    """Return a column as the text it is compared by, as it may stand between quotes."""
+def _field_texts(column: pa.ChunkedArray, field: Column) -> list[str | None]:
+    """Return a column as the texts it is compared by; a row without the field has none."""
     if field.name == LISTINGS:
-        return pa.array([_listings(each) for each in column.to_pylist()], pa.string())
+        return [_listings(each) for each in column.to_pylist()]
     if pa.types.is_nested(column.type):
-        found = [_nested_text(each) for each in column.to_pylist()]
-        texts = pa.array(found, pa.string())
+        texts = [_nested_text(each) for each in column.to_pylist()]
     else:
-        texts = _texts(column)
+        texts = _texts(column).to_pylist()
     if field.compare is Compare.IDENTIFYING:
-        found = [None if text is None else digest(text) for text in texts.to_pylist()]
-        return pa.array(found, pa.string())
-    is_free = pa.types.is_nested(column.type) or pa.types.is_string(column.type)
-    return _quotable(texts) if is_free else texts
+        return [None if text is None else digest(text) for text in texts]
+    return texts
 
 
 def _nested_text(value: Any) -> str | None:  # noqa: ANN401 - a list or a struct of a row
@@ -133,15 +112,8 @@ def _nested_text(value: Any) -> str | None:  # noqa: ANN401 - a list or a struct
     return json.dumps(value, sort_keys=True, default=str) if isinstance(value, dict) else str(value)
 
 
-def _quotable(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return free text as JSON has it between quotes; all other columns are words and numbers."""
-    encoded = _one(texts).dictionary_encode()
-    words = [json.dumps(each, ensure_ascii=False)[1:-1] for each in encoded.dictionary.to_pylist()]
-    return pa.array(words, pa.string()).take(encoded.indices)
-
-
 def _listings(listings: Sequence[Mapping[str, Any]] | None) -> str | None:
-    """Return digests by which listings are told apart: who reported what kind, since when."""
+    """Return digests by which listings differ: who reported what kind, since when."""
     if not listings:
         return None
     names = ("identity_kind", "reporting_entity_name", "karma_type", "default_date")
@@ -150,20 +122,16 @@ def _listings(listings: Sequence[Mapping[str, Any]] | None) -> str | None:
     )
 
 
-def _texts(column: pa.ChunkedArray) -> pa.Array:
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column's cells as text; decimals without closing zeros."""
-    text = _one(column).cast(pa.string())
+    text = column.cast(pa.string())
     if pa.types.is_decimal(column.type):
         text = pc.replace_substring_regex(text, pattern=r"\.0*$|(\.\d*[1-9])0+$", replacement=r"\1")
     return text
 
 
-def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def digest(text: str) -> str:
-    """Return a short digest, to tell that a value differs without keeping it."""
+    """Return a short digest, which shows that a value differs without keeping it."""
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

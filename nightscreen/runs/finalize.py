@@ -38,7 +38,7 @@ from nightscreen.results.enriched import enriched_schema
 from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.overrides import overrides_of
-from nightscreen.results.publish_results import tell, withdraw
+from nightscreen.results.publish_results import publish, withdraw
 from nightscreen.runs.run_report import (
     WrittenRows,
     lookup_ends,
@@ -244,7 +244,7 @@ def _publish(
         return None
     if run.settings.rings and run.workspace.has_note(RINGS):
         run.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
-    return tell(
+    return publish(
         run.folder,
         run_id=run.run_id,
         batch=run.batch,

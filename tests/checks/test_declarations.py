@@ -17,7 +17,7 @@ from nightscreen.checks.registry import CHECKS, load_checks
 from nightscreen.client.classify import Classifier
 from nightscreen.client.response_rules import Exchange
 from nightscreen.results import tracked_state
-from nightscreen.results.tracked_state import state_texts
+from nightscreen.results.tracked_state import states_of
 from nightscreen.schemas.errors import SettingsError
 from tests.client.lookups import ecosystem
 
@@ -156,9 +156,9 @@ def test_an_identifying_list_is_never_in_clear(monkeypatch: pytest.MonkeyPatch) 
             "reasons": pa.array([[]], names),
         }
     )
-    (text,) = state_texts(rows, run_id="R", at=1).to_pylist()
+    (state,) = states_of(rows, run_id="R", at=1)
     for word in ("Ada", "Bola", "0123456789"):
-        assert word not in text
-    values = json.loads(text)["made_up"][2]
+        assert word not in str(state)
+    values = state["made_up"].values
     assert values["made_up_word"] == 'the "second" line'
     assert len(values["made_up_names"]) == len(values["made_up_accounts"]) == 12

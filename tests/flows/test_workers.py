@@ -21,7 +21,7 @@ import pytest
 from fsspec.core import url_to_fs
 from sqlalchemy import create_engine, make_url, text
 
-from nightscreen.files.places import remote_place
+from nightscreen.files.places import names_at, remote_place
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.money import to_micro
@@ -237,9 +237,9 @@ def test_several_workers_do_what_one_process_does(
     together = site.report(running)
     assert together["state"] == "completed"
     assert enriched(there, together).equals(without_instants(alone.table))
-    place = remote_place(there).below(together["run_id"])
-    told = json.loads(place.read("manifest.json"))["files"]
-    assert set(place.names()) == {*told, "manifest.json"}
+    with remote_place(f"{there}/{together['run_id']}") as place:
+        told = json.loads(place.cat_file("manifest.json"))["files"]
+        assert set(names_at(place)) == {*told, "manifest.json"}
     for check, numbers in alone.report["checks"].items():
         for name in ("lookups", "distinct", "paid", "free", "reused", "cost", "answers"):
             assert together["checks"][check][name] == numbers[name], (check, name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.policy.load import load_policy
-from nightscreen.results.publish_results import RunOutputs, tell, withdraw
+from nightscreen.results.publish_results import RunOutputs, publish, withdraw
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.contests import Review
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
@@ -33,7 +33,7 @@ def told(nights: Nights, run_id: str, *rows: Mapping[str, Any]) -> RunOutputs:
     """Write a night's rows and tell of them."""
     folder = nights.folder(run_id)
     write_part(folder.path, rows)
-    return tell(
+    return publish(
         folder,
         run_id=run_id,
         batch=BATCH,

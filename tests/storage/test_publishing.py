@@ -7,9 +7,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
 
 from nightscreen.files.outputs import MANIFEST, REPORT
-from nightscreen.files.places import RemotePlace, is_url, remote_place, withdraw
+from nightscreen.files.places import is_url, names_at, remote_place, withdraw
 from nightscreen.files.run_folder import RunFiles, RunFolder
 from nightscreen.schemas.errors import OutputError
 from tests.storage.object_store import BUCKET, object_store
@@ -50,8 +51,8 @@ def written(home: Path, url: str, text: str = "first") -> RunFolder:
 
 def content(url: str) -> dict[str, bytes]:
     """Return every file at the URL of the run."""
-    place = remote_place(url).below(RUN)
-    return {name: place.read(name) for name in place.names()}
+    with remote_place(f"{url}/{RUN}") as place:
+        return {name: place.cat_file(name) for name in names_at(place)}
 
 
 def test_what_lies_at_the_url_is_what_the_manifest_tells(tmp_path: Path, url: str) -> None:
@@ -70,16 +71,16 @@ def test_the_manifest_comes_last_and_goes_first(
 ) -> None:
     """An upload that is cut short leaves whole files and no manifest, and is made good."""
     written(tmp_path / "home", url)
-    upload = RemotePlace.upload
+    upload = DirFileSystem.put_file
 
-    def failing(self: RemotePlace, name: str, source: Path) -> None:
+    def failing(self: DirFileSystem, source: str, name: str) -> None:
         if name.startswith("report"):
-            raise OutputError("the network is gone")
-        upload(self, name, source)
+            raise OSError("the network is gone")
+        upload(self, source, name)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RemotePlace, "upload", failing)
-        with pytest.raises(OutputError):
+        patch.setattr(DirFileSystem, "put_file", failing)
+        with pytest.raises(OutputError, match="cannot use"):
             written(tmp_path / "home", url, "second")
     assert MANIFEST not in content(url)
     folder = RunFolder.at(url, RUN, tmp_path / "home")
