@@ -11,10 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from sqlalchemy import bindparam, func, select, text
 
-from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.schema import customer_commits, sightings
 from nightscreen.journal.statements import among_joined, fetched
@@ -23,7 +21,6 @@ from nightscreen.schemas.clock import DAY_MICROS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from numpy.typing import NDArray
     from sqlalchemy import Engine
 
     from nightscreen.journal.storage import Storage
@@ -47,31 +44,20 @@ class IdentifierUse(NamedTuple):
     last_at: int
 
 
-class Other(NamedTuple):
-    """A sighting that is not just what the batch at hand wrote lately.
+class Seen(NamedTuple):
+    """A sighting of an identifier.
 
     Attributes:
-        key: identifier and customer, joined.
-        elsewhere: it is of another batch name.
+        elsewhere: it is of another batch name than the one at hand.
         bvn: of an account, the BVN it stood under.
+        lately: it is of the batch at hand and was written in the last week.
     """
 
-    key: bytes
+    identifier: bytes
+    customer: bytes
     elsewhere: bool
     bvn: bytes | None
-
-
-class SightingRows(NamedTuple):
-    """What was seen with some identifiers.
-
-    Attributes:
-        lately: of the batch at hand and written in the last week: identifier, customer and BVN,
-            zeros where there is none, 48 bytes a row.
-        others: all else.
-    """
-
-    lately: NDArray[np.uint8]
-    others: list[Other]
+    lately: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +89,7 @@ class Sightings:
         *,
         before: int | None = None,
         at: int | None = None,
-    ) -> SightingRows:
+    ) -> list[Seen]:
         """Return what was seen with some identifiers of a kind, at most `BLOCK` of them.
 
         Args:
@@ -120,16 +106,9 @@ class Sightings:
             query = query.where(kept.first_at < before)
         given = {"of_kind": kind, "some": b"".join(identifiers), "of_batch": batch}
         with reading(self._engine) as connection:
-            rows = fetched(connection.execute(query, {**given, "since": since}))
-        lately: list[bytes] = []
-        others: list[Other] = []
-        for identifier, customer, elsewhere, bvn, is_lately in rows:
-            if is_lately:
-                lately += (identifier, customer, bvn or NO_BVN)
-            else:
-                others.append(Other(identifier + customer, bool(elsewhere), bvn))
-        joined = np.frombuffer(b"".join(lately), np.uint8)
-        return SightingRows(joined.reshape(-1, 3 * SUBJECT_BYTES), others)
+            return [
+                Seen(*row) for row in fetched(connection.execute(query, {**given, "since": since}))
+            ]
 
     def keep(self, kind: str, batch: str, seen: bytes, *, at: int) -> None:
         """Write sightings down, or that they were seen again; the same twice is once.

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
-from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
+from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.identifier_history import BLOCK, NO_BVN
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
@@ -25,8 +25,6 @@ from nightscreen.schemas.rows import Action, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from nightscreen.files.frame import Frame
     from nightscreen.files.workspace import Workspace
@@ -167,33 +165,30 @@ def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earli
     is_known = False
     for start in range(0, len(identifiers), BLOCK * _BLOCKS_AT_ONCE):
         some = identifiers[start : start + BLOCK * _BLOCKS_AT_ONCE]
-        seen = [
-            earlier.sightings.seen_with(
+        rows = [
+            each
+            for first in range(0, len(some), BLOCK)
+            for each in earlier.sightings.seen_with(
                 kind.value,
                 some[first : first + BLOCK],
                 earlier.batch,
                 before=earlier.before,
                 at=earlier.at,
             )
-            for first in range(0, len(some), BLOCK)
         ]
-        lately = np.concatenate([each.lately for each in seen])
-        if len(lately):
-            frame.add("lately", _sightings(lately))
-        others = [other for each in seen for other in each.others]
-        if others:
-            seen_by = b"".join(key + (bvn or NO_BVN) for key, _, bvn in others)
-            uses = _sightings(np.frombuffer(seen_by, np.uint8).reshape(-1, 3 * SUBJECT_BYTES))
-            elsewhere = pa.array([other.elsewhere for other in others])
-            frame.add("earlier", uses.append_column("elsewhere", elsewhere))
-        is_known |= bool(len(lately) or others)
+        if rows:
+            is_known = True
+            identifier, customer, elsewhere, bvn, lately = zip(*rows, strict=True)
+            joined_bvns = b"".join(each or NO_BVN for each in bvn)
+            columns = {
+                "identifier": pseudonym_column(b"".join(identifier)),
+                "customer": pseudonym_column(b"".join(customer)),
+                "bvn": pseudonym_column(joined_bvns),
+                "elsewhere": pa.array(map(bool, elsewhere), pa.bool_()),
+                "lately": pa.array(map(bool, lately), pa.bool_()),
+            }
+            frame.add("seen", pa.table(columns))
     return is_known
-
-
-def _sightings(joined: NDArray[np.uint8]) -> pa.Table:
-    """Return sightings of 48 bytes each as a table."""
-    columns = [pseudonym_column(part.tobytes()) for part in np.hsplit(joined, 3)]
-    return pa.table(columns, names=_PIECE_SCHEMA.names)
 
 
 def _put_unwritten(frame: Frame, workspace: Workspace, kind: IdentityKind) -> int:

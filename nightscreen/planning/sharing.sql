@@ -9,9 +9,11 @@
 -- `others`: how many other customers have the identifier; `bvns`: with how many BVNs it was seen.
 -- Only of those that are seen more than once: all other numbers follow from the row alone.
 CREATE TABLE shared (identifier UUID, others BIGINT, bvns BIGINT);
--- What the journal has of this batch name and wrote in the last week, and all else that it has.
-CREATE TABLE lately (identifier UUID, customer UUID, bvn UUID);
-CREATE TABLE earlier (identifier UUID, customer UUID, bvn UUID, elsewhere BOOLEAN);
+-- What the journal has; `lately` is of this batch name and was written in the last week.
+CREATE TABLE seen (
+    identifier UUID, customer UUID, bvn UUID, elsewhere BOOLEAN, lately BOOLEAN
+);
+CREATE TABLE earlier (identifier UUID, customer UUID, bvn UUID);
 CREATE MACRO no_bvn() AS '00000000-0000-0000-0000-000000000000'::UUID;
 
 -- name: kind
@@ -25,39 +27,34 @@ WHERE "{kind}" IS NOT NULL;
 SELECT DISTINCT identifier FROM identifiers ORDER BY identifier;
 
 -- name: earlier
--- What was written lately and is just what the batch has now says nothing new.
-INSERT INTO earlier
-SELECT identifier, customer, bvn, false
-FROM (FROM lately EXCEPT SELECT identifier, customer, bvn FROM identifiers);
 -- What a customer had in this batch name before is replaced by what the same customer has now: a
 -- corrected BVN does not count twice. What the customer has in another batch name stands beside it.
-DELETE FROM earlier
-WHERE NOT elsewhere
-    AND EXISTS (
-        FROM identifiers AS own
-        WHERE own.identifier = earlier.identifier AND own.customer = earlier.customer
-    );
+INSERT INTO earlier
+SELECT identifier, customer, bvn FROM seen WHERE elsewhere
+UNION ALL
+SELECT identifier, customer, bvn
+FROM (FROM seen WHERE NOT elsewhere) ANTI JOIN identifiers USING (identifier, customer);
 
 -- name: count
 INSERT INTO shared
-WITH seen AS (
+WITH uses AS (
     SELECT identifier, customer, bvn FROM identifiers
     UNION ALL
     SELECT identifier, customer, bvn FROM earlier
 )
 SELECT identifier, count(DISTINCT customer) - 1, count(DISTINCT nullif(bvn, no_bvn()))
-FROM seen
-WHERE identifier IN (SELECT identifier FROM seen GROUP BY identifier HAVING count(*) > 1)
+FROM uses
+WHERE identifier IN (SELECT identifier FROM uses GROUP BY identifier HAVING count(*) > 1)
 GROUP BY identifier;
 
 -- name: unwritten
 -- What the journal lacks, or last wrote a week ago, in the order in which it is stored.
 SELECT identifier, customer, nullif(bvn, no_bvn()) AS bvn
-FROM identifiers ANTI JOIN lately USING (identifier, customer, bvn)
+FROM identifiers ANTI JOIN (FROM seen WHERE lately) USING (identifier, customer, bvn)
 ORDER BY identifier, row;
 
 -- name: end_of_kind
-TRUNCATE lately;
+TRUNCATE seen;
 TRUNCATE earlier;
 
 -- name: signals

@@ -1463,8 +1463,8 @@ _DECIDING = (
         (
             Edit(
                 _DECIDE,
-                "WHEN {approved} AND NOT open AND NOT {untold} THEN",
-                "WHEN {approved} AND NOT {untold} THEN",
+                "WHEN {approved} AND NOT open AND NOT {unknown} THEN",
+                "WHEN {approved} AND NOT {unknown} THEN",
             ),
         ),
         (f"{_T_DECIDE}::test_a_row_with_an_open_check_is_never_approved",),
@@ -1475,7 +1475,7 @@ _DECIDING = (
         (
             Edit(
                 _DECIDE,
-                "WHEN {approved} AND NOT open AND NOT {untold} THEN",
+                "WHEN {approved} AND NOT open AND NOT {unknown} THEN",
                 "WHEN {approved} AND NOT open THEN",
             ),
         ),

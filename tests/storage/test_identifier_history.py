@@ -17,7 +17,7 @@ from nightscreen.journal.identifier_history import (
     BLOCK,
     NO_BVN,
     REWRITTEN_AFTER,
-    Other,
+    Seen,
     Sightings,
 )
 from nightscreen.journal.opening import open_journal
@@ -47,8 +47,7 @@ def customers(
     """Return who is known to have some identifiers."""
     wanted = [subject(each) for each in sorted(identifiers)]
     seen_with = Sightings.of(journal).seen_with("phone", wanted, "book", before=before)
-    keys = [other.key for other in seen_with.others]
-    found = {(key[:16], key[16:]) for key in keys if key[:16] in wanted}
+    found = {(each.identifier, each.customer) for each in seen_with if each.identifier in wanted}
     return {(int.from_bytes(each), int.from_bytes(customer)) for each, customer in found}
 
 
@@ -90,7 +89,7 @@ def test_many_are_read_in_blocks(journal: Journal) -> None:
     found: set[bytes] = set()
     for start in range(0, len(wanted), BLOCK):
         told = kept.seen_with("phone", wanted[start : start + BLOCK], "book")
-        found.update(other.key[:16] for other in told.others)
+        found.update(each.identifier for each in told)
     assert found == set(wanted)
 
 
@@ -181,9 +180,8 @@ def test_one_reading_tells_whose_when_and_under_which_bvn(journal: Journal, stra
     wanted = [subject(1), subject(9)]
     told = kept.seen_with("nuban", wanted, "book", at=10 * day)
     never = kept.seen_with("nuban", wanted, "book")
-    assert told.lately.tobytes() == subject(9) + subject(3) + subject(6)
-    of_another = Other(subject(1) + subject(1), elsewhere=True, bvn=subject(5))
-    before = Other(subject(1) + subject(2), elsewhere=False, bvn=None)
-    assert {each for each in told.others if each.key[:16] in wanted} == {of_another, before}
-    assert len(never.lately) == 0
-    assert Other(subject(9) + subject(3), elsewhere=False, bvn=subject(6)) in never.others
+    lately = Seen(subject(9), subject(3), elsewhere=False, bvn=subject(6), lately=True)
+    of_another = Seen(subject(1), subject(1), elsewhere=True, bvn=subject(5), lately=False)
+    before = Seen(subject(1), subject(2), elsewhere=False, bvn=None, lately=False)
+    assert {each for each in told if each.identifier in wanted} == {lately, of_another, before}
+    assert lately._replace(lately=False) in never
