@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from nightscreen.journal import Journal
-    from nightscreen.schemas.policy import PolicyApproval
 
 _ONE_AT_A_TIME = threading.Lock()
 """Two proposals that replace the same policy are never both approved."""
@@ -80,10 +79,9 @@ def _text_of(found: PolicyVersion | None) -> tuple[str, str, str]:
     return found.text, found.policy, f"nightscreen policy show {found.policy} > policy.toml"
 
 
-def approval_of(journal: Journal, policy: str, at: int) -> PolicyApproval | None:
-    """Return who approved a policy last; None if nobody has yet."""
-    found = last_approved([each for each in versions(journal) if each.policy == policy], at)
-    return None if found is None else found.approval
+def approval_of(journal: Journal, policy: str, at: int) -> PolicyVersion | None:
+    """Return the version as which a policy was approved last; None if nobody has yet."""
+    return last_approved([each for each in versions(journal) if each.policy == policy], at)
 
 
 def read_policy(text: str) -> Policy:

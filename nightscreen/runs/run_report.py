@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nightscreen.report.calls import CallFigures
     from nightscreen.report.facts import Facts
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.policy import PolicyApproval
+    from nightscreen.schemas.contests import PolicyVersion
 
 _EARLIER = {
     "unreadable": LookupStatus.UNREADABLE,
@@ -308,13 +308,13 @@ def _provenance(run: ScreeningRun) -> dict[str, Any]:
     }
 
 
-def _approval(approval: PolicyApproval | None) -> dict[str, Any] | None:
+def _approval(approval: PolicyVersion | None) -> dict[str, Any] | None:
     """Return who wrote and approved the policy in force, and from when; None: nobody."""
     if approval is None:
         return None
     return {
-        "written_by": approval.written_by,
-        "approved_by": approval.approved_by,
-        "approved_at": instant_text(approval.approved_at),
-        "in_force_from": instant_text(approval.in_force_from),
+        "written_by": approval.proposed_by,
+        "approved_by": approval.decided_by,
+        "approved_at": instant_text(approval.decided_at),
+        "in_force_from": instant_text(approval.decided_at),
     }

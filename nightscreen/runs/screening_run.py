@@ -77,8 +77,9 @@ if TYPE_CHECKING:
     from nightscreen.journal.lookups import LookupRun
     from nightscreen.planning.short_circuit import Chains
     from nightscreen.reading.open_file import TableSource
+    from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.plan import Plan
-    from nightscreen.schemas.policy import Policy, PolicyApproval
+    from nightscreen.schemas.policy import Policy
     from nightscreen.schemas.quote import Quote
     from nightscreen.schemas.rows import Problem, SourceColumn
 
@@ -121,7 +122,7 @@ class ScreeningRun(Run):
     columns: tuple[SourceColumn, ...] = ()
     chunks: int = 0
     shadow: Policy | None = None
-    policy_approval: PolicyApproval | None = None
+    policy_approval: PolicyVersion | None = None
     merging: bool = False
     input_chunks: int = 0
     customers: int = 0
@@ -262,7 +263,7 @@ def _freshness(
 
 def _policy_in_force(
     parameters: ScreenBatch, settings: Settings, journal: Journal, begun_at: int
-) -> tuple[Policy, PolicyApproval | None]:
+) -> tuple[Policy, PolicyVersion | None]:
     """Return the policy of a run and who approved it; a resumed run keeps the one it began with.
 
     Raises:

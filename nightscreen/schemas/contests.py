@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nightscreen.schemas.policy import Decision, PolicyApproval
+from nightscreen.schemas.policy import Decision  # noqa: TC001 - pydantic reads it
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
@@ -170,21 +170,6 @@ class PolicyVersion(JournalRecord):
     def state(self) -> PolicyState:
         """Return whether it waits, or what was decided about it."""
         return self.decision or PolicyState.PROPOSED
-
-    @property
-    def approval(self) -> PolicyApproval | None:
-        """Return who signed it off; None if nobody has."""
-        if self.decision is not PolicyState.APPROVED:
-            return None
-        return PolicyApproval(
-            policy=self.policy,
-            version=self.version,
-            written_by=self.proposed_by,
-            approved_by=self.decided_by,
-            approved_at=self.decided_at,
-            in_force_from=self.decided_at,
-            note=self.reason or self.note,
-        )
 
 
 WAITS = "waits"

@@ -255,25 +255,6 @@ class Policy(BaseModel):
         return {"name": self.name, "version": self.version, "digest": self.digest}
 
 
-class PolicyApproval(BaseModel):
-    """A policy signed off: who wrote it, who approved it, and from when it is in force.
-
-    Attributes:
-        policy: `name@digest`: another digest is another policy.
-        in_force_from: instant in microseconds; before it the policy counts as not approved.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    policy: str
-    version: str
-    written_by: str
-    approved_by: str
-    approved_at: int
-    in_force_from: int
-    note: str = ""
-
-
 def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
     """Return the sentence of a purpose, else the first there is."""
     found = next((sentence for part, sentence in words.items() if part.value == purpose), None)
@@ -313,7 +294,6 @@ __all__ = [
     "Decision",
     "Effect",
     "Policy",
-    "PolicyApproval",
     "PolicyRule",
     "PurposeSentence",
     "filled",

@@ -76,7 +76,6 @@ IMAGE_PORT = _image("image_port", "The image address names port 0, which no serv
 # made-up data lives there.
 _NEVER_PUBLIC = f"{PRIVATE_ENDING}|test|invalid|onion|alt"
 _NOBODYS = re.compile(rf"(?:^|\.)(?:{_NEVER_PUBLIC})$")
-_PLAIN_URL = r"^https://(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}/[A-Za-z0-9._~/-]*$"
 _UNSAFE = re.compile(r"[\s\\\x00-\x1f\x7f<>\"{}|^`]")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
@@ -84,7 +83,6 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _PLAIN_EMAIL = (
     r"^[A-Za-z0-9_%+-]+(?:\.[A-Za-z0-9_%+-]+)*@(?:[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\.)+[A-Za-z]{2,20}$"
 )
-_PLAIN_DOMAIN = r"^(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+[a-z]{2,20}$"
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?:[A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{1,59}})")
 _PRIVATE_END = rf"(?i:[.@](?:{PRIVATE_ENDING})$)"
 _PRIVATE = re.compile(rf"(?:^|\.)(?:{PRIVATE_ENDING})$")
@@ -142,15 +140,13 @@ def judge_emails(text: Column, issues: Issues) -> Column:
     """Return the email column after judging."""
     plain = matching(text, _PLAIN_EMAIL) & (text_length(text) <= LONGEST_LOCAL)
     plain &= ~matching(text, _PRIVATE_END)
-    judged = judge_column(text, plain, judge_email, "email", issues)
+    judged = judge_column(text, judge_email, "email", issues, plain=plain)
     return where(plain, lower(text), judged)
 
 
 def judge_domains(text: Column, issues: Issues) -> Column:
     """Return the domain column after judging."""
-    plain = matching(text, _PLAIN_DOMAIN) & (text_length(text) < LONGEST_LOCAL)
-    plain &= ~matching(text, rf"^www\.|{_PRIVATE_END}")
-    return judge_column(text, plain, judge_domain, "domain", issues)
+    return judge_column(text, judge_domain, "domain", issues)
 
 
 def _read_email(text: str) -> str | None:
@@ -169,10 +165,7 @@ def judge_image_url(text: str) -> Validated[str]:
 
 def judge_image_urls(text: Column, issues: Issues) -> Column:
     """Return the image column after judging; a bad address keeps its text and its flaw."""
-    short = text_length(text) <= 2 * LONGEST_LOCAL
-    doubtful = rf"\.(?:{_NEVER_PUBLIC})/|^https://[^/]{{{LONGEST_LOCAL},}}"
-    plain = matching(text, _PLAIN_URL) & short & ~matching(text, doubtful)
-    return judge_column(text, plain, judge_image_url, "image_url", issues)
+    return judge_column(text, judge_image_url, "image_url", issues)
 
 
 def is_public_name(host: str) -> bool:

@@ -62,15 +62,15 @@ def at(column: Column, places: Places) -> list[Any]:
     return cells
 
 
-def put(column: Column, places: Places, values: Sequence[object]) -> Column:
+def put(column: Column, places: Places, values: Column | Sequence[object]) -> Column:
     """Return a column with other values at these rows (ascending)."""
     if not len(places):
         return column
     mask = np.zeros(len(column), dtype=np.bool_)
     mask[places] = True
-    replaced: Column = pc.call_function(
-        "replace_with_mask", [column, pa.array(mask), pa.array(values, column.type)]
-    )
+    cells = values if isinstance(values, pa.Array) else pa.array(values, column.type)
+    options = [column, pa.array(mask), cells]
+    replaced: Column = pc.call_function("replace_with_mask", options)
     return replaced
 
 

@@ -13,27 +13,21 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.rows import INSTANT, Action
-from nightscreen.values.columns import (
-    Column,
-    Mask,
-    Places,
-    matching,
-    where,
-)
 from nightscreen.values.issues import Issue, Issues, Validated, judge_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.values.columns import (
+        Column,
+    )
+
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
-_LAGOS_US = 3_600_000_000
-_DAY_US = 24 * _LAGOS_US
 _BIRTH_YEARS = range(1901, 2100)
 _INSTANT_YEARS = range(1970, 2100)
 
@@ -70,14 +64,6 @@ class Moment(NamedTuple):
     offset: timedelta | None
 
 
-_YEAR = r"(?:19(?:0[1-9]|[1-9][0-9])|20[0-9]{2})"
-_RECENT = r"(?:19[7-9][0-9]|20[0-9]{2})"
-_DAY = (
-    r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
-    r"|02-(?:0[1-9]|1[0-9]|2[0-8]))"
-)
-_CLOCK = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_ZONE = r"(?:Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9])"
 _ISO = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})(?![0-9]).{,40}")
 _UTC = re.compile(r"\s*(?:UTC|GMT)$", re.IGNORECASE)
 _GAP_OF_ZONE = re.compile(r"\s+(?=[+-][0-9])")
@@ -189,10 +175,7 @@ def judge_dates(
     text: Column, order: str | None, issues: Issues, column: str = "date_of_birth"
 ) -> Column:
     """Return a column of days as dates after judging."""
-    plain = matching(text, f"^{_YEAR}-{_DAY}$")
-    dates = where(plain, text).cast(pa.date32())
-    judge = partial(judge_date, order=order)
-    return judge_column(text, plain, judge, column, issues, typed=dates)
+    return judge_column(text, partial(judge_date, order=order), column, issues, kind=pa.date32())
 
 
 def judge_instants(
@@ -205,23 +188,8 @@ def judge_instants(
     issue: Callable[[InstantProblem], Issue] | None = None,
 ) -> Column:
     """Return a column of times, consent times by default, as UTC instants."""
-    day = matching(text, f"^{_RECENT}-{_DAY}$")
-    naive = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}$")
-    zoned = matching(text, f"^{_RECENT}-{_DAY}{_CLOCK}{_ZONE}$")
-    micros = np.zeros(len(text), dtype=np.int64)
-    local = pa.timestamp("us")
-    micros[day] = _micros(text, day, local) - _LAGOS_US + (_DAY_US - 1) * (edge is Edge.END)
-    micros[naive] = _micros(text, naive, local) - _LAGOS_US
-    micros[zoned] = _micros(text, zoned, INSTANT)
-    plain = day | naive | zoned
-    instants = pa.array(micros, mask=~plain).cast(INSTANT)
     judge = partial(judge_instant, order=order, edge=edge, issue=issue)
-    return judge_column(text, plain, judge, column, issues, typed=instants)
-
-
-def _micros(text: Column, mask: Mask, kind: pa.DataType) -> Places:
-    micros: Places = text.filter(pa.array(mask)).cast(kind).cast(pa.int64()).to_numpy()
-    return micros
+    return judge_column(text, judge, column, issues, kind=INSTANT)
 
 
 def _instant(moment: Moment, edge: Edge) -> datetime:

@@ -112,7 +112,7 @@ def judge_bvn(text: str) -> Validated[str]:
 def judge_bvns(text: Column, issues: Issues) -> Column:
     """Return the BVN column after judging."""
     plain = matching(text, f"^[0-9]{{{BVN_DIGITS}}}$") & ~repeats_one_digit(text)
-    return judge_column(text, plain, judge_bvn, "bvn", issues)
+    return judge_column(text, judge_bvn, "bvn", issues, plain=plain)
 
 
 def judge_customer_id(

@@ -1,7 +1,7 @@
 """Judging values: what is wrong with a cell, what means "absent", and the pass over a column.
 
-A column is judged in two strokes: a pattern recognises the cells that are plainly right, all at
-once, and a scalar rule judges the few others one by one. The rules themselves live beside their
+A scalar rule judges each distinct cell of a column. Of BVNs, phones and emails, which all differ, a
+pattern recognises those that are plainly right, all at once. The rules themselves live beside their
 subject (`identifiers`, `banks`, `phones`, `addresses`, `dates`, `amounts`), not here.
 """
 
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.shipped import DATA
-from nightscreen.values.columns import Column, Mask, at, matching, present, put, where
+from nightscreen.values.columns import Column, Mask, matching, present, put, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,31 +152,34 @@ def repeats_one_digit(text: Column) -> Mask:
 
 def judge_column(
     text: Column,
-    plain: Mask,
     judge: Callable[[str], Validated[T]],
     column: str,
     issues: Issues,
     *,
-    typed: Column | None = None,
+    plain: Mask | None = None,
+    kind: pa.DataType | None = None,
 ) -> Column:
-    """Return a column after judging every cell that is present and not plain.
+    """Return a column after judging: each distinct cell that is present and not plain, once.
 
     Args:
         text: the cells.
-        plain: which are right as they are.
-        judge: judges one of the others.
+        judge: judges one of them.
         column: for the issues.
         issues: what is found is added.
-        typed: the values of the plain cells; without it their text.
+        plain: which are right as they are; none where it is left out.
+        kind: the type of the values; text where it is left out.
     """
-    rows = np.flatnonzero(~plain & present(text))
-    values: list[T | None] = []
-    for row, cell in zip(rows.tolist(), at(text, rows), strict=True):
-        verdict = judge(cell)
-        values.append(verdict.value)
-        for issue in verdict.issues:
-            issues.add(row, column, issue)
-    return put(text if typed is None else typed, rows, values)
+    rows = np.flatnonzero(present(text) if plain is None else ~plain & present(text))
+    encoded = text.take(pa.array(rows)).dictionary_encode()
+    verdicts = [judge(cell) for cell in encoded.dictionary.to_pylist()]
+    places = encoded.indices.to_numpy()
+    faulty = np.array([bool(verdict.issues) for verdict in verdicts], bool)
+    for at in np.flatnonzero(faulty[places]).tolist():
+        for issue in verdicts[places[at]].issues:
+            issues.add(int(rows[at]), column, issue)
+    values = pa.array([verdict.value for verdict in verdicts], kind or text.type)
+    judged = text if kind is None else pa.nulls(len(text), kind)
+    return put(judged, rows, values.take(encoded.indices))
 
 
 def without_unseen(text: str) -> str:

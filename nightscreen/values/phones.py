@@ -108,7 +108,7 @@ def judge_phones(text: Column, issues: Issues) -> Column:
     digits = where(grouped, closed, text)
     filled_in = r"(?:1{10}|2{10}|3{10}|4{10}|5{10}|6{10}|7{10}|8{10}|9{10}|[789]0{9})$"
     plain = matching(digits, plain_pattern()) & ~matching(digits, filled_in)
-    judged = judge_column(text, plain, judge_phone, "phone", issues)
+    judged = judge_column(text, judge_phone, "phone", issues, plain=plain)
     national = pc.utf8_slice_codeunits(digits, start=-NATIONAL_DIGITS)
     return where(plain, pc.binary_join_element_wise(f"+{COUNTRY_CODE}", national, ""), judged)
 

@@ -168,8 +168,8 @@ def test_a_version_is_approved_by_somebody_else(
     with open_journal(tmp_path / "home") as journal:
         kept = approval_of(journal, label, journal.clock())
         assert kept is not None
-        assert kept.written_by.startswith("Ada Eze")
-        assert approval_of(journal, label, kept.approved_at - 1) is None
+        assert kept.proposed_by.startswith("Ada Eze")
+        assert approval_of(journal, label, kept.decided_at - 1) is None
         assert approval_of(journal, load_policy().label, journal.clock()) is None
 
 

@@ -81,7 +81,7 @@ marked = st.from_regex(r"[(-]?(N|NGN|\u20a6)? ?[0-9]{1,3}(,[0-9]{2,3}){0,3}\)?",
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(amounts | marked | st.text(min_size=1, max_size=45), max_size=20))
 def test_column_equals_its_cells(cells: list[str]) -> None:
-    """The fast path by pattern gives what the scalar rule gives, in the column's own type."""
+    """A column has what the scalar rule gives, in its own type."""
     notes = Issues.blank(range(len(cells)))
     judged = judge_amounts(pa.array(cells, pa.string()), notes)
     verdicts = [judge_amount(cell) for cell in cells]

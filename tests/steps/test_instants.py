@@ -144,7 +144,7 @@ orders = st.sampled_from([None, "dmy", "mdy", "ymd"])
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(moments, max_size=20), orders, st.sampled_from(list(Edge)))
 def test_columns_equal_their_cells(cells: list[str], order: str | None, edge: Edge) -> None:
-    """The fast paths by pattern give what the scalar rules give, in the columns' own types."""
+    """A column has what the scalar rules give, in its own type."""
     text = pa.array(cells, pa.string())
     notes = Issues.blank(range(len(cells)))
     dates = judge_dates(text, order, notes)
