@@ -14,12 +14,7 @@ from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.person_runner import run_in_engine
 
 
-@flow(
-    name="request-bvns",
-    flow_run_name=named(BvnRequests.name),
-    persist_result=False,
-    validate_parameters=True,
-)
+@flow(name="request-bvns", flow_run_name=named(BvnRequests.name))
 async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
     """Have a one-time password sent to every customer of a file who was not asked before.
 
@@ -30,12 +25,7 @@ async def request_bvns(parameters: RequestBvns) -> dict[str, Any] | State[Any]:
     return await run_in_engine(BvnRequests, parameters)
 
 
-@flow(
-    name="confirm-bvns",
-    flow_run_name=named(BvnConfirmations.name),
-    persist_result=False,
-    validate_parameters=True,
-)
+@flow(name="confirm-bvns", flow_run_name=named(BvnConfirmations.name))
 async def confirm_bvns(parameters: ConfirmBvns) -> dict[str, Any] | State[Any]:
     """Send on the passwords that customers supplied; each confirmation is charged.
 

@@ -39,7 +39,7 @@ class BackUp(BaseModel):
     )
 
 
-@flow(name="back-up", flow_run_name="back-up", persist_result=False, validate_parameters=True)
+@flow(name="back-up", flow_run_name="back-up")
 async def back_up(parameters: BackUp) -> dict[str, Any]:
     """Copy the journal into a folder of the day; nothing of it reaches the engine.
 
@@ -58,7 +58,7 @@ async def back_up(parameters: BackUp) -> dict[str, Any]:
         )
 
 
-@flow(name="purge", flow_run_name="purge", persist_result=False)
+@flow(name="purge", flow_run_name="purge")
 async def purge() -> dict[str, Any]:
     """Remove what is older than its retention period; return what went, in numbers.
 

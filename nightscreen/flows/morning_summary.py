@@ -12,7 +12,7 @@ from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.own_flow import flow
 
 
-@flow(name="morning-summary", flow_run_name="morning-summary", persist_result=False)
+@flow(name="morning-summary", flow_run_name="morning-summary")
 async def morning_summary() -> dict[str, Any]:
     """Send the morning summary as an event; return its numbers.
 

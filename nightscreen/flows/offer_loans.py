@@ -13,12 +13,7 @@ from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.person_runner import run_in_engine
 
 
-@flow(
-    name="offer-loans",
-    flow_run_name=named(LoanOffers.name),
-    persist_result=False,
-    validate_parameters=True,
-)
+@flow(name="offer-loans", flow_run_name=named(LoanOffers.name))
 async def offer_loans(parameters: OfferLoans) -> dict[str, Any] | State[Any]:
     """Make a link for each chosen customer who has none and return the report.
 

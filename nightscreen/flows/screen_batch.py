@@ -35,7 +35,7 @@ def run_name() -> str:
     return batch if purpose in batch else f"{batch}-{purpose}"
 
 
-@flow(name="screen-batch", flow_run_name=run_name, persist_result=False, validate_parameters=True)
+@flow(name="screen-batch", flow_run_name=run_name)
 async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
     """Screen a batch of customers and return its report.
 

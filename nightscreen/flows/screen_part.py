@@ -13,7 +13,7 @@ from nightscreen.tasks.stations import ask_check
 from nightscreen.tasks.workers import worker_opened
 
 
-@flow(name="screen-part", persist_result=False, validate_parameters=True)
+@flow(name="screen-part")
 async def screen_part(run_id: str, part: int) -> dict[str, int]:  # noqa: ARG001 - names the flow run
     """Claim lookups of a run and ask them until it has no more; return attempts made, by check.
 

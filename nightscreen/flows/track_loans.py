@@ -13,12 +13,7 @@ from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.person_runner import run_in_engine
 
 
-@flow(
-    name="track-loans",
-    flow_run_name=named(LoanTracking.name),
-    persist_result=False,
-    validate_parameters=True,
-)
+@flow(name="track-loans", flow_run_name=named(LoanTracking.name))
 async def track_loans(parameters: TrackLoans) -> dict[str, Any] | State[Any]:
     """Ask about every open reference and return the report.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.tasks.inbox_watch import InboxWatch
 
 
-@flow(name="watch-inbox", flow_run_name="inbox", persist_result=False, validate_parameters=True)
+@flow(name="watch-inbox", flow_run_name="inbox")
 async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
     """Screen the files that are dropped into the inbox; each is a run of its own.
 

@@ -49,20 +49,16 @@ class Records(Generic[R]):
 
     # --- writing ---
 
-    def claim(self, found: Sequence[R]) -> set[str]:
-        """Write records down, but for those whose key is there; return the keys of the new ones.
+    def add(self, found: Sequence[R]) -> int:
+        """Write records down, but for those whose key is there; return how many are new.
 
-        Of several processes that claim one key, one gets it.
+        Of several processes that add one key, one writes it.
         """
         with writing(self._engine) as connection:
             known = {row.key for row in self._with_keys(connection, [each.key for each in found])}
             fresh = {each.key: each for each in found if each.key not in known}
             self.insert(connection, fresh.values())
-        return set(fresh)
-
-    def add(self, found: Sequence[R]) -> int:
-        """Write records down, but for those whose key is there; return how many are new."""
-        return len(self.claim(found))
+        return len(fresh)
 
     def replace(self, record: R, before: R, at: int) -> bool:
         """Put a record in the place of its earlier self; False where that is not there any more."""
@@ -103,13 +99,10 @@ class Records(Generic[R]):
             for record in changed:
                 self.update(connection, record, at)
 
-    def drop(self, keys: Collection[str], *, state: str | None = None) -> None:
-        """Forget records, those in a state alone where it is named."""
-        mine = self._mine & records.c.key.in_(keys)
-        if state is not None:
-            mine &= records.c.state == state
+    def drop(self, keys: Collection[str]) -> None:
+        """Forget records."""
         with writing(self._engine) as connection:
-            connection.execute(delete(records).where(mine))
+            connection.execute(delete(records).where(self._mine, records.c.key.in_(keys)))
 
     def drop_before(self, at: int) -> None:
         """Forget records whose period counts from before an instant, microseconds."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120.0
 """As long as a command waits: a busy machine starts a server slowly."""
+_ALWAYS = {"persist_result": False, "validate_parameters": True}
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -69,10 +70,13 @@ class OwnFlow(Flow[P, R]):
 def flow(
     **options: Any,  # noqa: ANN401 - Prefect's own
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], OwnFlow[P, Any]]:
-    """Make a flow of ours; the options are those of `prefect.flow`."""
+    """Make a flow of ours; the options are those of `prefect.flow`.
+
+    Its results are not stored: they are about people, and lie in the run's folder.
+    """
 
     def make(fn: Callable[P, Coroutine[Any, Any, R]]) -> OwnFlow[P, Any]:
-        return OwnFlow(fn, **options)
+        return OwnFlow(fn, **{**_ALWAYS, **options})
 
     return make
 

@@ -6,7 +6,6 @@ again, by machine. Reading the file is `otps`, the portal's way in `links`.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +30,6 @@ from nightscreen.operations.person_run import (
     Account,
     Person,
     PersonRun,
-    end_of,
     keep,
 )
 from nightscreen.reading.mapping_file import read_mapping
@@ -208,39 +206,44 @@ class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
 
     def begin(self, person: Given) -> bool:
         """Take the request for this call; one that has changed is judged again first."""
-        request = requests_of(self.run.journal).find(person.request.key)
+        kept, now = requests_of(self.run.journal), self.run.clock()
+        request = kept.find(person.request.key)
         if request is not None and request.finishing:
             return False
-        settings, now = self.run.settings.bvn_consent, self.run.clock()
         before = (person.request.state, person.request.attempts)
         if (
             request is None
             or (request.state, request.attempts) != before
-            or refusal(request, settings, now) is not None
+            or refusal(request, self.run.settings.bvn_consent, now) is not None
         ):
             person.word = person.otp = ""
             return True
-        taken = claim(self.run, request)
-        person.request = taken or request
-        return taken is not None
+        person.request = request.model_copy(update={"finishing": self.run.run_id})
+        return kept.replace(person.request, request, now)
 
     def call(self, caller: Caller, person: Given) -> LookupTask:
-        """Return the call that sends the password on."""
-        return finish_call(caller, person.request, person.otp)
+        """Return the call that sends the password on; it is kept nowhere."""
+        request = person.request
+        return caller.task(
+            wire.bvn_finish(request.held.bvn, person.otp),
+            kind=self.kind,
+            subject=request.subject,
+            consent_reference=request.consent_reference,
+            consent_ends_at=request.consent_ends_at,
+        )
 
     def learn(self, person: Given, end: CallEnd | None) -> None:
         """Write down what came of it; a password that surely did not arrive is kept in memory."""
-        before = person.request.state.value
-        after = learn_finish(self.run, person.request, end)
-        person.request = after or person.request
+        before, kept = person.request, requests_of(self.run.journal)
+        after = keep(kept, before, end, after_call, self.run.clock())
+        if after is not None:  # else it was erased meanwhile
+            person.request = after
+            self.moved.append((after, before.state.value))
         words = {LookupStatus.WAITING: PENDING, LookupStatus.FAILED: FAILED}
-        status = None if person.task is None else person.task.status
-        is_lost = end is not None and end.is_lost
-        person.word = "" if status is None or is_lost else words.get(status, "")
+        status = LookupStatus.LAPSED if person.task is None else person.task.status
+        person.word = "" if end is not None and end.is_lost else words.get(status, "")
         if not person.word:
             person.otp = ""
-        if after is not None:
-            self.moved.append((after, before))
 
     def look_again(self) -> None:
         """Read again the requests that may have been settled after a cancellation."""
@@ -282,42 +285,3 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, s
     if request.attempts >= settings.otp_attempts:
         return ATTEMPTS_USED_UP
     return CONSENT_ENDED if now >= request.consent_ends_at else None
-
-
-def claim(run: Run, request: BvnRequest) -> BvnRequest | None:
-    """Take a request for the call of a run; None where it has changed since it was read."""
-    taken = request.model_copy(update={"finishing": run.run_id})
-    return taken if requests_of(run.journal).replace(taken, request, run.clock()) else None
-
-
-def finish_call(caller: Caller, request: BvnRequest, otp: str) -> LookupTask:
-    """Return the call that sends a password on; it is kept nowhere."""
-    return caller.task(
-        wire.bvn_finish(request.held.bvn, otp),
-        kind=SubjectKind.BVN,
-        subject=request.subject,
-        consent_reference=request.consent_reference,
-        consent_ends_at=request.consent_ends_at,
-    )
-
-
-def learn_finish(run: Run, request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
-    """Write down what came of a password; None where the request was erased meanwhile."""
-    return keep(requests_of(run.journal), request, end, after_call, run.clock())
-
-
-async def supply(
-    caller: Caller, request: BvnRequest, otp: str
-) -> tuple[LookupTask | None, BvnRequest]:
-    """Send one password on by itself and write down what came of it.
-
-    Returns:
-        The call, and the request after it; no call where another process was quicker.
-    """
-    taken = await asyncio.to_thread(claim, caller.run, request)
-    if taken is None:
-        return None, request
-    task = await caller.one(finish_call(caller, taken, otp))
-    end = end_of(task, caller.run.clock())
-    after = await asyncio.to_thread(learn_finish, caller.run, taken, end)
-    return task, after or request

@@ -20,11 +20,11 @@ from itsdangerous import BadSignature, Signer
 
 from nightscreen.journal import journal_of
 from nightscreen.journal.keyset import link_keys
-from nightscreen.operations.bvn.confirmations import refusal, supply
+from nightscreen.operations.bvn.confirmations import BvnConfirmations, Given, refusal
 from nightscreen.operations.bvn.otps import tidy_otp
 from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
 from nightscreen.operations.person_run import single_call
-from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
+from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import span_micros, system_clock
 
@@ -73,13 +73,14 @@ class LinkView:
     attempts_left: int = 0
 
 
-_ENDED = {
-    BvnState.CONFIRMED: LinkWord.CONFIRMED,
-    BvnState.EXPIRED: LinkWord.EXPIRED,
-    BvnState.ABANDONED: LinkWord.EXPIRED,
-    BvnState.UNREACHABLE: LinkWord.CLOSED,
-    BvnState.WRONG_CONTACT: LinkWord.CLOSED,
+_WORDS = {
+    "already_confirmed": LinkWord.CONFIRMED,
+    "request_expired": LinkWord.EXPIRED,
+    "request_abandoned": LinkWord.EXPIRED,
+    "finish_in_doubt": LinkWord.IN_DOUBT,
+    "under_way": LinkWord.BUSY,
 }
+"""What a customer is told where no password is sent on; `CLOSED` for any other reason."""
 
 
 def _signers(journal: Journal) -> list[Signer]:
@@ -129,19 +130,16 @@ def _is_newest(journal: Journal, request: BvnRequest) -> bool:
 def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
     """Return what the link of a request is good for at an instant in microseconds."""
     given = settings.bvn_consent
+    contact = request.held.masked_contact
     left = max(0, given.otp_attempts - request.attempts)
-    if request.state in _ENDED:
-        return LinkView(_ENDED[request.state])
-    if now - request.at >= span_micros(given.abandon_after):
-        return LinkView(LinkWord.EXPIRED)
-    if request.doubt is Doubt.FINISH:
-        return LinkView(LinkWord.IN_DOUBT)
-    if request.finishing is not None:
-        return LinkView(LinkWord.BUSY, request.held.masked_contact, left)
-    if refusal(request, given, now) is not None:
-        return LinkView(LinkWord.CLOSED)
+    finding = refusal(request, given, now)
     word = LinkWord.WRONG_OTP if request.state is BvnState.WRONG_OTP else LinkWord.OPEN
-    return LinkView(word, request.held.masked_contact, left)
+    if finding is not None:
+        word = _WORDS.get(finding[0], LinkWord.CLOSED)
+    if request.is_open and now - request.at >= span_micros(given.abandon_after):
+        word = LinkWord.EXPIRED
+    is_shown = word in {LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.BUSY}
+    return LinkView(word, contact, left) if is_shown else LinkView(word)
 
 
 async def accept_otp(
@@ -176,13 +174,14 @@ async def accept_otp(
         return LinkView(LinkWord.MALFORMED, before.masked_contact, before.attempts_left)
     operation = Operation.BVN_FINISH
     async with single_call(settings, operation, clock=clock, transport=transport) as caller:
-        task, after = await supply(caller, request, digits)
-    if task is None:
+        sending = BvnConfirmations(caller.run, ConfirmBvns())
+        given = Given(subject=request.subject, request=request, otp=digits)
+        await sending.turn(caller, given)
+    if given.task is None:
         return LinkView(LinkWord.BUSY, request.held.masked_contact)
-    untouched = (after.state, after.attempts) == (request.state, request.attempts)
-    if untouched and after.doubt is not Doubt.FINISH:
+    if given.word:
         return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
-    return view(after, settings, clock())
+    return view(given.request, settings, clock())
 
 
 def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnRequest | None, LinkView]:
