@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nightscreen.sandbox.people import Person
 
-CUSTOMERS = 100
+CUSTOMERS = 20
 ELSEWHERE = "+2348099999999"
 
 
