@@ -11,12 +11,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nightscreen.cli.deciding import desk_has_users
 from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.journal.read_only import look_into
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
+    from nightscreen.config.settings import Settings
     from nightscreen.schemas.approvals import Approval
 
 _LOOK_S = 0.3
@@ -31,7 +32,15 @@ def ask_on_terminal() -> None:
     terminal = AT_TERMINAL.get()
     if terminal is not None:
         sits_here = sys.stdin.isatty() and sys.stderr.isatty()
-        terminal.ask = ask if sits_here and not desk_has_users(settings_of_command()) else None
+        terminal.ask = ask if sits_here and not _desk_has_users(settings_of_command()) else None
+
+
+def _desk_has_users(settings: Settings) -> bool:
+    look = look_into(settings.home, url=settings.journal_url)
+    if look is None:
+        return False
+    with look:
+        return look.has_users()
 
 
 def ask(asked: Approval) -> bool:

@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightscreen.cli.command import Result, RunArgument, command, read_options
-from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.engine import run_flow, set_engine_defaults
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import say
 from nightscreen.cli.screen import screened
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.files.person import user_name
-from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.audit import Audit
-from nightscreen.runs.approval import resumed, waits_in_inbox
+from nightscreen.journal.actor import Actor
+from nightscreen.runs.approval import decide_spending, resumed, waits_in_inbox
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
-from nightscreen.schemas.money import naira_text, naira_words, to_micro
+from nightscreen.schemas.money import naira_words, to_micro
 
 if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
@@ -74,14 +71,11 @@ def approve(
         run = journal.runs.find(run_id)
         if run is None:
             raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
-        require_no_desk(settings, "/approvals")
         most = None if cap is None else to_micro(cap)
-        approval = Approvals.of(journal).decide(
-            run_id, decision, by=user_name(), note=note, max_spend_micro=most
+        actor = Actor.by_command(settings)
+        approval = decide_spending(
+            journal, actor, run_id, decision, note=note, max_spend_micro=most
         )
-        word = "approved" if approval.max_spend_micro is not None else "refused"
-        granted = naira_text(approval.max_spend_micro)
-        Audit(journal).write_by_command(f"spending {word}", run_id=run_id, max_spend=granted)
         parameters = resumed(run, approval, journal.clock())
     document: dict[str, Any] = {"approval": approval.document()}
     if refuse:

@@ -10,16 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from nightscreen.cli.command import Result, command, group
-from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.config.settings import read_settings
 from nightscreen.files.keys import read_key
-from nightscreen.files.person import user_name
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.copying import restore as restore_journal
-from nightscreen.journal.disputes import enter_invoice, needs_second
+from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import LINKS_LAST, rotate_link_key
 from nightscreen.journal.keyset import rotate_key as rotate
 from nightscreen.schemas.clock import instant_text
@@ -69,21 +68,14 @@ def settle(
 ) -> dict[str, Any]:
     """Enter what the invoice says of a call whose cost is disputed or unknown.
 
-    Both values are kept. A cost below what was reserved is confirmed by a second person, where the
-    desk has users: then it is entered on its page Money.
+    Both values are kept. Where the desk has users, one of them enters it, on its page Money.
     """
-    from nightscreen.journal.audit import Audit
-
     try:
         cost_micro = typed_micro(cost)
     except ValueError:
         raise UsageError("--cost: write naira such as 25 or 17.50") from None
     with opened_journal() as journal:
-        if needs_second(journal, call, cost_micro):  # less than was reserved
-            require_no_desk(settings_of_command(), "/money")
-        journal.calls.recover()
-        done = enter_invoice(journal, call, cost_micro, by=user_name())
-        Audit(journal).write_by_command("cost settled", run_id=done.run_id, **done.document())
+        done = settle_call(journal, Actor.by_command(settings_of_command()), call, cost_micro)
     return {"run_id": done.run_id, **done.document()}
 
 

@@ -13,13 +13,12 @@ import typer
 from nightscreen.cli.command import CustomerArgument, Result, RunArgument, command, group
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.files.person import named_by_account
+from nightscreen.journal.actor import Actor
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.results.notices import (
     confirm_proposals,
     import_told,
     record_action,
-    rewrite_notices,
 )
 
 app = group("Notices of decisions to customers.")
@@ -43,11 +42,11 @@ def confirm(
     note: Annotated[str, typer.Option(metavar="TEXT", help="Why; no personal data.")] = "",
 ) -> dict[str, Any]:
     """Confirm all proposals of an origination run to decline, under a name."""
-    declared = read_declarations(settings_of_command())
+    settings = settings_of_command()
+    declared, actor = read_declarations(settings), Actor.by_command(settings, by)
     with opened_journal() as journal:
-        made = confirm_proposals(journal, run_id, by=named_by_account(by), note=note)
-        counts = rewrite_notices(journal, run_id, declared)
-    return {"run_id": run_id, "confirmed_by": made.by, **counts.report()}
+        counts = confirm_proposals(journal, actor, run_id, declared, note=note)
+    return {"run_id": run_id, "confirmed_by": actor.name, **counts.report()}
 
 
 @command(
@@ -68,10 +67,9 @@ def action(
     ],
 ) -> dict[str, Any]:
     """Record an action against a portfolio's customer; the next notices include it."""
+    actor = Actor.by_command(settings_of_command(), by)
     with opened_journal() as journal:
-        made = record_action(
-            journal, customer_id, batch=batch, by=named_by_account(by), action=what
-        )
+        made = record_action(journal, actor, customer_id, batch=batch, action=what)
     return {"customer_id": customer_id, "batch": batch, "run_id": made.run_id, "by": made.by}
 
 

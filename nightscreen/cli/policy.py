@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightscreen.cli.command import Result, command, group
-from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import made_journal, opened_journal
-from nightscreen.files.person import named_by_account
-from nightscreen.journal.audit import Audit
+from nightscreen.journal.actor import POLICY, Actor
 from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.file import read_text
 from nightscreen.policy.load import check_policy, load_policy
@@ -31,11 +29,9 @@ from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
-    from nightscreen.journal import Journal
     from nightscreen.policy.load import Checked
     from nightscreen.results.outcomes import PaidAfterwards
     from nightscreen.schemas.contests import PolicyVersion
-    from nightscreen.schemas.policy import Policy
 
 MOST_POLICIES = 2
 _VERSION = {"key", "policy", "version", "replaces", "proposed_by", "note", "decided_by", "reason"}
@@ -129,8 +125,9 @@ def approve(
     if not by.strip():
         raise InputError("--by is empty: name the person who approves the policy")
     settings = settings_of_command()
-    require_no_desk(settings, "/policy")
+    actor = Actor.by_command(settings, by)
     with made_journal(settings) as journal:
+        actor.require(journal, POLICY)
         waiting = [each for each in versions(journal) if each.state is PolicyState.PROPOSED]
         found = next((each for each in waiting if version in {each.policy, each.key}), None)
         if found is None:
@@ -138,10 +135,7 @@ def approve(
                 f"no version {version} waits for approval; propose one with: nightscreen policy "
                 "propose FILE --by NAME"
             )
-        name = named_by_account(by)
-        decided = decide_version(journal, found.key, PolicyState.APPROVED, by=name, reason=note)
-        policy = read_policy(decided.text)
-        _write_into_audit(journal, "policy approved", policy, by=name, note=note)
+        decided = decide_version(journal, actor, found.key, PolicyState.APPROVED, reason=note)
     return _version_document(decided)
 
 
@@ -160,16 +154,13 @@ def propose(
     if not by.strip():
         raise InputError("--by is empty: name the person who proposes the policy")
     text = read_text(file)
-    with made_journal(settings_of_command()) as journal:
-        made = write_proposal(journal, text, by=named_by_account(by), note=note)
-        _write_into_audit(journal, "policy proposed", read_policy(text), by=by, note=note)
+    settings = settings_of_command()
+    actor = Actor.by_command(settings, by)
+    with made_journal(settings) as journal:
+        made = write_proposal(journal, text, by=actor.name, note=note)
+        about = {"policy": made.policy, "version": made.version, "note": note}
+        actor.note(journal, "policy proposed", **about)
     return _version_document(made)
-
-
-def _write_into_audit(journal: Journal, action: str, policy: Policy, *, by: str, note: str) -> None:
-    Audit(journal).write_by_command(
-        action, policy=policy.label, version=policy.version, named=by, note=note
-    )
 
 
 def _version_document(version: PolicyVersion) -> dict[str, Any]:

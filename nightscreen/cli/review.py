@@ -11,17 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from nightscreen.cli.command import Result, command, group
-from nightscreen.cli.deciding import require_no_desk
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
-from nightscreen.files.person import user_name
-from nightscreen.journal.audit import Audit
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
-from nightscreen.policy.declarations import read_declarations
+from nightscreen.journal.actor import Actor
 from nightscreen.results.decision_files import read_returned
-from nightscreen.results.notices import rewrite_reviewed
-from nightscreen.results.reviews import Judge, take_in
+from nightscreen.results.settle_case import import_reviews
 
 app = group("Reviewed decision lists.")
 _MOST_SHOWN = 50
@@ -64,39 +58,25 @@ def import_(
     rows = read_returned(file)
     settings = settings_of_command()
     with opened_journal() as journal:
-        judge = Judge(
-            Customers.of(journal),
-            Reviews.of(journal),
-            journal.pseudonyms,
-            now=journal.clock(),
-            days=days,
-        )
-        judged = judge.judge(rows)
-        reviews = [review for found in judged.reviews.values() for review in found]
-        if any(review.overrides for review in reviews):
-            require_no_desk(settings, "/decisions")
-        above, account = settings.override_above, user_name()
-        taken = take_in(journal, judged, above=above, partial=partial, imported_by=account)
-        if taken.saved:
-            rewrite_reviewed(journal, judged.runs, read_declarations(settings))
-            runs = sorted(judged.runs)
-            Audit(journal).write_by_command("reviews imported", rows=taken.saved, runs=runs)
+        actor = Actor.by_command(settings)
+        found = import_reviews(journal, actor, rows, settings, days=days, partial=partial)
+    judged = found.judged
     told = [
         {
-            "line": found.line,
-            "sheet": found.sheet or None,
-            "column": found.column,
-            "code": found.code,
-            "hint": found.hint,
+            "line": each.line,
+            "sheet": each.sheet or None,
+            "column": each.column,
+            "code": each.code,
+            "hint": each.hint,
         }
-        for found in judged.findings
+        for each in judged.findings
     ]
-    refused = [found.refused for found in judged.findings]
+    refused = [each.refused for each in judged.findings]
     document = {
         "rows": len(rows),
-        "imported": taken.saved,
-        "waiting_for_second_person": taken.waiting,
-        "overrides": sum(review.overrides for review in reviews) if any(taken) else 0,
+        "imported": found.saved,
+        "waiting_for_second_person": found.waiting,
+        "overrides": len(judged.overrides) if found.saved or found.waiting else 0,
         "already_known": judged.known,
         "mistakes": [each for each, is_refused in zip(told, refused, strict=True) if is_refused],
         "notices": [each for each, is_refused in zip(told, refused, strict=True) if not is_refused],

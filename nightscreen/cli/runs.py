@@ -14,9 +14,9 @@ from nightscreen.cli.command import show as show_as
 from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.cli.output import about
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.money import Spent
-from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import RUNNING
 from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
 from nightscreen.schemas.clock import instant_text
@@ -130,8 +130,9 @@ def release(
     """Release a run that was held because its night was not plausible."""
     from nightscreen.report.anomaly_check import release as release_run  # loads the tables
 
+    actor = Actor.by_command(settings_of_command())
     with opened_journal() as journal:
-        report = release_run(journal, Reviews.of(journal), run_id, reason)
+        report = release_run(journal, actor, run_id, reason)
     return {
         "run_id": run_id,
         **{name: report[name] for name in ("publishable", "held", "released")},

@@ -24,17 +24,14 @@ from sqlalchemy import delete, insert, or_, select, update
 
 from nightscreen.files.person import same_person, user_name
 from nightscreen.journal.engine import Turn, reading, recording
-from nightscreen.journal.runs import upload_of
 from nightscreen.journal.schema import (
     SECOND_FACTOR,
-    audit,
     devices,
     failures,
     links,
     meta,
     put_meta,
     sessions,
-    uploads,
     users,
 )
 from nightscreen.schemas.clock import MICROS
@@ -46,9 +43,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select, Update
 
-    from nightscreen.journal.runs import RunRecord
     from nightscreen.journal.storage import Storage
-    from nightscreen.schemas.approvals import Approval
 
 LINK_S = 24 * 3600
 IDLE_S = 2 * 3600
@@ -111,14 +106,14 @@ _ANALYST = frozenset(
 )
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
     Role.ANALYST: _ANALYST,
-    Role.APPROVER: _ANALYST | {"approvals", "approve", "policy"},
+    Role.APPROVER: _ANALYST | {"approvals", "approve", "policy", "sign"},
     Role.AUDITOR: frozenset({"runs", "people", "approvals", "audit", "money"}),
     Role.PRIVACY: frozenset({"runs", "people", "contest"}),
     Role.ADMINISTRATOR: frozenset({"users"}),
 }
 """What each role may do or see."""
-_EVERYTHING: Final = frozenset().union(*ALLOWED.values())
-RIGHTS: Final = ("money", "policy", "override", "export")
+_EVERYTHING: Final = frozenset({"settle"}).union(*ALLOWED.values())
+RIGHTS: Final = ("money", "policy", "override", "sign", "export")
 """What can be given to or taken from a user whatever the roles say."""
 SECOND_PERSON: Final = frozenset({"approve", "policy", "override"})
 """Rights by which somebody agrees to what another asked for; they sleep until another confirms."""
@@ -183,6 +178,11 @@ class User:
     def held(self) -> frozenset[str]:
         """Return all that roles and rights allow."""
         return frozenset(each for each in _EVERYTHING if self.holds(each))
+
+    @property
+    def awake(self) -> frozenset[str]:
+        """Return all that the user may do or see now."""
+        return self.held - (SECOND_PERSON if self.asleep else frozenset())
 
     @property
     def waits_for_approver(self) -> bool:
@@ -448,38 +448,6 @@ class Accounts:
         if user is None:
             raise UsageError(f"there is no user {name!r} at the desk")
         return user
-
-    def may_decide(self, user: User, asked_by: Collection[str]) -> bool:
-        """Tell whether a user may approve what somebody asked for.
-
-        Nobody approves their own request once there were two who may approve.
-        """
-        own = any(same_person(user.name, name) for name in asked_by)
-        return not own or not self.needs_two()
-
-    def who_asked(self, approval: Approval, run: RunRecord) -> list[str]:
-        """Return who asked for a run's spending: who uploaded its file, and who resumed it last.
-
-        A file that was not uploaded was asked for by whoever, or whatever, started its run.
-        """
-        upload = upload_of(self._journal.home, run)
-        uploaded = self.rows(
-            select(uploads.c.user).where(
-                or_(uploads.c.upload_id == upload, uploads.c.run_id == run.run_id)
-            )
-        )
-        resumed = self.rows(
-            select(audit.c.user)
-            .where(
-                audit.c.run_id == run.run_id,
-                audit.c.action == "run resumed",
-                audit.c.at <= approval.asked_at,
-            )
-            .order_by(audit.c.number.desc())
-            .limit(1)
-        )
-        asked_by = uploaded[0].user if uploaded else approval.asked_by
-        return [asked_by, *(row.user for row in resumed)]
 
     # --- links that set a password ---
 

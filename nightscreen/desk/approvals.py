@@ -1,4 +1,4 @@
-"""The page of approvals: runs that wait, what they would cost, and the decision on each.
+"""Decisions on runs: the page of approvals, and on a run's own page its signature and release.
 
 The decision is the journal's record; an approved run is resumed under its cap.
 """
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.context import DeskError, naira_typed, plain_naira
 from nightscreen.desk.pages import html
-from nightscreen.desk.runs import resume_approved
+from nightscreen.desk.runs import find_run, resume_approved
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
-from nightscreen.runs.approval import resumed
+from nightscreen.policy.declarations import read_declarations
+from nightscreen.report.anomaly_check import release as release_run
+from nightscreen.results.notices import confirm_proposals
+from nightscreen.runs.approval import decide_spending, is_own_request, resumed
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS, deadline_instant
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import from_micro, naira_text, to_micro
+from nightscreen.schemas.money import from_micro, to_micro
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
@@ -64,11 +67,7 @@ def _shown(context: Context, approval: Approval) -> dict[str, Any]:
         "most": from_micro(approval.offered_micro),
         "reused": reused,
         "until": min(filter(None, (until, deadline)), default=None),
-        "own": context.user is not None
-        and run is not None
-        and not context.accounts.may_decide(
-            context.user, context.accounts.who_asked(approval, run)
-        ),
+        "own": run is not None and is_own_request(context.journal, context.actor, approval, run),
     }
 
 
@@ -125,25 +124,20 @@ def decide(context: Context) -> Response:
     """Approve or refuse; an approved run is resumed at once."""
     approval = _waiting(context)
     refused = context.text("do") == "refuse"
-    shown = _shown(context, approval)
-    if shown["own"]:
-        context.record("refused", run_id=approval.run_id, needs="another approver")
-        raise DeskError(403, "You asked for this yourself; somebody else must approve it.")
     try:
         cap = None if refused else _amount(context.text("max_spend", 30), approval.offered_micro)
         seen = context.text("seen", 20)
-        decided = context.approvals.decide(
+        decided = decide_spending(
+            context.journal,
+            context.actor,
             approval.run_id,
             ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,
-            by=context.name,
             note=context.text("note", 2000),
             max_spend_micro=cap,
             seen=int(seen) if seen.isdecimal() else approval.approval_id,
         )
     except InputError as error:
         return _page(context, 400, error=str(error), of=approval.run_id)
-    word = "spending refused" if refused else "spending approved"
-    context.record(word, run_id=approval.run_id, max_spend=naira_text(cap))
     if refused:
         context.uploads.sweep()
         return onward("/approvals")
@@ -151,3 +145,18 @@ def decide(context: Context) -> Response:
     assert run is not None  # noqa: S101 - it waits, so it is there
     resume_approved(context, decided, run, resumed(run, decided, context.clock()))
     return onward(f"/runs/{approval.run_id}")
+
+
+def sign(context: Context) -> Response:
+    """Confirm all that a run proposes to decline; the customers are told of it from then on."""
+    found, declared = find_run(context), read_declarations(context.settings)
+    note = context.text("note", 2000)
+    confirm_proposals(context.journal, context.actor, found.run_id, declared, note=note)
+    return onward(f"/runs/{found.run_id}")
+
+
+def release(context: Context) -> Response:
+    """Release a run that was held."""
+    found = find_run(context)
+    release_run(context.journal, context.actor, found.run_id, context.text("reason", 2000))
+    return onward(f"/runs/{found.run_id}")

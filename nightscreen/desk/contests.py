@@ -17,7 +17,7 @@ from nightscreen.privacy.contests import (
     open_contest,
 )
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import Decision
 from nightscreen.web.forms import onward
 
@@ -67,9 +67,9 @@ def record(context: Context) -> Response:
     try:
         made = open_contest(
             context.journal,
+            context.actor,
             context.settings.contest,
             customer_id,
-            by=context.name,
             said=context.text("said"),
             batch=context.text("batch", 80),
             about=ContestAbout(context.text("about") or ContestAbout.DECISION),
@@ -77,7 +77,6 @@ def record(context: Context) -> Response:
         )
     except (InputError, ValueError) as error:
         return _page(context, 400, error=_plainly(error), of="record")
-    context.record("contest recorded", customer_id=customer_id, contest=made.key)
     if context.text("run", 60):
         back = f"/customers/{quote(customer_id, safe='')}?run={context.text('run', 60)}"
         return onward(f"{back}&said=contest")
@@ -90,33 +89,24 @@ def answer(context: Context) -> Response:
     decision = context.text("decision")
     if decision not in {"", *DECISIONS}:
         raise DeskError(400, "Choose one of the decisions.")
-    if decision:
-        context.require("override")
     try:
         contest = find_contest(context.journal, key)
         context.require_seen(contest.customer_id, contest.batch)
         answered = answer_contest(
             context.journal,
+            context.actor,
             key,
-            by=context.name,
             answer=context.text("answer"),
             outcome=ContestOutcome(context.text("outcome")),
             decision=Decision(decision) if decision else None,
             above=context.settings.override_above,
         )
+    except NotAllowedError as error:
+        return _page(context, 403, error=context.not_allowed(error), of=key)
     except (InputError, ValueError) as error:
         return _page(context, 400, error=_plainly(error), of=key)
     if answered.state == ContestState.OPEN:
-        about = {"run_id": answered.run_id, "customer_id": answered.customer_id}
-        context.record("override proposed", **about, contest=key)
         return onward(f"/contests?said=proposed#{key}")
-    context.record(
-        "contest answered",
-        customer_id=answered.customer_id,
-        contest=key,
-        outcome=context.text("outcome"),
-        decision=decision,
-    )
     return onward("/contests")
 
 
@@ -124,10 +114,7 @@ def _plainly(error: Exception) -> str:
     """Return what is wrong as the page's own fields are named."""
     if not isinstance(error, InputError):
         return "Choose what becomes of the decision."
-    said = str(error)
-    for option, field in (("--said", "What the customer says"), ("--answer", "Answer")):
-        said = said.replace(option, field)
-    return said.partition("; see: nightscreen")[0].partition(": nightscreen")[0]
+    return str(error).partition("; see: nightscreen")[0].partition(": nightscreen")[0]
 
 
 def waiting(context: Context) -> list[dict[str, Any]]:

@@ -24,18 +24,19 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse
 
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.cases import Cases
 from nightscreen.desk.pages import compile_templates, html
 from nightscreen.desk.run_rows import RunRowsCache, branch_of
 from nightscreen.desk.uploads import Uploads
 from nightscreen.desk.work_list import WorkList
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.audit import Audit
+from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.engine import locked_connection
 from nightscreen.results.one_row import find_row
-from nightscreen.schemas.errors import JournalBusyError, NightscreenError
+from nightscreen.schemas.errors import JournalBusyError, NightscreenError, NotAllowedError
 from nightscreen.web.forms import read_file_form, read_form
 from nightscreen.web.guard import note, page_of
 
@@ -99,6 +100,8 @@ _NEEDS: Final = {
     "propose": "Only users with the role analyst can propose a policy.",
     "policy": "Putting a policy in force requires the policy permission; an administrator can "
     "give it to you.",
+    "sign": "Signing a run's proposals requires the sign permission; an administrator can give it "
+    "to you.",
     "override": "Deciding differently from the policy requires the override permission; an "
     "administrator can give it to you.",
 }
@@ -269,6 +272,12 @@ class Context:
         """Return the name that the audit bears."""
         return "" if self.user is None else self.user.name
 
+    @property
+    def actor(self) -> Actor:
+        """Return who decides on this page."""
+        rights = frozenset() if self.user is None else self.user.awake
+        return Actor(self.name, rights, alone=not self.accounts.needs_two())
+
     def record(
         self, action: str, *, run_id: str = "", customer_id: str = "", **detail: object
     ) -> None:
@@ -298,6 +307,11 @@ class Context:
         """
         self.record("refused", page=page_of(self.request.scope), needs=needs, **about)
         raise DeskError(403, sentence)
+
+    def not_allowed(self, error: NotAllowedError) -> str:
+        """Write a refusal into the audit; return why, for the user."""
+        self.record("refused", page=page_of(self.request.scope), needs=error.needs)
+        return _NEEDS.get(error.needs, str(error))
 
     def require(self, what: str) -> None:
         """Refuse to go on without a right.
@@ -496,6 +510,8 @@ def _answered(context: Context, work: Callable[[Context], T]) -> T | Response:
         return work(context)
     except DeskError as error:
         return context.refusal(error)
+    except NotAllowedError as error:
+        return context.refusal(DeskError(403, context.not_allowed(error)))
     except JournalBusyError:
         return context.refusal(DeskError(503, BUSY))
     except NightscreenError as error:

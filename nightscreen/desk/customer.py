@@ -14,15 +14,14 @@ from urllib.parse import quote
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.aggregator import Scope
-from nightscreen.desk.cases import WAITS_FOR
 from nightscreen.desk.context import DeskError, naira_typed
 from nightscreen.desk.decisions import in_words
 from nightscreen.desk.my_work import USUAL_WAIT_DAYS
 from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, words
 from nightscreen.desk.run_rows import branch_of, columns_of_care
-from nightscreen.files.person import same_person
 from nightscreen.journal.audit import AuditQuery
+from nightscreen.journal.cases import WAITS_FOR
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
 from nightscreen.planning.consent import consent_valid, twelve_months_after
 from nightscreen.policy.declarations import read_declarations
@@ -30,10 +29,9 @@ from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
 from nightscreen.results.ask_again import parameters_again
-from nightscreen.results.notices import notice_of, record_told, rewrite_reviewed
+from nightscreen.results.notices import notice_of, record_action, record_told
 from nightscreen.results.one_row import find_row
-from nightscreen.results.reviews import Judge, Judged, take_in
-from nightscreen.results.second_person import confirm_override
+from nightscreen.results.settle_case import confirm_override, end_override, import_reviews
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name
 from nightscreen.runs.quoting import quote_batch
@@ -72,6 +70,7 @@ SAID: Final = {
     "confirmed": "The override is confirmed and saved.",
     "ended": "The override is not made.",
     "contest": "The contest is recorded. It is answered by somebody who did not decide.",
+    "action": "The action is recorded. The next notices include it.",
     "told": "It is written down that the customer was told.",
 }
 WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "context")
@@ -216,9 +215,6 @@ def review(context: Context) -> Response:
             "saved; what you typed stands below."
         )
         return _page(context, person, run, row, others, status=409, error=text)
-    overrides = any(decision != each for each in (row["decision"], _decided_now(context, person)))
-    if overrides:
-        context.require("override")
     said = ". ".join(part for part in (reason, note) if part)
     cells = {
         "customer_id": person.customer_id,
@@ -228,44 +224,12 @@ def review(context: Context) -> Response:
         "review_note": said,
         "reviewed_at": "",
     }
-    try:
-        judged = _judged(context, cells)
-    except InputError as error:
-        return _page(context, person, run, row, others, status=400, error=str(error))
-    about = {"run_id": run.run_id, "customer_id": person.customer_id}
-    if take_in(context.journal, judged, above=context.settings.override_above).waiting:
-        context.record("override proposed", **about, reason=reason)
-        return _after(context, person, run, "proposed")
-    _settle(context, person, judged.runs)
-    context.record(
-        "review saved",
-        **about,
-        decision=decision,
-        reason=reason,
-        overrides=overrides,
-    )
-    return _after(context, person, run, "saved")
-
-
-def _judged(context: Context, cells: dict[str, str]) -> Judged:
-    """Return a review that is sound.
-
-    Raises:
-        InputError: it is not, or conflicts with another.
-    """
-    judge = Judge(
-        context.customers, context.reviews, context.journal.pseudonyms, now=context.clock()
-    )
-    judged = judge.judge([ReviewRow(0, "", cells)])
-    if judged.mistakes:
-        raise InputError(" ".join(each.hint for each in judged.mistakes))
-    return judged
-
-
-def _settle(context: Context, person: Subject, runs: list[str]) -> None:
-    """Close the case of a review that was saved, and write the notices of its runs again."""
-    context.cases.close(person.batch, [person.pseudonym])
-    rewrite_reviewed(context.journal, runs, read_declarations(context.settings))
+    rows = [ReviewRow(0, "", cells)]
+    found = import_reviews(context.journal, context.actor, rows, context.settings, reason=reason)
+    if found.judged.mistakes:
+        error = " ".join(each.hint for each in found.judged.mistakes)
+        return _page(context, person, run, row, others, status=400, error=error)
+    return _after(context, person, run, "proposed" if found.waiting else "saved")
 
 
 def _after(context: Context, person: Subject, run: RunRecord, said: str) -> Response:
@@ -287,22 +251,13 @@ def override(context: Context) -> Response:
         raise DeskError(409, "No override of this customer waits any more.")
     if context.text("proposal") not in {"", proposal.key}:
         raise DeskError(409, "Another override was proposed meanwhile. Look at it first.")
-    own = same_person(proposal.reviewer, context.name)
-    about = {"run_id": proposal.run_id, "customer_id": person.customer_id}
     if context.text("do") != "confirm":
-        context.reviews.end(proposal)
-        action = "override taken back" if own else "override refused"
-        context.record(action, **about, by=proposal.reviewer)
+        end_override(context.journal, context.actor, proposal)
         return _after(context, person, run, "ended")
-    if own:
-        context.record("refused", page="override", needs="a second person", **about)
-        raise DeskError(403, "Nobody confirms their own override: another user does.")
     try:
-        confirmed = confirm_override(context.journal, proposal, context.name)
+        confirm_override(context.journal, context.actor, proposal, context.settings)
     except InputError as error:
         return _page(context, person, run, row, others, status=409, error=str(error))
-    _settle(context, person, [confirmed.run_id])
-    context.record("override confirmed", **about, by=proposal.reviewer)
     return _after(context, person, run, "confirmed")
 
 
@@ -320,11 +275,16 @@ def _seen_by(context: Context, person: Subject) -> list[str]:
     return sorted({each["user"] for each in found} - {context.name})
 
 
-def _decided_now(context: Context, person: Subject) -> str:
-    """Return the policy's latest decision of a customer, whichever run's row is shown."""
-    known = context.customers.known([person.pseudonym]).get(person.pseudonym)
-    listed = None if known is None else known.state.get(LISTED_PART)
-    return "" if listed is None else listed.values["decision"]
+def act(context: Context) -> Response:
+    """Record what was done against the customer, who must be told of it."""
+    person, run, row, others = _found(context)
+    given = {"batch": person.batch, "action": context.text("action", 300)}
+    try:
+        record_action(context.journal, context.actor, person.customer_id, **given)
+    except InputError as error:
+        return _page(context, person, run, row, others, status=400, error=str(error))
+    run_id = run.run_id if run else ""
+    return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run_id}&said=action")
 
 
 def ask_for_consent(context: Context) -> Response:

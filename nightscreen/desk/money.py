@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.pages import TITLES
 from nightscreen.journal.calls import CRASHED
-from nightscreen.journal.disputes import (
-    confirm_invoice,
-    disputed_calls,
-    enter_invoice,
-    needs_second,
-)
+from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.money import Spent
 from nightscreen.schemas.clock import instant_text, spending_day
 from nightscreen.schemas.errors import InputError
@@ -219,33 +214,23 @@ def _sum(counters: Iterable[Spent]) -> Spent:
 
 def settle(context: Context) -> Response:
     """Enter what an invoice says of a call; below its reservation a second person confirms it."""
-    call = context.text("call", 30)
     try:
         cost_micro = typed_micro(context.text("cost", 30))
-        call_id = int(call)
-        waits = needs_second(context.journal, call_id, cost_micro)
-        context.journal.calls.recover()
-        done = enter_invoice(context.journal, call_id, cost_micro, by=context.name, waits=waits)
+        settle_call(context.journal, context.actor, int(context.text("call", 30)), cost_micro)
     except InputError as error:
         return _page(context, 400, error=str(error))
     except (ValueError, OverflowError):
         return _page(context, 400, error="Write the call's number, and naira such as 25 or 17.50.")
-    word = "cost entered" if waits else "cost settled"
-    context.record(word, run_id=done.run_id, **done.document())
     return onward("/money#disputed")
 
 
 def confirm(context: Context) -> Response:
     """Confirm what somebody else entered of an invoice."""
-    call = context.text("call", 30)
+    call, cost = context.text("call", 30), context.text("cost", 30)
     try:
-        done = confirm_invoice(
-            context.journal, int(call), context.text("cost", 30), by=context.name
-        )
+        confirm_invoice(context.journal, context.actor, int(call), cost)
     except InputError as error:
-        context.record("refused", page="money", call=call, needs="a second person")
-        return _page(context, 403, error=str(error))
+        return _page(context, 409, error=str(error))
     except (ValueError, OverflowError):
         return _page(context, 400, error="Load the page again.")
-    context.record("cost settled", run_id=done.run_id, **done.document())
     return onward("/money#disputed")

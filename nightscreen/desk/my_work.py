@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 from nightscreen.desk import fix
-from nightscreen.desk.cases import IN_TURN, SHARED_BY, WAITS_FOR, CaseTakenError
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.decisions import asked_filter, in_words, kinds
 from nightscreen.desk.run_rows import PAGE_ROWS, Filter
 from nightscreen.desk.work_list import FACETS
+from nightscreen.journal.cases import IN_TURN, SHARED_BY, WAITS_FOR, CaseTakenError
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.web.forms import onward

@@ -20,11 +20,11 @@ from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import NOTHING
 from nightscreen.desk.uploads import TYPED
+from nightscreen.files.person import same_person
 from nightscreen.policy.file import rewritten, threshold_comments
 from nightscreen.policy.load import sound_policy
 from nightscreen.policy.versions import (
     decide_version,
-    is_own,
     last_approved,
     policy_in_force,
     read_policy,
@@ -39,7 +39,7 @@ from nightscreen.results.outcomes import PaidAfterwards, verdict_in_words
 from nightscreen.results.wording import NAMES, customer_name
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import InputError, PolicyError, UsageError
 from nightscreen.schemas.policy import thresholds_named
 from nightscreen.web.forms import onward
 
@@ -108,7 +108,7 @@ def _page(
             {
                 "version": each,
                 "changes": changes(present, read_policy(each.text)),
-                "own": is_own(each, context.name),
+                "own": same_person(each.proposed_by, context.name),
                 "stale": each.replaces != present.label,
             }
             for each in waiting
@@ -364,31 +364,17 @@ def _proposed(context: Context, key: str) -> PolicyVersion:
 def decide(context: Context) -> Response:
     """Approve or refuse a proposal; its proposer may take it back, and never approve it."""
     found = _proposed(context, context.request.path_params["key"])
-    approve, own = context.text("do") == "approve", is_own(found, context.name)
-    if approve or not own:
-        context.require("policy")
-    if approve and own:
-        context.record("refused", policy=found.policy, needs="another user")
-        raise DeskError(403, "You proposed this yourself; somebody else must approve it.")
+    approve = context.text("do") == "approve"
     try:
-        decided = decide_version(
+        decide_version(
             context.journal,
+            context.actor,
             found.key,
             PolicyState.APPROVED if approve else PolicyState.REFUSED,
-            by=context.name,
             reason=context.text("reason", 2000),
         )
-    except UsageError as error:
+    except (InputError, PolicyError) as error:
         return _page(context, 400, error=_plainly(error), of=found.key)
-    word = "policy approved" if approve else "proposal taken back" if own else "policy refused"
-    context.record(
-        word,
-        policy=decided.policy,
-        version=decided.version,
-        replaces=decided.replaces,
-        proposed_by=decided.proposed_by,
-        reason=decided.reason,
-    )
     return onward("/policy")
 
 
@@ -397,4 +383,5 @@ def waiting(context: Context) -> list[PolicyVersion]:
     if not context.may("policy"):
         return []
     found = versions(context.journal)
-    return [e for e in found if e.state == PolicyState.PROPOSED and not is_own(e, context.name)]
+    waits = [each for each in found if each.state == PolicyState.PROPOSED]
+    return [each for each in waits if not same_person(each.proposed_by, context.name)]

@@ -14,11 +14,13 @@ from nightscreen.desk.run_rows import Filter
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.journal.read_only import look_into
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
 from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.contests import Confirmation
 from nightscreen.schemas.errors import UsageError
 from nightscreen.web.forms import onward
 
@@ -92,6 +94,7 @@ def run(context: Context) -> Response:
         files=files,
         open_files={name for name, declared in files.items() if _is_open(context, declared)},
         waits=context.approvals.newest(found.run_id),
+        signed=Records.of(context.journal, Confirmation).of_run(found.run_id),
         may_resume=context.may("screen") and _of_own_branches(context, found),
     )
     if follows and context.asked("stands") != [stands]:

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.config.parameters import SCREEN_FLOW
-from nightscreen.desk.cases import IN_TURN
 from nightscreen.desk.run_rows import MEMORY, STATUSES, Listing
 from nightscreen.files.sealing import pieces_of
+from nightscreen.journal.cases import IN_TURN
 from nightscreen.journal.customers import BatchMembership, Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.engine import locked_connection
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from nightscreen.desk.cases import Cases, HeldCase, Share
     from nightscreen.desk.run_rows import RunRows, RunRowsCache
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
+    from nightscreen.journal.cases import Cases, HeldCase, Share
     from nightscreen.journal.runs import RunRecord
 
 MOST_RUNS: Final = 500

@@ -24,23 +24,19 @@ from nightscreen.files.inbox import (
     Ticket,
 )
 from nightscreen.files.outputs import INBOX_TEXTS, INPUT
-from nightscreen.files.person import user_name
 from nightscreen.inbox.notifications import result_text, text_of
 from nightscreen.journal import journal_of
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.read_only import has_users, look_into
-from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.read_only import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.policy.declarations import read_declarations
 from nightscreen.reading.open_file import file_digest
 from nightscreen.results.decision_files import is_returned, read_returned
-from nightscreen.results.notices import rewrite_reviewed
-from nightscreen.results.reviews import Judge, take_in
+from nightscreen.results.settle_case import import_reviews
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import LAGOS, span_micros, spending_day, system_clock, to_instant
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, NotAllowedError, UsageError
 from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.schemas.stops import COMPLETED, StopReason
 
@@ -124,7 +120,7 @@ def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbo
             found = Examined(fate=_import_reviews(ticket, settings, inbox))
         else:
             found = _examined(ticket, digest, options, settings, inbox)
-    except InputError as error:
+    except (InputError, NotAllowedError) as error:
         _refuse(ticket, inbox, _about_wrong(ticket, error))
         found = Examined(fate=Fate.FAILED)
     except BaseException:
@@ -142,26 +138,17 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
     """Take a decision list in that came back: all of it or, on any mistake, nothing.
 
     Raises:
-        InputError: it cannot be read to its end, or the desk's users decide what it says.
+        InputError: it cannot be read to its end.
+        NotAllowedError: the desk has users, who review customers there.
     """
     rows = read_returned(ticket.file)
     with journal_of(settings) as journal:
-        reviews, customers = Reviews.of(journal), Customers.of(journal)
-        judged = Judge(customers, reviews, journal.pseudonyms, now=journal.clock()).judge(rows)
-        overrides = (each.overrides for found in judged.reviews.values() for each in found)
-        if has_users(journal.engine) and any(overrides):
-            raise InputError(
-                "the list turns decisions round, and the desk has users: one of them reviews these "
-                "customers there, signed in"
-            )
-        above, account = settings.override_above, user_name()
-        taken = take_in(journal, judged, above=above, imported_by=account)
-        if taken.saved:
-            rewrite_reviewed(journal, judged.runs, read_declarations(settings))
-    if judged.mistakes or not rows:
-        _refuse(ticket, inbox, text_of("mistakes", ticket, mistakes=judged.mistakes))
+        found = import_reviews(journal, Actor.by_command(settings), rows, settings)
+    mistakes = found.judged.mistakes
+    if mistakes or not rows:
+        _refuse(ticket, inbox, text_of("mistakes", ticket, mistakes=mistakes))
         return Fate.FAILED
-    ticket.write(RESULT, text_of("imported", ticket, taken=taken, known=judged.known))
+    ticket.write(RESULT, text_of("imported", ticket, taken=found, known=found.judged.known))
     folder = inbox.done / ticket.folder.name
     ticket.move(folder, folder / ticket.file.name)
     return Fate.IMPORTED
@@ -302,7 +289,7 @@ def _refuse(ticket: Ticket, inbox: Inbox, text: str) -> None:
     ticket.move(folder, folder / ticket.file.name)
 
 
-def _about_wrong(ticket: Ticket, error: InputError) -> str:
+def _about_wrong(ticket: Ticket, error: UsageError) -> str:
     """Return what is wrong with a file, under the name that it was dropped by."""
     problem = str(error).replace(str(ticket.file), ticket.name)
     return text_of("wrong", ticket, problem=problem)

@@ -1,15 +1,14 @@
-"""Costs that are not believed, and what a balance or an invoice says of them.
+"""Costs that are not believed, and what a balance says of them.
 
 A cost far beyond the price list counts in full until a balance contradicts it, then at the believed
 price. While it is open the caps leave out what it names beyond that price, and its check is asked
-one call at a time, so that a wrong figure ends neither a night nor a month. A person may enter what
-the service's invoice says, also of a call whose cost is not known. Every value is kept.
+one call at a time, so that a wrong figure ends neither a night nor a month. Every value is kept.
+What an invoice says of a call is `invoices`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,8 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.files.person import same_person
-from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.money import (
     Delta,
-    apply_deltas,
     disputed_scope,
     keeps_reservation,
     scopes_of,
@@ -42,22 +38,16 @@ from nightscreen.journal.schema import (
 from nightscreen.journal.statements import adding_up
 from nightscreen.schemas.calls import KEPT_STATES, CallState, DisputedCosts
 from nightscreen.schemas.checks import HITS
-from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import naira_text, naira_words
-from nightscreen.schemas.prices import MOST_COST_MICRO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from nightscreen.journal.storage import Storage
     from nightscreen.schemas.calls import CallResult
 
 _NEAR_CALLS = 1_000
 """A balance of a call so near to the disputed one is looked at while others are under way too."""
-_HIGHEST_ID = 2**63 - 1
 _LOOK_BACK_CALLS = 10_000
 """How far back the balance before a disputed call is looked for."""
 
@@ -85,13 +75,13 @@ _BORNE = and_(
     calls.c.state.in_(sorted({*KEPT_STATES, CallState.NOT_CHARGED})),
 )
 _OWN = {"state": "dispute", "settled_at": "invoice_at"}
-_OF_CALL = (
+OF_CALL = (
     *calls.c,
     *(column.label(_OWN[column.name]) for column in disputes.c if column.name in _OWN),
     *(column for column in disputes.c if column.name not in calls.c),
 )
 """A call with its dispute; both have a state and an instant of settling."""
-_JOINED = calls.join(disputes, disputes.c.call_id == calls.c.call_id)
+JOINED = calls.join(disputes, disputes.c.call_id == calls.c.call_id)
 
 
 # --- what a balance says ---
@@ -114,7 +104,7 @@ def dispute(
     for each in fresh:
         if each.named_micro is not None:
             _enter(connection, each, now, deltas)
-    query = select(*_OF_CALL).select_from(_JOINED).where(IS_OPEN).order_by(calls.c.call_id)
+    query = select(*OF_CALL).select_from(JOINED).where(IS_OPEN).order_by(calls.c.call_id)
     rows = connection.execute(query.with_for_update(of=disputes)).all()
     disproved = set()
     open_ids = [row.call_id for row in rows]
@@ -122,12 +112,12 @@ def dispute(
     for row in rows:
         verdict = _verdict(connection, row, fresh, open_ids)
         if verdict is DisputeState.DISPROVED:
-            _recount(connection, row, _believed(connection, row), deltas)
+            recount(connection, row, _believed(connection, row), deltas)
             disproved.add(row.call_id)
         if verdict is None:
             checks.add(row.check)
             continue
-        _leave_out_no_more(row, deltas)
+        leave_out_no_more(row, deltas)
         done = {"state": verdict.value, "excess_micro": 0}
         connection.execute(update(disputes).where(disputes.c.call_id == row.call_id).values(**done))
     return DisputedCosts(frozenset(checks), frozenset(disproved)), deltas
@@ -264,7 +254,7 @@ def _sum(connection: Connection, what: ColumnElement[int], *where: ColumnElement
 # --- what counts ---
 
 
-def _recount(
+def recount(
     connection: Connection, row: Row[Any], cost_micro: int, deltas: dict[str, Delta]
 ) -> None:
     """Let a call count at another cost, wherever its cost is kept, and enter the difference."""
@@ -284,217 +274,7 @@ def _recount(
     _TALLY.run(connection, [(*key, 0, change.spent)])
 
 
-def _leave_out_no_more(row: Row[Any], deltas: dict[str, Delta]) -> None:
+def leave_out_no_more(row: Row[Any], deltas: dict[str, Delta]) -> None:
+    """Let the caps count again what an open dispute had left out of them."""
     for scope in scopes_of(row.run_id, row.check, row.intent_at):
         deltas[disputed_scope(scope)].spent -= row.excess_micro or 0
-
-
-# --- what an invoice says ---
-
-
-@dataclass(frozen=True, slots=True)
-class DisputedCall:
-    """A call whose cost was not believed or not known, and what became of it.
-
-    Attributes:
-        call_id: its number in the journal.
-        run_id: its run.
-        check: its check.
-        at: when it was sent.
-        state: what is known of its cost.
-        named_micro: what the answer named; None where it named nothing.
-        counted_micro: what counts; None where it is not known, and the reservation counts.
-        reserved_micro: what was reserved for it.
-        before_micro: what counted before the invoice's figure.
-        invoice_micro: what the invoice says, once it was entered.
-        entered_by: who entered it.
-        confirmed_by: who confirmed it; None where nobody had to, or has.
-        settled_at: since when it counts; None where it waits for a second person.
-    """
-
-    call_id: int
-    run_id: str
-    check: str
-    at: int
-    state: str
-    named_micro: int | None
-    counted_micro: int | None
-    reserved_micro: int
-    before_micro: int | None
-    invoice_micro: int | None
-    entered_by: str | None
-    confirmed_by: str | None
-    settled_at: int | None
-
-    @property
-    def waits(self) -> bool:
-        """Return whether the invoice's figure waits for a second person."""
-        return self.invoice_micro is not None and self.settled_at is None
-
-    def document(self) -> dict[str, Any]:
-        """Return it for programs; money as decimal text in naira, instants in UTC."""
-        return {
-            "call_id": self.call_id,
-            "check": self.check,
-            "at": instant_text(self.at),
-            "state": self.state,
-            "named": naira_text(self.named_micro),
-            "counted": naira_text(self.counted_micro),
-            "before": naira_text(self.before_micro),
-            "invoice": naira_text(self.invoice_micro),
-        }
-
-
-def disputed_calls(journal: Storage, run_id: str = "", *, limit: int = 0) -> list[DisputedCall]:
-    """Return the calls whose cost was not believed, or was settled by invoice, newest first."""
-    query = select(*_OF_CALL).select_from(_JOINED).order_by(calls.c.call_id.desc())
-    if run_id:
-        query = query.where(calls.c.run_id == run_id)
-    with reading(journal.engine) as connection:
-        return [_call_of(row) for row in connection.execute(query.limit(limit or None))]
-
-
-def needs_second(journal: Storage, call_id: int, cost_micro: int) -> bool:
-    """Return whether a second person must confirm a cost: it is below what was reserved.
-
-    Raises:
-        InputError: the cost of the call is neither disputed nor unknown, or the amount is none.
-    """
-    with reading(journal.engine) as connection:
-        row = _settleable(connection, call_id, cost_micro)
-    return cost_micro < int(row.reserved_micro)
-
-
-def enter_invoice(
-    journal: Storage, call_id: int, cost_micro: int, *, by: str, waits: bool = False
-) -> DisputedCall:
-    """Enter what the service's invoice says of a call; what it counted as before is kept.
-
-    Calls of processes that died are put in doubt before (`Calls.recover`): a call under way is
-    refused.
-
-    Args:
-        journal: the journal.
-        call_id: the call.
-        cost_micro: what the invoice says.
-        by: who enters it.
-        waits: it counts once a second person has confirmed it.
-
-    Raises:
-        InputError: the cost of the call is neither disputed nor unknown, or the amount is none.
-    """
-    with writing(journal.engine) as connection:
-        row = _settleable(connection, call_id, cost_micro)
-        entered: dict[str, Any] = {
-            "before_micro": row.cost_micro,
-            "invoice_micro": cost_micro,
-            "entered_by": by,
-            "entered_at": journal.clock(),
-            "confirmed_by": None,
-            "settled_at": None,
-        }
-        if row.dispute is None:
-            unknown = {"state": DisputeState.UNKNOWN.value, "excess_micro": 0}
-            made = {"call_id": call_id, **unknown, "found_at": journal.clock(), **entered}
-            connection.execute(insert(disputes), made)
-        else:
-            of_call = disputes.c.call_id == call_id
-            connection.execute(update(disputes).where(of_call).values(**entered))
-        if not waits:
-            _apply(connection, journal, call_id)
-        return _find(connection, call_id)
-
-
-def confirm_invoice(journal: Storage, call_id: int, seen: str, *, by: str) -> DisputedCall:
-    """Let a figure that was entered count: a second person has confirmed it.
-
-    Args:
-        journal: the journal.
-        call_id: the call.
-        seen: the figure that the person saw, as `DisputedCall.document` has it.
-        by: who confirms it.
-
-    Raises:
-        InputError: that figure does not wait, or the same person entered it.
-    """
-    with writing(journal.engine) as connection:
-        found = _find(connection, call_id)
-        if not found.waits or naira_text(found.invoice_micro) != seen:
-            raise InputError(f"no such cost of call {call_id} waits for a second person")
-        if same_person(found.entered_by or "", by):
-            raise InputError(f"{by} entered the cost of call {call_id}: somebody else confirms it")
-        confirmed = update(disputes).where(disputes.c.call_id == call_id)
-        connection.execute(confirmed.values(confirmed_by=by))
-        _apply(connection, journal, call_id)
-        return _find(connection, call_id)
-
-
-def _apply(connection: Connection, journal: Storage, call_id: int) -> None:
-    """Let the figure of the invoice count."""
-    query = select(*_OF_CALL).select_from(_JOINED).where(calls.c.call_id == call_id)
-    row = connection.execute(query.with_for_update()).one()
-    deltas: dict[str, Delta] = defaultdict(Delta)
-    _recount(connection, row, row.invoice_micro, deltas)
-    _leave_out_no_more(row, deltas)
-    done = {
-        "state": DisputeState.SETTLED.value,
-        "excess_micro": 0,
-        "before_micro": row.cost_micro,
-        "settled_at": journal.clock(),
-    }
-    connection.execute(update(disputes).where(disputes.c.call_id == call_id).values(**done))
-    apply_deltas(connection, deltas)
-
-
-def _settleable(connection: Connection, call_id: int, cost_micro: int) -> Row[Any]:
-    """Return a call whose cost may be settled, with its dispute if it has one.
-
-    Raises:
-        InputError: there is no such call, its cost is known and believed, it is under way, or the
-            amount is none.
-    """
-    if not 0 <= cost_micro <= MOST_COST_MICRO:
-        raise InputError(f"a call costs between ₦0 and {naira_words(MOST_COST_MICRO)}")
-    joined = calls.outerjoin(disputes, disputes.c.call_id == calls.c.call_id)
-    query = select(*calls.c, disputes.c.state.label("dispute")).select_from(joined)
-    known = 0 < call_id <= _HIGHEST_ID
-    row = connection.execute(query.where(calls.c.call_id == call_id)).first() if known else None
-    if row is None:
-        raise InputError(
-            f"there is no call {call_id}; its number is in the report, in calls.parquet, and in: "
-            "nightscreen journal in-doubt"
-        )
-    if row.state == CallState.INTENT:
-        raise InputError(f"call {call_id} is under way: settle it once its run has ended")
-    if row.dispute is None and not keeps_reservation(row.state, row.cost_micro):
-        raise InputError(
-            f"the cost of call {call_id} is known and believed, "
-            f"{naira_words(row.cost_micro or 0)}: there is nothing to settle"
-        )
-    return row
-
-
-def _find(connection: Connection, call_id: int) -> DisputedCall:
-    query = select(*_OF_CALL).select_from(_JOINED).where(calls.c.call_id == call_id)
-    row = connection.execute(query).first() if 0 < call_id <= _HIGHEST_ID else None
-    if row is None:
-        raise InputError(f"no cost of call {call_id} waits for a second person")
-    return _call_of(row)
-
-
-def _call_of(row: Row[Any]) -> DisputedCall:
-    return DisputedCall(
-        row.call_id,
-        row.run_id,
-        row.check,
-        row.sent_at or row.intent_at,
-        row.dispute,
-        row.named_micro,
-        row.cost_micro,
-        row.reserved_micro,
-        row.before_micro,
-        row.invoice_micro,
-        row.entered_by,
-        row.confirmed_by,
-        row.invoice_at,
-    )

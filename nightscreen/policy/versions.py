@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from nightscreen.files.person import same_person
+from nightscreen.journal.actor import POLICY, Actor
 from nightscreen.journal.records import Records
 from nightscreen.policy.file import DEFAULT_POLICY, parse, read_text
 from nightscreen.policy.load import sound_policy
@@ -155,10 +155,10 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
 
 def decide_version(
     journal: Journal,
+    actor: Actor,
     key: str,
     decision: Literal[PolicyState.APPROVED, PolicyState.REFUSED],
     *,
-    by: str,
     reason: str = "",
 ) -> PolicyVersion:
     """Approve or refuse what was proposed; what is approved is in force for runs that begin after.
@@ -166,8 +166,8 @@ def decide_version(
     A proposer may refuse their own proposal, which takes it back, and never approve it.
 
     Raises:
-        InputError: it does not wait, it is the approver's own, or the policy that it was to
-            replace is not in force any more.
+        NotAllowedError: the actor has no right to it, or proposed what is to be approved.
+        InputError: it does not wait, or the policy that it was to replace is not in force any more.
         PolicyError: it has issues by today's rules for policies.
     """
     store = Records.of(journal, PolicyVersion)
@@ -175,19 +175,38 @@ def decide_version(
         found = store.find(key)
         if found is None or found.state != PolicyState.PROPOSED:
             raise InputError("this proposal does not wait any more: somebody has decided about it")
-        if decision is PolicyState.APPROVED:
-            _require_approvable(journal, found, by)
+        own = actor.is_one_of([found.proposed_by])
+        approves = decision is PolicyState.APPROVED
+        if approves or not own:
+            actor.require(journal, POLICY)
+        if approves:
+            _require_approvable(journal, found, actor)
         now = journal.clock()
-        change = {"decision": decision, "decided_by": by, "decided_at": now, "reason": reason}
+        change = {
+            "decision": decision,
+            "decided_by": actor.name,
+            "decided_at": now,
+            "reason": reason,
+        }
         decided = found.model_copy(update=change)
         if not store.replace(decided, found, now):
             raise InputError("this proposal does not wait any more: somebody has decided about it")
+    actor.note(
+        journal,
+        "policy approved" if approves else "proposal taken back" if own else "policy refused",
+        policy=decided.policy,
+        version=decided.version,
+        replaces=decided.replaces,
+        proposed_by=decided.proposed_by,
+        reason=decided.reason,
+    )
     return decided
 
 
-def _require_approvable(journal: Journal, found: PolicyVersion, by: str) -> None:
-    if is_own(found, by):
-        raise InputError("you proposed this yourself; somebody else must approve it")
+def _require_approvable(journal: Journal, found: PolicyVersion, actor: Actor) -> None:
+    actor.require_other(
+        [found.proposed_by], "You proposed this yourself; somebody else must approve it."
+    )
     present, _ = label_in_force(journal)
     if present != found.replaces:
         raise InputError(
@@ -195,8 +214,3 @@ def _require_approvable(journal: Journal, found: PolicyVersion, by: str) -> None
             "refuse it, and ask for a new proposal"
         )
     sound_policy(found.text, found.policy, f"nightscreen policy show {found.policy}")
-
-
-def is_own(found: PolicyVersion, name: str) -> bool:
-    """Return whether a person proposed a version, however the name is written."""
-    return same_person(name, found.proposed_by)

@@ -2,34 +2,27 @@
 
 One is opened at any time after a decision, answered within its clock by somebody who did not
 decide, and while it is open nothing is sent to the customer: `results/notices.py` and the offers of
-loans leave out whoever contests. Asking again repeats one check of one customer, whatever the age
-of its answer, under a cap of its own.
+loans leave out whoever contests.
 """
 
 from __future__ import annotations
 
 import secrets
-import time
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.config.parameters import ScreenBatch
-from nightscreen.files.person import same_person
-from nightscreen.files.private_files import make_private_folder
-from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
+from nightscreen.journal.actor import CONTEST, OVERRIDE
+from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
-from nightscreen.privacy.lookup_subject import lookup_subject, newest_row
-from nightscreen.results.ask_again import parameters_again, rows_as_part
+from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.notices import withdraw_notices
 from nightscreen.results.reviews import DEFAULT_DAYS
 from nightscreen.results.second_person import needs_second
 from nightscreen.results.tracked_state import evidence_digest
-from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.schemas.contests import (
-    AskedAgain,
     Confirmation,
     Contest,
     ContestAbout,
@@ -43,25 +36,22 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from decimal import Decimal
-    from pathlib import Path
 
-    from nightscreen.config.settings import ContestClocks, Settings
+    from nightscreen.config.settings import ContestClocks
     from nightscreen.journal import Journal
+    from nightscreen.journal.actor import Actor
 
 _HOUR = 3600 * MICROS
 _LONGEST = 4000
-AGAIN = "again"
-"""Folder under HOME of the sealed rows that are asked again."""
 
 
 def open_contest(
     journal: Journal,
+    actor: Actor,
     clocks: ContestClocks,
     customer_id: str,
     *,
-    by: str,
     said: str,
     batch: str = "",
     about: ContestAbout = ContestAbout.DECISION,
@@ -71,20 +61,21 @@ def open_contest(
 
     Args:
         journal: the journal.
+        actor: who takes it down.
         clocks: how soon it is answered.
         customer_id: as the lender's file has it.
-        by: who takes it down.
         said: what the customer says.
         batch: the batch name; needed where nothing is held of the customer any more.
         about: the decision, or data protection.
         is_complex: the longer clock counts.
 
     Raises:
+        NotAllowedError: the actor may not record contests.
         InputError: the batch or the customer is not known, something is missing, or the customer
             contests the same already.
     """
-    _require(by, "by", "who takes it down")
-    _require(said, "said", "what the customer says")
+    actor.require(journal, CONTEST)
+    _require(said, "What the customer says")
     customers = Customers.of(journal)
     batch = batch or lookup_subject(journal, customers, customer_id)[0].batch
     runs = journal.runs.newest(batch=batch, limit=None)
@@ -94,10 +85,7 @@ def open_contest(
     store = Records.of(journal, Contest)
     for contest in store.of_customers([customer]):
         if contest.state == ContestState.OPEN and contest.about is about:
-            raise InputError(
-                f"this customer contests already: {contest.key}; answer it first: nightscreen "
-                f"contest answer {contest.key}"
-            )
+            raise InputError(f"this customer contests already: {contest.key}; answer it first")
     known = customers.known([customer]).get(customer)
     listed = None if known is None else known.state.get(LISTED_PART)
     now = journal.clock()
@@ -116,11 +104,12 @@ def open_contest(
         is_complex=is_complex,
         decision=None if listed is None else Decision(listed.values["decision"]),
         said=said.strip(),
-        opened_by=by.strip(),
+        opened_by=actor.name,
         due_at=now + round(hours[about] * _HOUR),
     )
     store.add([made])
     withdraw_notices(journal, customer_id)
+    actor.note(journal, "contest recorded", customer_id=customer_id, contest=made.key)
     return made
 
 
@@ -138,9 +127,9 @@ def find_contest(journal: Journal, contest_id: str) -> Contest:
 
 def answer_contest(
     journal: Journal,
+    actor: Actor,
     contest_id: str,
     *,
-    by: str,
     answer: str,
     outcome: ContestOutcome,
     decision: Decision | None = None,
@@ -152,27 +141,29 @@ def answer_contest(
 
     Args:
         journal: the journal.
+        actor: who answers: nobody who decided what is contested.
         contest_id: the contest.
-        by: who answers: nobody who decided what is contested.
         answer: what the customer is told.
         outcome: the decision stands, is changed, or the customer has withdrawn the contest.
         decision: the new decision, where it is changed.
         above: naira, above which a decline turned into approve waits for a second person.
 
     Raises:
-        InputError: there is no such open contest, it is answered by who decided, or the outcome and
-            the decision do not agree.
+        NotAllowedError: the actor may not answer contests or decide otherwise, or decided what is
+            contested.
+        InputError: there is no such open contest, or the outcome and the decision do not agree.
     """
-    _require(by, "by", "who answers")
-    _require(answer, "answer", "what the customer is told")
+    actor.require(journal, CONTEST)
+    if decision is not None:
+        actor.require(journal, OVERRIDE)
+    _require(answer, "Answer")
     contest = find_contest(journal, contest_id)
     if contest.state != ContestState.OPEN:
         raise InputError(f"contest {contest_id} is answered already")
-    if any(same_person(by, each) for each in deciders(journal, contest)):
-        raise InputError(
-            f"contest {contest_id} must be answered by somebody else: {by.strip()} decided what "
-            "is contested"
-        )
+    actor.require_other(
+        deciders(journal, contest),
+        f"You decided what is contested: contest {contest_id} is answered by somebody else.",
+    )
     changed = outcome is ContestOutcome.CHANGED and contest.about is ContestAbout.DECISION
     if changed != (decision is not None):
         raise InputError(
@@ -180,7 +171,7 @@ def answer_contest(
             "other outcome has one"
         )
     now = journal.clock()
-    review = None if decision is None else _review(journal, contest, decision, by, answer)
+    review = None if decision is None else _review(journal, contest, decision, actor.name, answer)
     if review is not None and needs_second(
         journal,
         above,
@@ -191,10 +182,12 @@ def answer_contest(
     ):
         waits = {"contest": contest.key, "customer_id": contest.customer_id}
         Reviews.of(journal).propose([review.model_copy(update=waits)])
+        about = {"run_id": contest.run_id, "customer_id": contest.customer_id}
+        actor.note(journal, "override proposed", **about, contest=contest.key)
         return contest
     values = {
         "answered_at": now,
-        "answered_by": by.strip(),
+        "answered_by": actor.name,
         "outcome": outcome,
         "answer": answer.strip(),
         "new_decision": decision,
@@ -209,6 +202,16 @@ def answer_contest(
             raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")
         Records.of(journal, Review).insert(connection, decided)
     Reviews.of(journal).end_waiting(contest.customer)
+    if review is not None:
+        Cases(journal).close(contest.batch, [contest.customer])
+    actor.note(
+        journal,
+        "contest answered",
+        customer_id=contest.customer_id,
+        contest=contest.key,
+        outcome=outcome,
+        decision=decision or "",
+    )
     return answered
 
 
@@ -226,7 +229,7 @@ def _review(
         run_id=known.run_id if listed is None else listed.run_id,
         listed=Decision.UNDECIDED.value if listed is None else listed.values["decision"],
         decision=decision.value,
-        reviewer=by.strip(),
+        reviewer=by,
         note=answer.strip(),
         reviewed_at=now,
         until=now + DEFAULT_DAYS * DAY_MICROS,
@@ -268,10 +271,6 @@ def contest_document(contest: Contest, now: int) -> dict[str, Any]:
         "opened_at": instant_text(contest.at),
         "due_at": instant_text(contest.due_at),
         "overdue": (now if open_ else contest.answered_at or now) > contest.due_at,
-        "asked_again": [
-            {**each.model_dump(mode="json"), "at": instant_text(each.at)}
-            for each in contest.asked_again
-        ],
         "answered_at": instant_text(contest.answered_at),
         "answered_by": contest.answered_by or None,
         "outcome": contest.outcome,
@@ -288,71 +287,8 @@ def list_contests(journal: Journal, *, answered: bool = False) -> list[dict[str,
     return [contest_document(each, now) for each in found]
 
 
-def ask_again(
-    journal: Journal, settings: Settings, contest_id: str, check: str, *, by: str
-) -> ScreenBatch:
-    """Return what to screen so that one check of a contested decision is asked once more.
-
-    It is the customer's row alone, as a part of its batch: all other answers are reused where they
-    are fresh, the one check is asked whatever its age, and the run spends no more than
-    `CONTEST__ASK_AGAIN_CAP`. The row lies sealed under HOME until whoever screens it removes it.
-
-    Raises:
-        InputError: the contest is not open, the customer's row is not there any more, or the check
-            was not asked in the run.
-    """
-    _require(by, "by", "who asks again")
-    contest = find_contest(journal, contest_id)
-    if contest.state != ContestState.OPEN:
-        raise InputError(f"contest {contest_id} is answered already")
-    people = lookup_subject(
-        journal, Customers.of(journal), contest.customer_id, batch=contest.batch
-    )
-    found = newest_row(people[0])
-    if found is None:
-        raise InputError(
-            "the customer's row is not held any more: screen the customer from a file of your own"
-        )
-    run, row = found
-    status = row[f"{check}_status"]
-    if status in {NoAnswer.OFF, NoAnswer.INELIGIBLE, NoAnswer.INVALID, NoAnswer.REFUSED}:
-        raise InputError(f"{check} cannot be asked of this customer: it is {status}")
-    cap = str(settings.contest.ask_again_cap)
-    parameters = ScreenBatch.model_validate(
-        {
-            **parameters_again(run, check, cap),
-            "input": str(_sealed_row(journal, row)),
-            "output": run.parameters.get("output") or str(settings.output),
-        }
-    )
-    now = journal.clock()
-    noted = AskedAgain(check=check, by=by.strip(), at=now, cap=cap)
-    after = contest.model_copy(update={"asked_again": (*contest.asked_again, noted)})
-    if not Records.of(journal, Contest).replace(after, contest, now):
-        raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")
-    return parameters
-
-
-def _sealed_row(journal: Journal, row: Mapping[str, Any]) -> Path:
-    """Seal a row's input columns as a file that counts as a part of its batch, as a quarantine."""
-    folder = make_private_folder(journal.home.absolute() / AGAIN)
-    drop_asked(journal.home, older_than_s=RESUMABLE_DAYS * 86_400)
-    # Eight characters: longer ones may hold digits enough to look like somebody's phone number.
-    path = folder / f"{secrets.token_hex(4)}{SUFFIX}"
-    with sealed_writer(path, journal.sealer) as sink:
-        sink.write(rows_as_part([row]))
-    return path
-
-
-def drop_asked(home: Path, *, older_than_s: float = 0) -> None:
-    """Remove the sealed rows that were to be asked again."""
-    for path in (home / AGAIN).glob(f"*{SUFFIX}"):
-        if time.time() - path.stat().st_mtime >= older_than_s:
-            path.unlink(missing_ok=True)
-
-
-def _require(text: str, name: str, meaning: str) -> None:
+def _require(text: str, field: str) -> None:
     if not text.strip():
-        raise InputError(f"--{name} is blank: say {meaning}")
+        raise InputError(f"{field} is blank")
     if len(text) > _LONGEST:
-        raise InputError(f"--{name} is too long: at most {_LONGEST:,} characters")
+        raise InputError(f"{field} is too long: at most {_LONGEST:,} characters")

@@ -25,7 +25,6 @@ from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.schema import KINDS, TOMBSTONE
-from nightscreen.privacy.contests import drop_asked
 from nightscreen.privacy.given_files import AsGiven, DroppedFile, Named, dropped_files
 from nightscreen.privacy.person import (
     ID_COLUMN,
@@ -388,7 +387,6 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
     number = erasures.erase(found.person.pseudonyms())
     emptied = not more and leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
-    drop_asked(journal.home)
     drop_sealed(journal.home / UPLOADS)
     went, folders = _rewrite(journal, found)
     at = instant_text(journal.clock()) or ""

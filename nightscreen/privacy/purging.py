@@ -20,7 +20,6 @@ from nightscreen.journal.audit import Audit
 from nightscreen.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
-from nightscreen.privacy.contests import AGAIN
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from nightscreen.schemas.contests import Contest, ContestState
@@ -171,8 +170,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     Raises:
         OutputError: a folder cannot be written; purge again once that is mended.
     """
-    for folder in (UPLOADS, AGAIN):
-        drop_sealed(journal.home / folder)
+    drop_sealed(journal.home / UPLOADS)
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)

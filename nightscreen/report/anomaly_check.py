@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.files.run_folder import RunFolder
+from nightscreen.journal.actor import RELEASE
+from nightscreen.journal.reviews import Reviews
 from nightscreen.report.page import report_page
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.reviews import Reviews
+    from nightscreen.journal.actor import Actor
 
 NIGHTS = 14
 ENOUGH_LOOKUPS = 500
@@ -176,20 +178,22 @@ def hold(report: dict[str, Any], reasons: Sequence[str]) -> dict[str, Any]:
 
 
 def release(
-    journal: Journal, reviews: Reviews, run_id: str, reason: str, *, folder: Path | None = None
+    journal: Journal, actor: Actor, run_id: str, reason: str, *, folder: Path | None = None
 ) -> dict[str, Any]:
     """Release a held run: journal, report, page and manifest say so; return the report.
 
     Args:
         journal: the journal.
-        reviews: its reviews and releases.
+        actor: who releases it.
         run_id: the run.
         reason: why it may be published after all; kept in clear, so no personal data.
         folder: the run's folder, where it was moved.
 
     Raises:
+        NotAllowedError: the actor may not release it.
         InputError: there is no such run, it is not held, or the reason is blank.
     """
+    actor.require(journal, RELEASE, run_id=run_id)
     run = journal.runs.find(run_id)
     if run is None:
         raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
@@ -204,7 +208,8 @@ def release(
     released = {"at": at, "reason": reason.strip()}
     report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
     _rewrite_files(RunFolder(Path(run.folder) if folder is None else folder), report)
-    reviews.release(run_id, reason.strip(), report)
+    Reviews.of(journal).release(run_id, reason.strip(), report)
+    actor.note(journal, "run released", run_id=run_id, reason=reason.strip())
     return report
 
 

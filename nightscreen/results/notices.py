@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.files.outputs import NOTICES_FILE, enriched_parts
 from nightscreen.files.run_folder import RowFilter, RunFiles
+from nightscreen.journal.actor import ACTION, SIGN
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from nightscreen.config.declarations import Declarations
     from nightscreen.journal import Journal
+    from nightscreen.journal.actor import Actor
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.contests import Review
 
@@ -393,35 +395,41 @@ def _can_be_told(run: RunRecord) -> bool:
     return bool(origination and free and there)
 
 
-def confirm_proposals(journal: Journal, run_id: str, *, by: str, note: str) -> Confirmation:
-    """Write down that a person decides all proposals of a run as they stand.
+def confirm_proposals(
+    journal: Journal, actor: Actor, run_id: str, declared: Declarations, *, note: str = ""
+) -> NoticeCounts:
+    """Write down that a person decides all proposals of a run as they stand, and its notices.
 
     Raises:
-        InputError: there is no such run, or nobody is named.
+        NotAllowedError: the actor may not sign.
+        InputError: there is no such run, it is held, or its rows were purged.
     """
+    actor.require(journal, SIGN, run_id=run_id)
     run = journal.runs.find(run_id)
     if run is None or run.purpose != Purpose.ORIGINATION.value:
         raise InputError(f"there is no run {run_id} for origination; see: nightscreen runs list")
-    if not by.strip():
-        raise InputError("--by is blank: say who decides")
     now = journal.clock()
     made = Confirmation(
-        key=f"{run_id}:{now}", batch=run.batch, run_id=run_id, at=now, by=by.strip(), note=note
+        key=f"{run_id}:{now}", batch=run.batch, run_id=run_id, at=now, by=actor.name, note=note
     )
     Records.of(journal, Confirmation).add([made])
-    return made
+    counts = rewrite_notices(journal, run_id, declared)
+    actor.note(journal, "proposals confirmed", run_id=run_id, to_send=counts.to_send)
+    return counts
 
 
 def record_action(
-    journal: Journal, customer_id: str, *, batch: str, by: str, action: str
+    journal: Journal, actor: Actor, customer_id: str, *, batch: str, action: str
 ) -> CustomerAction:
     """Write down what was done against a customer, who must be told of it.
 
     Raises:
-        InputError: the batch does not know the customer, or something is blank.
+        NotAllowedError: the actor may not decide on customers.
+        InputError: the batch does not know the customer, or the action is blank.
     """
-    if not (by.strip() and action.strip()):
-        raise InputError("--by and --action say who did what: neither may be blank")
+    actor.require(journal, ACTION, customer_id=customer_id)
+    if not action.strip():
+        raise InputError("the action is blank: say what was done, in the words for the customer")
     customer = journal.pseudonyms.customer(batch, customer_id)
     known = Customers.of(journal).known([customer]).get(customer)
     if known is None:
@@ -437,9 +445,10 @@ def record_action(
         at=now,
         customer_id=customer_id,
         action=action.strip(),
-        by=by.strip(),
+        by=actor.name,
     )
     Records.of(journal, CustomerAction).add([made])
+    actor.note(journal, "action recorded", run_id=known.run_id, customer_id=customer_id)
     return made
 
 

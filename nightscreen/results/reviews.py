@@ -1,7 +1,6 @@
 """Reviews: a decision list that came back, row by row: sound, mistaken, or in conflict.
 
-Either every row that says something is taken in or, on any mistake, none (unless only the sound
-ones are asked for). Reading the file is `results/decision_files.py`; the journal keeps the result.
+Reading the file is `results/decision_files.py`; what follows from sound rows is `settle_case.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from nightscreen.journal.reviews import Reviews
-from nightscreen.results.second_person import needs_second
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
 from nightscreen.schemas.contests import Review
@@ -23,11 +20,10 @@ from nightscreen.values.dates import Moment, read_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from decimal import Decimal
 
     from nightscreen.files.sealing import Pseudonyms
-    from nightscreen.journal import Journal
     from nightscreen.journal.customers import Commit, Customers
+    from nightscreen.journal.reviews import Reviews
     from nightscreen.schemas.decisions import KnownCustomer
 
 DEFAULT_DAYS = 30
@@ -46,12 +42,14 @@ class Judged:
     Attributes:
         reviews: sound reviews by batch name, not yet known ones only.
         ids: the customer of each, by pseudonym.
+        listed: the policy's latest decision of each, by pseudonym.
         known: rows that were imported before.
         findings: mistakes, conflicts and what is worth knowing, by line.
     """
 
     reviews: dict[str, list[Review]] = field(default_factory=lambda: defaultdict(list))
     ids: dict[bytes, str] = field(default_factory=dict, repr=False)
+    listed: dict[bytes, str] = field(default_factory=dict, repr=False)
     known: int = 0
     findings: list[ReviewFinding] = field(default_factory=list)
 
@@ -63,12 +61,21 @@ class Judged:
     @property
     def runs(self) -> list[str]:
         """Return the runs whose lists were reviewed."""
-        return list(dict.fromkeys(each.run_id for found in self.reviews.values() for each in found))
+        return list(dict.fromkeys(each.run_id for each in self.sound))
 
     @property
-    def sound(self) -> int:
-        """Return how many new reviews there are."""
-        return sum(len(each) for each in self.reviews.values())
+    def sound(self) -> list[Review]:
+        """Return the new reviews."""
+        return [each for found in self.reviews.values() for each in found]
+
+    @property
+    def overrides(self) -> list[Review]:
+        """Return those that decide otherwise than the policy, on the list or by now."""
+        return [
+            each
+            for each in self.sound
+            if each.overrides or each.decision != self.listed[each.customer]
+        ]
 
 
 class WrittenDate(NamedTuple):
@@ -226,14 +233,14 @@ class Judge:
             return
         self._result.reviews[each.batch].append(review)
         self._result.ids[each.subject] = each.row["customer_id"]
+        self._result.listed[each.subject] = _listed(self._known[each.subject])
 
     def _review(self, each: _Candidate, then: KnownCustomer) -> Review:
-        part = then.state.get(LISTED_PART)
         at = self._now if each.written is None else each.written.at
         return Review(
             customer=each.subject,
             run_id=each.row["run_id"],
-            listed=Decision.UNDECIDED.value if part is None else part.values["decision"],
+            listed=_listed(then),
             decision=each.decision,
             reviewer=each.reviewer,
             note=each.note,
@@ -344,6 +351,11 @@ def _readings(text: str) -> Iterator[tuple[datetime, bool]]:
         yield datetime.combine(day, _NOON, tzinfo=LAGOS), False
 
 
+def _listed(known: KnownCustomer) -> str:
+    part = known.state.get(LISTED_PART)
+    return Decision.UNDECIDED.value if part is None else part.values["decision"]
+
+
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
@@ -365,56 +377,6 @@ def _customer_hint(row: ReviewRow) -> str:
             "decisions.xlsx, which keeps them."
         )
     return "No such customer in this run; keep the customer_id column as the list had it."
-
-
-class Taken(NamedTuple):
-    """What became of sound reviews: saved, or kept until a second person confirms them."""
-
-    saved: int
-    waiting: int
-
-
-def take_in(
-    journal: Journal,
-    judged: Judged,
-    *,
-    above: Decimal | None,
-    partial: bool = False,
-    imported_by: str = "",
-) -> Taken:
-    """Write the sound reviews down, if all are sound or only those are asked for.
-
-    Args:
-        journal: the journal.
-        judged: the list's rows.
-        above: naira, above which a decline turned into approve waits for a second person.
-        partial: take in the sound rows even where others are mistaken.
-        imported_by: the machine's account by which the list came; empty for the desk.
-    """
-    if judged.mistakes and not partial:
-        return Taken(0, 0)
-    reviews, done, waits = Reviews.of(journal), 0, 0
-    for batch, found in judged.reviews.items():
-        saved, waiting = [], []
-        for each in found:
-            customer_id = judged.ids[each.customer]
-            kept = each.model_copy(update={"batch": batch, "imported_by": imported_by})
-            if needs_second(
-                journal,
-                above,
-                batch=batch,
-                customer_id=customer_id,
-                decision=each.decision,
-                run_id=each.run_id,
-            ):
-                waiting.append(kept.model_copy(update={"customer_id": customer_id}))
-            else:
-                saved.append(kept)
-                reviews.end_waiting(each.customer)
-        reviews.add(batch, saved)
-        reviews.propose(waiting)
-        done, waits = done + len(saved), waits + len(waiting)
-    return Taken(done, waits)
 
 
 def active_reviews(reviews: Reviews, batch: str, *, at: int) -> dict[bytes, Review]:

@@ -1,7 +1,7 @@
-"""Approval of a run's spending: whether it is needed, what is asked, and what was granted.
+"""Approval of a run's spending: whether it is needed, what is asked, who decides, what was granted.
 
-A run that needs it writes its request into the journal and ends; the decision is written by another
-command or page and used when the run is resumed. Who sits at a terminal is not known here.
+A run that needs it writes its request into the journal and ends; `decide_spending` writes the
+decision, for the command, the terminal and the desk alike, and it is used when the run is resumed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy import or_, select
+
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.inbox import WAITING
-from nightscreen.files.person import user_name
+from nightscreen.journal.actor import SPENDING, Actor
 from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.engine import reading
+from nightscreen.journal.runs import upload_of
+from nightscreen.journal.schema import audit, uploads
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.run import spending_alerts
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_instant
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import NotAllowedError, UsageError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.schemas.stops import StopReason
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.runs.screening_run import ScreeningRun
 
@@ -117,17 +123,74 @@ def _note_void(run: ScreeningRun, before: Approval | None) -> None:
 
 def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
     """Write down that the person at the terminal approved, and cap the run at what was shown."""
-    approvals = Approvals.of(run.journal)
-    with suppress(InputError):  # somebody else decided in the meantime: that holds
-        approvals.decide(
-            run.run_id, ApprovalDecision.APPROVED, by=user_name(), seen=asked.approval_id
+    actor = Actor.by_command(run.settings)
+    with suppress(UsageError):  # somebody else decided in the meantime: that holds
+        decide_spending(
+            run.journal,
+            actor,
+            run.run_id,
+            ApprovalDecision.APPROVED,
+            seen=asked.approval_id,
         )
-    found = approvals.newest(run.run_id)
+    found = Approvals.of(run.journal).newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
         run.caps = replace(run.caps, run_micro=found.max_spend_micro)
         run.stops.alerts = spending_alerts(run.journal, run.run_id, run.caps)
         run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
     return _use(run)
+
+
+def decide_spending(
+    journal: Journal,
+    actor: Actor,
+    run_id: str,
+    decision: ApprovalDecision,
+    *,
+    note: str = "",
+    max_spend_micro: int | None = None,
+    seen: int | None = None,
+) -> Approval:
+    """Approve or refuse the spending of a run that waits; the arguments are those of `Approvals`.
+
+    Raises:
+        NotAllowedError: the actor may not approve, or asked for it and somebody else can decide.
+        InputError: the run does not wait, or what was seen has changed.
+    """
+    actor.require(journal, SPENDING)
+    approvals = Approvals.of(journal)
+    asked, run = approvals.newest(run_id), journal.runs.find(run_id)
+    if asked is not None and run is not None and is_own_request(journal, actor, asked, run):
+        raise NotAllowedError(
+            "You asked for this yourself; somebody else must approve it.", needs="a second person"
+        )
+    decided = approvals.decide(
+        run_id, decision, by=actor.name, note=note, max_spend_micro=max_spend_micro, seen=seen
+    )
+    word, granted = f"spending {decision}", naira_text(decided.max_spend_micro)
+    actor.note(journal, word, run_id=run_id, max_spend=granted)
+    return decided
+
+
+def is_own_request(journal: Journal, actor: Actor, asked: Approval, run: RunRecord) -> bool:
+    """Tell whether an actor asked for a run's spending, and is not the only one who can decide.
+
+    Who uploaded its file asked, and who resumed it last. A file that was not uploaded was asked
+    for by whoever, or whatever, started its run.
+    """
+    if actor.alone:
+        return False
+    of_run = or_(
+        uploads.c.upload_id == upload_of(journal.home, run), uploads.c.run_id == run.run_id
+    )
+    resumed = select(audit.c.user).where(
+        audit.c.run_id == run.run_id,
+        audit.c.action == "run resumed",
+        audit.c.at <= asked.asked_at,
+    )
+    with reading(journal.engine) as connection:
+        uploaded = connection.execute(select(uploads.c.user).where(of_run)).scalar()
+        last = connection.execute(resumed.order_by(audit.c.number.desc()).limit(1)).scalar()
+    return actor.is_one_of([uploaded or asked.asked_by, last or ""])
 
 
 def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from nightscreen.schemas.policy import Decision  # noqa: TC001 - pydantic reads it
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
@@ -42,18 +42,6 @@ class ContestOutcome(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-class AskedAgain(BaseModel):
-    """One lookup that was repeated for a contest."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    check: str
-    by: str
-    at: int
-    cap: str
-    run_id: str = ""
-
-
 class Contest(JournalRecord):
     """A customer's objection; `key` is the id that people use.
 
@@ -64,7 +52,6 @@ class Contest(JournalRecord):
         said: the customer's objection, as recorded.
         opened_by: who recorded it.
         due_at: when the answer is due, microseconds.
-        asked_again: lookups that were repeated for it.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.CONTEST
@@ -79,7 +66,6 @@ class Contest(JournalRecord):
     said: str = Field(repr=False)
     opened_by: str
     due_at: int
-    asked_again: tuple[AskedAgain, ...] = ()
     answered_at: int | None = None
     answered_by: str = ""
     outcome: ContestOutcome | None = None

@@ -40,6 +40,14 @@ class InputError(UsageError):
     """The input file cannot be read as a batch of customers."""
 
 
+class NotAllowedError(UsageError):
+    """Somebody may not decide this; `needs` is the right that is missing, or a second person."""
+
+    def __init__(self, sentence: str, *, needs: str = "") -> None:
+        super().__init__(sentence)
+        self.needs = needs
+
+
 class OutputError(UsageError):
     """The output folder cannot be written."""
 

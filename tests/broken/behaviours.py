@@ -1571,12 +1571,24 @@ _DECIDING = (
         "One person alone decides by which rules loans are given.",
         (
             Edit(
-                "nightscreen/policy/versions.py",
-                "    if is_own(found, by):\n",
-                "    if is_own(found, by) and not found.policy:\n",
+                "nightscreen/journal/actor.py",
+                "    if self.is_one_of(names):\n",
+                "    if self.is_one_of(names) and not self.alone:\n",
             ),
         ),
         ("tests/steps/test_policy_versions.py::test_nobody_approves_their_own_proposal",),
+    ),
+    Broken(
+        "a command decides though the desk has users",
+        "Whoever reaches the machine approves, signs and reviews under anybody's name.",
+        (
+            Edit(
+                "nightscreen/journal/actor.py",
+                "        elif has_users(journal.engine):\n",
+                "        elif has_users(journal.engine) and not self.account:\n",
+            ),
+        ),
+        ("tests/cli/test_who_decides.py::test_commands_name_the_page_where_the_desk_has_users",),
     ),
     Broken(
         "a condition may call any function",

@@ -11,14 +11,13 @@ from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.disputes import disputed_calls
+from nightscreen.journal.invoices import disputed_calls
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.desk.accounts import User
     from tests.cli.conftest import Here
 
 BELIEVED = 25
@@ -49,14 +48,6 @@ def spent(bureau: Bureau) -> Decimal:
     return sum((Decimal(each.spent_micro) for _, _, each in days), Decimal(0)) / 1_000_000
 
 
-def make_user(bureau: Bureau) -> User:
-    """Make a user of the desk."""
-    with open_journal(bureau.below / "home") as journal:
-        accounts = Accounts(journal)
-        token = accounts.add("ada", [Role.ANALYST, Role.APPROVER, Role.ADMINISTRATOR])
-        return accounts.use_link(token, "ada", "palm wine at noon")
-
-
 def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here: Here) -> None:
     """A cost not believed and one not known; the month's counter, the report and verify agree."""
     report = bureau.night().report
@@ -85,21 +76,18 @@ def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here:
     assert Decimal(again["cost"]["total"]) == bureau.service.charged
 
 
-def test_less_than_was_reserved_is_no_command_where_the_desk_has_users(
-    bureau: Bureau, here: Here
-) -> None:
-    """It names the page; what is not less is entered, and without users all is."""
+def test_settling_is_no_command_where_the_desk_has_users(bureau: Bureau, here: Here) -> None:
+    """It names the page, whatever the amount."""
     report = bureau.night().report
     call = str(report["cost"]["disputed"][0]["call_id"])
     before = spent(bureau)
-    make_user(bureau)
-    refused = here("journal", "settle", call, "--cost", "24.99")
-    assert refused.status == 2
-    assert "/money" in refused.err
+    with open_journal(bureau.below / "home") as journal:
+        Accounts(journal).add("ada", [Role.ANALYST])
+    for cost in ("24.99", "25"):
+        refused = here("journal", "settle", call, "--cost", cost)
+        assert refused.status == 2
+        assert "/money" in refused.err
     assert spent(bureau) == before
-    assert here("journal", "settle", call, "--cost", "25").status == 0
-    assert spent(bureau) == before - NAMED + BELIEVED
-    assert here("journal", "verify").status == 0
 
 
 def test_what_is_no_amount_or_no_such_call_changes_nothing(bureau: Bureau, here: Here) -> None:

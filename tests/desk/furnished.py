@@ -18,6 +18,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.accounts import Role
 from nightscreen.desk.context import COOKIE
 from nightscreen.desk.run_rows import Filter
+from nightscreen.journal.actor import Actor
 from nightscreen.policy.file import read_text, rewritten
 from nightscreen.policy.versions import propose
 from nightscreen.privacy.contests import open_contest
@@ -190,9 +191,9 @@ def contest(office: Office) -> None:
     customer = address.removeprefix("/customers/").partition("?")[0]
     open_contest(
         office.journal,
+        Actor("Ada", frozenset({"contest"})),
         office.settings.contest,
         customer,
-        by="Ada",
         said="The account is mine: I opened it with my married name in May.",
         batch="portfolio",
     )

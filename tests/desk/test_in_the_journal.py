@@ -13,12 +13,12 @@ from sqlalchemy import event
 from nightscreen.cli.erase import erase_found, look
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.cases import CaseTakenError
 from nightscreen.desk.context import WRITE_WAIT_S
 from nightscreen.files.keys import encode_key
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
+from nightscreen.journal.cases import CaseTakenError
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal

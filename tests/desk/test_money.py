@@ -221,7 +221,7 @@ def test_an_invoice_below_the_reservation_takes_two_people(tmp_path: Path) -> No
         seen = {"call": call, "cost": "24.00"}
         assert ada.post("/money/confirm", **seen).status_code == 403
         assert ngozi.post("/money/confirm", **seen).status_code == 403
-        assert bem.post("/money/confirm", call=call, cost="23.00").status_code == 403
+        assert bem.post("/money/confirm", call=call, cost="23.00").status_code == 409
         assert spent_in_all(office).spent_micro == spent
         assert bem.post("/money/confirm", **seen).status_code == 303
         assert spent_in_all(office).spent_micro == spent - (2_500_000 - 24) * 1_000_000

@@ -9,9 +9,10 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.desk.cases import Cases
 from nightscreen.desk.work_list import WorkList
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
+from nightscreen.journal.cases import Cases
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.reviews import Reviews
@@ -261,9 +262,14 @@ def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     steps = [each for each in bank.actions() if "override" in each]
     assert steps == ["override proposed", "override confirmed"]
     made = open_contest(
-        bank.journal, bank.settings.contest, who, by="Chi", said="It is not so.", batch="portfolio"
+        bank.journal,
+        Actor("Chi", frozenset({"contest"})),
+        bank.settings.contest,
+        who,
+        said="It is not so.",
+        batch="portfolio",
     )
-    for browser, status in ((bem, 400), (ada, 400), (bank.browser("approver", name="Chi"), 303)):
+    for browser, status in ((bem, 403), (ada, 403), (bank.browser("approver", name="Chi"), 303)):
         answer = {"answer": "We looked again.", "outcome": "stands", "decision": ""}
         said = browser.post(f"/contests/{made.key}/answer", **answer)
         assert said.status_code == status, said.text

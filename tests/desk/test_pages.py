@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import openpyxl
 import pytest
 
-from nightscreen.desk import customer, tonight
+from nightscreen.desk import tonight
 from nightscreen.desk.work_list import WorkList
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.records import Records
 from nightscreen.privacy.contests import list_contests
 from nightscreen.reading.open_file import open_source
+from nightscreen.results import settle_case
 from nightscreen.results.one_row import find_row
 from nightscreen.runs.quoting import quote_batch
 from nightscreen.schemas.clock import MICROS
@@ -290,7 +291,7 @@ def test_review_is_saved_and_the_next_customer_follows(
     page = browser.get(f"/customers/{first}?run={run}").text
     assert f'action="/customers/{second}"' in page
     rewritten: list[str] = []
-    monkeypatch.setattr(customer, "rewrite_reviewed", lambda _, runs, __: rewritten.extend(runs))
+    monkeypatch.setattr(settle_case, "rewrite_reviewed", lambda _, runs, __: rewritten.extend(runs))
     saved = browser.post(
         f"/customers/{first}/review",
         run=run,
@@ -491,7 +492,7 @@ def test_contest_is_recorded_and_answered_by_somebody_who_did_not_decide(bank: O
     (contest,) = list_contests(bank.journal)
     path = f"/contests/{contest['contest_id']}/answer"
     refused = ada.post(path, outcome="stands", answer="We looked again")
-    assert refused.status_code == 400
+    assert refused.status_code == 403
     assert ">We looked again</textarea>" in refused.text
     privacy = bank.browser("privacy", name="Ngozi")
     changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}

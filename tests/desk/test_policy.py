@@ -188,7 +188,7 @@ def test_nobody_puts_their_own_proposal_in_force(bank: Office) -> None:
     assert ">Approve</button>" not in page
     answer = both.post(f"/policy/{key}", do="approve")
     assert answer.status_code == 403
-    assert last(bank, "refused")["detail"]["needs"] == "another user"
+    assert last(bank, "refused")["detail"]["needs"] == "a second person"
     assert in_force(bank) == before
     assert both.post(f"/policy/{key}", do="refuse").status_code == 303
     assert "proposal taken back" in bank.actions()

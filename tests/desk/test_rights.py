@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from nightscreen.journal.actor import Actor
 from nightscreen.privacy.contests import list_contests, open_contest
 from tests.desk.conftest import borrowers
 from tests.desk.test_pages import facet, listed, newest
@@ -132,7 +133,7 @@ def test_contests_are_those_of_the_users_branches(bank: Office) -> None:
     """Others' are neither listed, nor recorded, nor answered."""
     for customer in ("C58", "C59"):
         clocks = bank.settings.contest
-        open_contest(bank.journal, clocks, customer, by="Ada", said="No", batch="portfolio")
+        open_contest(bank.journal, Actor("Ada"), clocks, customer, said="No", batch="portfolio")
     browser = limited(bank, "Kano")
     page = browser.get("/contests").text
     assert "/customers/C58" in page

@@ -10,16 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nightscreen.config.settings import ContestClocks
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.actor import Actor
 from nightscreen.privacy.contests import open_contest
-from nightscreen.results.reviews import Judge, take_in
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.clock import MICROS, to_instant
-from nightscreen.schemas.decisions import ReviewRow
 from tests.killed import is_killed
 from tests.nights.fixed_world import FixedWorld, Seeded
 from tests.screening import customer
+from tests.steps.reviewing import filled, save
 from tests.steps.workers_in_a_test import Shared
 
 if TYPE_CHECKING:
@@ -302,26 +300,13 @@ def applicants(world: FixedWorld) -> Nights:
 def _decide(world: FixedWorld, run_id: str) -> None:
     """Let a reviewer turn one decision and confirm another, and a customer contest a third."""
     words = {"C001": "approve", "C002": "decline", "C003": "review"}
-    rows = [
-        ReviewRow(
-            line,
-            "",
-            {
-                "customer_id": customer_id,
-                "run_id": run_id,
-                "reviewer_decision": word,
-                "reviewer": "Ngozi Eze",
-                "review_note": "Letter seen.",
-            },
-        )
-        for line, (customer_id, word) in enumerate(words.items(), 2)
-    ]
+    rows = [filled(who, run_id, word, int(who[1:]) + 1) for who, word in words.items()]
     with world.journal() as journal:
-        judge = Judge(Customers.of(journal), Reviews.of(journal), journal.pseudonyms, now=world.now)
-        judged = judge.judge(rows)
-        take_in(journal, judged, above=None, partial=True)
+        save(journal, *rows, partial=True)
         clocks = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
-        open_contest(journal, clocks, "C004", by="Ada Eze", said="It was paid.", batch="applicants")
+        open_contest(
+            journal, Actor("Ada Eze"), clocks, "C004", said="It was paid.", batch="applicants"
+        )
 
 
 def topped_up(world: FixedWorld) -> Nights:

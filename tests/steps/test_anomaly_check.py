@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.journal.actor import Actor
 from nightscreen.report.anomaly_check import earlier_reports, hold, plausible, release
 from nightscreen.schemas.errors import InputError
 from tests.steps.nights_in_a_test import BATCH, Nights
@@ -139,7 +140,7 @@ def test_a_held_run_is_released_with_a_reason(
     """Journal, report and manifest say publishable from then on, and why."""
     monkeypatch.setattr("nightscreen.report.anomaly_check.report_page", lambda _: "page")
     nights, folder = held_run(tmp_path)
-    release(nights.journal, nights.reviews, "run-1", "A new branch of salaried customers.")
+    release(nights.journal, Actor("Ada"), "run-1", "A new branch of salaried customers.")
     written = json.loads((folder.path / "report.json").read_text("utf-8"))
     manifest = json.loads((folder.path / "manifest.json").read_text("utf-8"))
     assert written["publishable"] is manifest["publishable"] is True
@@ -147,7 +148,7 @@ def test_a_held_run_is_released_with_a_reason(
     assert manifest["files"]["report.json"] == folder.files()["report.json"]
     assert earlier_reports(nights.journal, BATCH, "run-2")[0]["publishable"] is True
     with pytest.raises(InputError, match="not held"):
-        release(nights.journal, nights.reviews, "run-1", "again")
+        release(nights.journal, Actor("Ada"), "run-1", "again")
     nights.journal.close()
 
 
@@ -156,5 +157,5 @@ def test_release_needs_a_run_and_a_reason(tmp_path: Path, run_id: str, reason: s
     """A wrong run or a blank reason is bad usage."""
     nights, _ = held_run(tmp_path)
     with pytest.raises(InputError):
-        release(nights.journal, nights.reviews, run_id, reason)
+        release(nights.journal, Actor("Ada"), run_id, reason)
     nights.journal.close()

@@ -9,6 +9,7 @@ import pytest
 
 from nightscreen.config.settings import ContestClocks, Cutoffs, Retention
 from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.journal.subject_data import Held
@@ -100,7 +101,7 @@ def test_a_contest_keeps_the_runs_of_its_batch(world: World) -> None:
     """What a decision rests on stays until the contest is answered, at most as long as any row."""
     with at(world, 0) as journal:
         open_contest(
-            journal, ContestClocks(), "C16", by="Ada", said="It was paid.", batch="applications"
+            journal, Actor("Ada"), ContestClocks(), "C16", said="It was paid.", batch="applications"
         )
     purged(world, 300)
     assert {"C13", "C16"} <= in_clear(world)

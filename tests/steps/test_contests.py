@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,29 +14,31 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import ContestClocks, Cutoffs, read_settings
 from nightscreen.files.sealed_file import SUFFIX, sealed_writer
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import (
     answer_contest,
-    ask_again,
     list_contests,
     open_contest,
 )
-from nightscreen.results.reviews import Judge, active_reviews, take_in
+from nightscreen.results.ask_again import parameters_again, rows_as_part
+from nightscreen.results.reviews import active_reviews
 from nightscreen.runs.run import lasting
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
-from nightscreen.schemas.decisions import ReviewRow
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import Decision
 from tests.screening import Night, World, customer
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights
+from tests.steps.reviewing import filled, save
 from tests.steps.test_explaining import begin, explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 HOUR = 3600 * SECOND
 CLOCKS = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
@@ -56,22 +57,13 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
 
 def contested(nights: Nights, **changes: Any) -> Contest:  # noqa: ANN401 - as `open_contest` takes them
     """Open a contest of the declined customer."""
-    given = {"by": "Ada Eze", "said": "I paid in May.", **changes}
-    return open_contest(nights.journal, CLOCKS, "0007", **given)
+    given = {"said": "I paid in May.", **changes}
+    return open_contest(nights.journal, Actor("Ada Eze"), CLOCKS, "0007", **given)
 
 
 def reviewed(nights: Nights, reviewer: str) -> None:
     """Let a person confirm the decision on the list."""
-    cells = {
-        "customer_id": "0007",
-        "run_id": "run-1",
-        "reviewer_decision": "decline",
-        "reviewer": reviewer,
-    }
-    pseudonyms = nights.journal.pseudonyms
-    judge = Judge(nights.customers, nights.reviews, pseudonyms, now=nights.now)
-    judged = judge.judge([ReviewRow(2, "", cells)])
-    assert take_in(nights.journal, judged, above=None) == (1, 0)
+    assert save(nights.journal, filled("0007", "run-1", "decline", reviewer=reviewer)).saved == 1
 
 
 def test_each_contest_has_the_clock_of_its_kind(nights: Nights) -> None:
@@ -82,7 +74,11 @@ def test_each_contest_has_the_clock_of_its_kind(nights: Nights) -> None:
     data = contested(nights, about=ContestAbout.DATA_PROTECTION)
     assert data.due_at - data.at == 100 * HOUR
     answer_contest(
-        nights.journal, plain.key, by="Ngozi", answer="It stands.", outcome=ContestOutcome.STANDS
+        nights.journal,
+        Actor("Ngozi"),
+        plain.key,
+        answer="It stands.",
+        outcome=ContestOutcome.STANDS,
     )
     hard = contested(nights, is_complex=True)
     assert hard.due_at - hard.at == 48 * HOUR
@@ -119,20 +115,24 @@ def test_who_decided_does_not_answer(nights: Nights) -> None:
     reviewed(nights, "Ngozi  Bello")
     contest = contested(nights)
     for name in ("ngozi bello", "NGOZI BELLO "):
-        with pytest.raises(InputError, match="somebody else"):
+        with pytest.raises(NotAllowedError):
             answer_contest(
                 nights.journal,
+                Actor(name),
                 contest.key,
-                by=name,
                 answer="It stands.",
                 outcome=ContestOutcome.STANDS,
             )
     answer_contest(
-        nights.journal, contest.key, by="Tunde", answer="It stands.", outcome=ContestOutcome.STANDS
+        nights.journal,
+        Actor("Tunde"),
+        contest.key,
+        answer="It stands.",
+        outcome=ContestOutcome.STANDS,
     )
     with pytest.raises(InputError, match="answered already"):
         answer_contest(
-            nights.journal, contest.key, by="Tunde", answer="No.", outcome=ContestOutcome.STANDS
+            nights.journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
         )
 
 
@@ -142,13 +142,17 @@ def test_a_changed_decision_stands_over_the_review_that_was_contested(nights: Ni
     contest = contested(nights)
     with pytest.raises(InputError, match="new one"):
         answer_contest(
-            nights.journal, contest.key, by="Tunde", answer="Paid.", outcome=ContestOutcome.CHANGED
+            nights.journal,
+            Actor("Tunde"),
+            contest.key,
+            answer="Paid.",
+            outcome=ContestOutcome.CHANGED,
         )
     nights.now += HOUR
     answer_contest(
         nights.journal,
+        Actor("Tunde"),
         contest.key,
-        by="Tunde",
         answer="The loan is settled.",
         outcome=ContestOutcome.CHANGED,
         decision=Decision.APPROVE,
@@ -170,16 +174,15 @@ def test_a_contest_stays_open_where_its_new_decision_could_not_be_saved(
 
     monkeypatch.setattr(Records, "insert", full_disk)
     answer: dict[str, Any] = {
-        "by": "Tunde",
         "answer": "The loan is settled.",
         "outcome": ContestOutcome.CHANGED,
         "decision": Decision.APPROVE,
     }
     with pytest.raises(OSError, match="No space"):
-        answer_contest(nights.journal, contest.key, **answer)
+        answer_contest(nights.journal, Actor("Tunde"), contest.key, **answer)
     monkeypatch.undo()
     assert not active_reviews(nights.reviews, BATCH, at=nights.now)
-    answered = answer_contest(nights.journal, contest.key, **answer)
+    answered = answer_contest(nights.journal, Actor("Tunde"), contest.key, **answer)
     assert answered.new_decision == Decision.APPROVE
     assert active_reviews(nights.reviews, BATCH, at=nights.now)
 
@@ -200,7 +203,7 @@ def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) 
     store = Records.of(nights.journal, Contest)
     assert store.find(contest.key) == contest
     answer_contest(
-        nights.journal, contest.key, by="Tunde", answer="No.", outcome=ContestOutcome.STANDS
+        nights.journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
     )
     Erasures.of(nights.journal).purge(Cutoffs.all_at(later))
     assert store.find(contest.key) is None
@@ -219,17 +222,15 @@ def world(tmp_path: Path) -> World:
 def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: World) -> None:
     """One call is made though its answer is fresh; the rest of the batch is not told as gone."""
     first: Night = world.screen(ROWS, batch=BATCH, checks=["bank_account", "karma"])
-    settings = read_settings(
-        home=world.folder / "home", base_url="http://127.0.0.1:1", api_key="sandbox-key"
-    )
+    part = world.folder / f"again{SUFFIX}"
     with open_journal(world.folder / "home") as journal:
-        made = open_contest(journal, CLOCKS, "C2", by="Ada", said="It is not me.")
-        parameters = ask_again(journal, settings, made.key, "karma", by="Ada")
-        assert Records.of(journal, Contest).find(made.key).asked_again[0].check == "karma"  # type: ignore[union-attr]  # it is there
-    assert parameters.max_spend == "100"
-    assert "C2" not in parameters.input
-    check_before_engine(parameters, settings)
-    again = world.screen(**parameters.model_dump(exclude_defaults=True))
+        run = journal.runs.find(first.report["run_id"])
+        assert run is not None
+        asked = next(each for each in first.rows if each["customer_id"] == "C2")
+        with sealed_writer(part, journal.sealer) as sink:
+            sink.write(rows_as_part([asked]))
+        parameters = parameters_again(run, "karma", "100")
+    again = world.screen(input=str(part), **parameters)
     assert again.report["rows"]["screened"] == 1
     checks = again.report["checks"]
     assert (checks["karma"]["attempts"], checks["bank_account"]["attempts"]) == (1, 0)
@@ -238,7 +239,7 @@ def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: Wor
     old = next(each for each in first.rows if each["customer_id"] == "C2")
     assert {name: row[name] for name in ROWS[0]} == {name: old[name] for name in ROWS[0]}
     manifest = json.loads((again.folder / "manifest.json").read_text("utf-8"))
-    assert manifest["input"]["name"] == Path(parameters.input).name
+    assert manifest["input"]["name"] == part.name
 
 
 def test_run_of_a_sealed_row_is_looked_at_before_it_is_resumed(tmp_path: Path) -> None:

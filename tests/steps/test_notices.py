@@ -13,8 +13,7 @@ from nightscreen.config.declarations import Declarations, PolicyAlone
 from nightscreen.config.settings import ContestClocks
 from nightscreen.files.run_folder import RunFiles
 from nightscreen.journal import open_journal
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.actor import Actor
 from nightscreen.policy.load import check_policy
 from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.notice_file import NOTICE_COLUMNS
@@ -24,13 +23,12 @@ from nightscreen.results.notices import (
     record_action,
     rewrite_notices,
 )
-from nightscreen.results.reviews import Judge, take_in
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
-from nightscreen.schemas.decisions import ReviewRow
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import ASK_US, Policy
 from tests.screening import Night, World, customer
+from tests.steps.reviewing import filled, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,17 +118,8 @@ def read(folder: Path) -> dict[str, dict[str, str]]:
 
 def reviewed(journal: Journal, night: Night, customer_id: str, decision: str) -> None:
     """Let a person decide."""
-    cells = {
-        "customer_id": customer_id,
-        "run_id": night.report["run_id"],
-        "reviewer_decision": decision,
-        "reviewer": "Ngozi Bello",
-        "review_note": "looked at it",
-    }
-    reviews = Reviews.of(journal)
-    judge = Judge(Customers.of(journal), reviews, journal.pseudonyms, now=journal.clock())
-    judged = judge.judge([ReviewRow(2, "", cells)])
-    assert take_in(journal, judged, above=None) == (1, 0)
+    cells = filled(customer_id, night.report["run_id"], decision, reviewer="Ngozi Bello")
+    assert save(journal, cells).saved == 1
 
 
 def test_a_proposal_makes_no_notice_until_somebody_decided(
@@ -171,15 +160,19 @@ def test_a_confirmed_run_is_decided_by_who_confirmed_it(
 ) -> None:
     """And that person may not answer what is contested then; contests pause the notice."""
     night = screened[1]["origination"]
-    confirm_proposals(journal, night.report["run_id"], by="Bisi", note="")
+    confirm_proposals(journal, Actor("Bisi"), night.report["run_id"], Declarations())
     assert notices(journal, night, tmp_path)["C1"]["decided_by"] == "Bisi"
     contest = open_contest(
-        journal, ContestClocks(), "C1", by="Ada", said="Not me.", batch="origination"
+        journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.", batch="origination"
     )
     assert set(notices(journal, night, tmp_path)) == {"C2"}
-    with pytest.raises(InputError, match="somebody else"):
-        answer_contest(journal, contest.key, by="BISI", answer="No.", outcome=ContestOutcome.STANDS)
-    answer_contest(journal, contest.key, by="Tunde", answer="No.", outcome=ContestOutcome.STANDS)
+    with pytest.raises(NotAllowedError):
+        answer_contest(
+            journal, Actor("BISI"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
+        )
+    answer_contest(
+        journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
+    )
     assert set(notices(journal, night, tmp_path)) == {"C1", "C2"}
 
 
@@ -199,7 +192,7 @@ def test_a_contest_takes_the_customer_out_of_a_notice_that_is_written(
     assert "proposed" not in (night.folder / "decisions.csv").read_text("utf-8")
     assert night.report["files"]["notices.csv"] == 2
     with open_journal(tmp_path / "home") as journal:
-        open_contest(journal, ContestClocks(), "C1", by="Ada", said="Not me.")
+        open_contest(journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.")
     assert set(read(night.folder)) == {"C2"}
     assert not RunFiles.of(night.folder, "").touched
 
@@ -210,10 +203,10 @@ def test_a_portfolio_decline_tells_nobody_but_an_action_does(
     """Not even where the policy decides alone; the notice bears who acted and what was done."""
     night = screened[1]["portfolio"]
     assert notices(journal, night, tmp_path, ALONE) == {}
-    action = {"by": "Musa", "action": "Limit lowered"}
-    record_action(journal, "C2", batch="portfolio", **action)
+    action = {"batch": "portfolio", "action": "Limit lowered"}
+    record_action(journal, Actor("Musa"), "C2", **action)
     with pytest.raises(InputError, match="no such customer"):
-        record_action(journal, "C99", batch="portfolio", **action)
+        record_action(journal, Actor("Musa"), "C99", **action)
     (row,) = notices(journal, night, tmp_path).values()
     assert (row["customer_id"], row["decided_by"], row["action"]) == ("C2", "Musa", "Limit lowered")
 
@@ -224,7 +217,7 @@ def test_who_was_told_is_not_told_again(
     """Filled-in notices come back whole or not at all, and twice is once."""
     night = screened[1]["origination"]
     run_id = night.report["run_id"]
-    confirm_proposals(journal, run_id, by="Bisi", note="")
+    confirm_proposals(journal, Actor("Bisi"), run_id, Declarations())
     rows = notices(journal, night, tmp_path)
     back = tmp_path / "back.csv"
 

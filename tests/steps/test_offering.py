@@ -15,6 +15,7 @@ import pytest
 
 from nightscreen.config.settings import ContestClocks
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.loan_offers import linked_offers
 from nightscreen.journal.reviews import Reviews
@@ -281,11 +282,13 @@ def test_whoever_contests_is_offered_nothing_meanwhile(lender: Lender, night: Ni
     """In any batch; once it is answered, the offer is made."""
     somebody = min(chosen(night))
     with open_journal(lender.world.folder / "home") as journal:
-        contest = open_contest(journal, ContestClocks(), somebody, by="Ada", said="It is not me.")
+        contest = open_contest(
+            journal, Actor("Ada"), ContestClocks(), somebody, said="It is not me."
+        )
     assert lender.offer(night).offers[somebody]["state"] == "contested"
     with open_journal(lender.world.folder / "home") as journal:
         outcome = ContestOutcome.WITHDRAWN
-        answer_contest(journal, contest.key, by="Bisi", answer="Withdrawn.", outcome=outcome)
+        answer_contest(journal, Actor("Bisi"), contest.key, answer="Withdrawn.", outcome=outcome)
     assert lender.offer(night).offers[somebody]["state"] == "offered"
 
 

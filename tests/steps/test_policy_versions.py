@@ -11,6 +11,7 @@ import pytest
 
 from nightscreen.config.settings import Cutoffs
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
 from nightscreen.policy.file import parse, read_text, rewritten
 from nightscreen.policy.load import load_policy
@@ -23,7 +24,7 @@ from nightscreen.policy.versions import (
     versions,
 )
 from nightscreen.schemas.contests import PolicyState
-from nightscreen.schemas.errors import InputError, PolicyError
+from nightscreen.schemas.errors import InputError, NotAllowedError, PolicyError
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def changed(text: str, version: str, /, **thresholds: int) -> str:
 def put_in_force(journal: Journal, text: str) -> PolicyVersion:
     """Have Ada propose a policy and Bem approve it."""
     made = propose(journal, text, by="Ada", note="as the committee wants it")
-    return decide_version(journal, made.key, APPROVED, by="Bem", reason="minutes of May")
+    return decide_version(journal, Actor("Bem"), made.key, APPROVED, reason="minutes of May")
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_an_approved_version_is_in_force_for_runs_that_begin_after(tmp_path: Pat
     assert before.report["provenance"]["policy"] == default
     assert before.report["provenance"]["policy_approval"] is None
     with open_journal(tmp_path / "home") as journal:
-        decide_version(journal, made.key, APPROVED, by="Bem")
+        decide_version(journal, Actor("Bem"), made.key, APPROVED)
     world.settings = {"require_approved_policy": True}
     after = world.screen(ROWS[:2], batch="b")
     assert after.report["provenance"]["policy"] == made.policy
@@ -129,12 +130,12 @@ def test_a_version_written_to_a_file_is_signed_off_as_well(tmp_path: Path) -> No
 def test_nobody_approves_their_own_proposal(journal: Journal) -> None:
     """However they write their name; to take it back they may."""
     made = propose(journal, SMALL, by="Ada  Eze", note="smaller")
-    with pytest.raises(InputError, match="somebody else"):
-        decide_version(journal, made.key, APPROVED, by="ada eze")
+    with pytest.raises(NotAllowedError):
+        decide_version(journal, Actor("ada eze"), made.key, APPROVED)
     assert version_in_force(journal, journal.clock()) is None
-    assert decide_version(journal, made.key, REFUSED, by="Ada Eze").state == REFUSED
+    assert decide_version(journal, Actor("Ada Eze"), made.key, REFUSED).state == REFUSED
     with pytest.raises(InputError, match="does not wait any more"):
-        decide_version(journal, made.key, APPROVED, by="Bem")
+        decide_version(journal, Actor("Bem"), made.key, APPROVED)
 
 
 def test_a_proposal_is_approved_only_over_the_policy_it_was_made_for(journal: Journal) -> None:
@@ -147,7 +148,7 @@ def test_a_proposal_is_approved_only_over_the_policy_it_was_made_for(journal: Jo
 
     def approve(key: str) -> None:
         try:
-            outcomes.append(decide_version(journal, key, APPROVED, by="Bem").state)
+            outcomes.append(decide_version(journal, Actor("Bem"), key, APPROVED).state)
         except InputError as error:
             outcomes.append("proposed anew" if "in force by now" in str(error) else str(error))
 
@@ -188,7 +189,7 @@ def test_the_default_policy_is_signed_off_once(journal: Journal) -> None:
 def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
     """A purge takes refused proposals; what runs decide by stays, however old it is."""
     refused = propose(journal, changed(SMALL, "0", most=1), by="Ada", note="no")
-    decide_version(journal, refused.key, REFUSED, by="Bem")
+    decide_version(journal, Actor("Bem"), refused.key, REFUSED)
     approved = put_in_force(journal, SMALL)
     never = Cutoffs(*[journal.clock() + DAY] * len(Cutoffs._fields))
     Erasures.of(journal).purge(never)

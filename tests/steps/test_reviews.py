@@ -18,16 +18,17 @@ from nightscreen.results.reviews import (
     active_reviews,
     read_written_date,
     reviewed_evidence,
-    take_in,
 )
 from nightscreen.schemas.clock import LAGOS, to_micros
-from nightscreen.schemas.decisions import ReviewRow
 from tests.steps.enriched_in_a_test import ASKED_AT, enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
+from tests.steps.reviewing import filled, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from nightscreen.schemas.decisions import ReviewRow
 
 HOUR = 3600 * SECOND
 NIGHT = [
@@ -49,15 +50,7 @@ def row(
     customer_id: str = "A", decision: str = "approve", line: int = 2, **cells: str
 ) -> ReviewRow:
     """Return a filled row of the first night's list."""
-    given_cells = {
-        "customer_id": customer_id,
-        "run_id": "run-1",
-        "reviewer_decision": decision,
-        "reviewer": "Ngozi Eze",
-        "review_note": "Letter seen.",
-        **cells,
-    }
-    return ReviewRow(line, "", given_cells)
+    return filled(customer_id, cells.pop("run_id", "run-1"), decision, line, **cells)
 
 
 def judge(nights: Nights, *rows: ReviewRow) -> Judged:
@@ -68,9 +61,7 @@ def judge(nights: Nights, *rows: ReviewRow) -> Judged:
 
 def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Judged:
     """Judge rows and take them in."""
-    judged = judge(nights, *rows)
-    take_in(nights.journal, judged, above=None, partial=partial)
-    return judged
+    return save(nights.journal, *rows, partial=partial).judged
 
 
 def codes(judged: Judged) -> list[str]:
@@ -139,7 +130,7 @@ def test_importing_twice_changes_nothing(nights: Nights) -> None:
     import_rows(nights, row("A"), row("B"))
     nights.now += DAY
     again = import_rows(nights, row("A"), row("B"))
-    assert (again.known, again.sound, codes(again)) == (2, 0, [])
+    assert (again.known, again.sound, codes(again)) == (2, [], [])
     assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
 
 
@@ -155,7 +146,7 @@ def test_a_list_imported_twice_is_stored_once_at_any_hour(
     assert codes(import_rows(nights, row("A", reviewed_at=cell))) == []
     nights.now += later * HOUR
     again = import_rows(nights, row("A", reviewed_at=cell))
-    assert (again.known, again.sound, codes(again)) == (1, 0, [])
+    assert (again.known, again.sound, codes(again)) == (1, [], [])
     assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
 
 
@@ -164,7 +155,7 @@ def test_a_date_alone_is_known_where_the_day_is(nights: Nights) -> None:
     nights.now = to_micros(datetime(2026, 3, 5, 18, tzinfo=LAGOS))
     import_rows(nights, row("A", reviewed_at="2026-03-04 09:30:00"))
     assert import_rows(nights, row("A", reviewed_at="2026-03-04")).known == 1
-    assert import_rows(nights, row("A", reviewed_at="2026-03-05")).sound == 1
+    assert import_rows(nights, row("A", reviewed_at="2026-03-05")).sound
 
 
 def test_a_list_that_comes_back_after_its_reviews_ended_renews_none(nights: Nights) -> None:
@@ -175,7 +166,7 @@ def test_a_list_that_comes_back_after_its_reviews_ended_renews_none(nights: Nigh
     nights.now += 60 * DAY
     for cell in ("", "2026-03-02"):
         again = import_rows(nights, row("A", reviewed_at=cell))
-        assert (again.known, again.sound, codes(again)) == (1, 0, [])
+        assert (again.known, again.sound, codes(again)) == (1, [], [])
     assert nights.reviews.of_customer(nights.pseudonym("A")) == held
 
 

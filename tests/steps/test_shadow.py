@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.load import load_policy
@@ -140,7 +141,7 @@ def test_a_mistake_in_the_second_policy_is_told_before_anything_is_spent(
 def _approve(world: World, text: str) -> None:
     with open_journal(world.folder / "home", clock=world.clock) as journal:
         made = propose(journal, text, by="Ada Eze", note="")
-        decide_version(journal, made.key, PolicyState.APPROVED, by="Ngozi Bello")
+        decide_version(journal, Actor("Ngozi Bello"), made.key, PolicyState.APPROVED)
 
 
 def test_an_unapproved_policy_is_reported_and_refused_where_a_setting_says_so(

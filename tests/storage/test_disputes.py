@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.journal.disputes import confirm_invoice, disputed_calls, enter_invoice
+from nightscreen.journal.actor import Actor
+from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, DisputedCosts, ReservationStatus
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, UsageError
 from tests.storage.conftest import PRICE, ended, reserve
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.calls import Reservation, ReserveRequest
     from tests.storage.conftest import Place
 
+AT_DESK = frozenset({"money", "settle"})
 ODD = 2_500_000 * MICROS
 WALLET = 9_000_000 * MICROS
 CAPS = Caps(run_micro=200 * PRICE, price_limits=(("karma", 20 * PRICE),))
@@ -88,7 +90,7 @@ def test_a_wallet_that_was_topped_up_says_nothing(journal: Journal) -> None:
     found = settle(journal, reserve(journal, 3, caps=CAPS)[0], PRICE, WALLET + ODD)
     assert found is not None
     assert found.checks == {"karma"}
-    enter_invoice(journal, call[1].call_id, PRICE, by="Ada")
+    settle_call(journal, Actor("Ada"), call[1].call_id, PRICE)
     assert spent(journal) == (3 * PRICE, 3 * PRICE)
     assert verify_journal(journal) == []
 
@@ -98,17 +100,17 @@ def test_a_call_in_doubt_is_settled_by_two_people(journal: Journal) -> None:
     pair = reserve(journal, 1)[0]
     journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT, cost=None)])
     call = pair[1].call_id
-    enter_invoice(journal, call, 0, by="Ada Obi", waits=True)
+    settle_call(journal, Actor("Ada Obi", AT_DESK), call, 0)
     assert spent(journal) == (0, PRICE)
     for seen, by in (("0.00", "ada  OBI"), ("1.00", "Bem")):
-        with pytest.raises(InputError):
-            confirm_invoice(journal, call, seen, by=by)
-    confirm_invoice(journal, call, "0.00", by="Bem")
+        with pytest.raises(UsageError):
+            confirm_invoice(journal, Actor(by, AT_DESK), call, seen)
+    confirm_invoice(journal, Actor("Bem", AT_DESK), call, "0.00")
     assert spent(journal) == (0, 0)
     assert journal.runs.in_doubt() == []
     (found,) = disputed_calls(journal)
     assert (found.named_micro, found.before_micro, found.invoice_micro) == (None, None, 0)
     assert (found.entered_by, found.confirmed_by) == ("Ada Obi", "Bem")
     with pytest.raises(InputError):
-        confirm_invoice(journal, call, "0.00", by="Bem")
+        confirm_invoice(journal, Actor("Bem", AT_DESK), call, "0.00")
     assert verify_journal(journal) == []

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.journal.disputes import enter_invoice
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms
@@ -150,7 +151,7 @@ def test_what_an_invoice_settled_is_not_counted_again_where_it_can_be_read(
     (pair,) = reserve(journal, 1)
     journal.calls.settle("run-1", [lost(pair, "unreadable")])
     ((found,),) = unread_answers(journal)
-    enter_invoice(journal, found.call_id, PRICE // 2, by="Ada")
+    settle_call(journal, Actor("Ada"), found.call_id, PRICE // 2)
     assert settle_read(journal, [(found, Outcome.LISTED, PRICE)]) == 1
     assert journal.money.of_run("run-1") == Spent(PRICE // 2, 0, 1)
     assert verify_journal(journal) == []

@@ -1,7 +1,7 @@
 """Cases: who works on which customer, and what is waited for.
 
-In tables of the journal; a customer stands in them by a keyed pseudonym. A case goes once its
-review is saved. Which customers need somebody is `work_list`; reviews are recorded in `results/`.
+A customer stands in them by a keyed pseudonym. A case goes once the customer is decided on
+(`results/settle_case.py`). Which customers need somebody is the desk's `work_list`.
 """
 
 from __future__ import annotations

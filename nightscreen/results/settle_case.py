@@ -1,0 +1,216 @@
+"""A person decides on customers: a review at the desk or by a list that came back, and overrides.
+
+Each is one function for every door: who may, what is written, and what follows from it. The case
+is closed, the notices are written anew, and the audit has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nightscreen.files.person import same_person
+from nightscreen.journal.actor import OVERRIDE, REVIEW
+from nightscreen.journal.cases import Cases
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.engine import writing
+from nightscreen.journal.records import Records
+from nightscreen.journal.reviews import Reviews
+from nightscreen.policy.declarations import read_declarations
+from nightscreen.results.notices import rewrite_reviewed
+from nightscreen.results.reviews import DEFAULT_DAYS, Judge
+from nightscreen.results.second_person import needs_second
+from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.schemas.contests import ENDED, Contest, ContestOutcome, Review
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
+    from nightscreen.journal.actor import Actor
+    from nightscreen.results.reviews import Judged
+    from nightscreen.schemas.decisions import ReviewRow
+
+
+class Imported(NamedTuple):
+    """What became of the rows of a list: saved, or kept until a second person confirms them."""
+
+    judged: Judged
+    saved: int
+    waiting: int
+
+
+def import_reviews(
+    journal: Journal,
+    actor: Actor,
+    rows: Sequence[ReviewRow],
+    settings: Settings,
+    *,
+    days: int = DEFAULT_DAYS,
+    partial: bool = False,
+    reason: str = "",
+) -> Imported:
+    """Save what people decided of customers: every row or, on any mistake, none.
+
+    Args:
+        journal: the journal.
+        actor: who saves them.
+        rows: of a list that came back, or the one that was filled in at the desk.
+        settings: above which exposure an override waits for a second person.
+        days: how long a review stands.
+        partial: save the sound rows even where others are mistaken.
+        reason: the one that was chosen at the desk, for the audit.
+
+    Raises:
+        NotAllowedError: the actor may not review, or not decide otherwise than the policy.
+    """
+    actor.require(journal, REVIEW)
+    judge = Judge(
+        Customers.of(journal),
+        Reviews.of(journal),
+        journal.pseudonyms,
+        now=journal.clock(),
+        days=days,
+    )
+    judged = judge.judge(rows)
+    if judged.overrides:
+        actor.require(journal, OVERRIDE)
+    if not judged.sound or (judged.mistakes and not partial):
+        return Imported(judged, 0, 0)
+    waiting = _save(journal, actor, judged, settings)
+    saved = len(judged.sound) - waiting
+    if saved:
+        rewrite_reviewed(journal, judged.runs, read_declarations(settings))
+    if actor.account:
+        runs = sorted(judged.runs)
+        actor.note(journal, "reviews imported", rows=saved, waiting=waiting, runs=runs)
+        return Imported(judged, saved, waiting)
+    (review,) = judged.sound
+    actor.note(
+        journal,
+        "review saved" if saved else "override proposed",
+        run_id=review.run_id,
+        customer_id=judged.ids[review.customer],
+        decision=review.decision,
+        reason=reason,
+        overrides=bool(judged.overrides),
+    )
+    return Imported(judged, saved, waiting)
+
+
+def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) -> int:
+    """Save sound reviews, or have them wait for a second person; return how many wait."""
+    reviews, cases, waits = Reviews.of(journal), Cases(journal), 0
+    for batch, found in judged.reviews.items():
+        saved, waiting = [], []
+        for each in found:
+            customer_id = judged.ids[each.customer]
+            kept = each.model_copy(update={"batch": batch, "imported_by": actor.account})
+            if needs_second(
+                journal,
+                settings.override_above,
+                batch=batch,
+                customer_id=customer_id,
+                decision=each.decision,
+                run_id=each.run_id,
+            ):
+                waiting.append(kept.model_copy(update={"customer_id": customer_id}))
+            else:
+                saved.append(kept)
+                reviews.end_waiting(each.customer)
+        reviews.add(batch, saved)
+        reviews.propose(waiting)
+        cases.close(batch, [each.customer for each in saved])
+        waits += len(waiting)
+    return waits
+
+
+def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: Settings) -> None:
+    """Let an override stand that somebody else proposed.
+
+    Raises:
+        NotAllowedError: the actor has no right to it, or proposed it.
+        InputError: it does not wait any more, or the customer's evidence or another review is in
+            its way.
+    """
+    actor.require(journal, OVERRIDE)
+    actor.require_other(
+        [waiting.reviewer, waiting.imported_by],
+        "You cannot confirm your own override: another user does.",
+    )
+    reviews, by = Reviews.of(journal), actor.name
+    now = journal.clock()
+    known = Customers.of(journal).known([waiting.customer]).get(waiting.customer)
+    if known is None or evidence_digest(known.state) != waiting.evidence:
+        raise InputError(
+            "the customer's evidence has changed since this was proposed: refuse it, and review "
+            "the customer again"
+        )
+    contest = Records.of(journal, Contest).find(waiting.contest) if waiting.contest else None
+    if contest is not None and contest.answered_at is not None:
+        raise InputError(f"contest {contest.key} is answered already: refuse this override")
+    if contest is None and any(
+        each.run_id == waiting.run_id
+        and each.until > now
+        and each.decision != waiting.decision
+        and not same_person(each.reviewer, waiting.reviewer)
+        for each in reviews.of_customer(waiting.customer)
+    ):
+        raise InputError("another reviewer decided otherwise meanwhile: settle it with them")
+    note = waiting.note
+    if contest is not None:
+        note = f"Contest {contest.key}: {note}"
+    change = {
+        "key": f"{waiting.key}-confirmed",
+        "state": "",
+        "customer_id": "",
+        "note": f"{note}. Confirmed by {by}",
+        "confirmed_by": by,
+        "until": now + waiting.until - waiting.reviewed_at,
+    }
+    confirmed = waiting.model_copy(update={**change, "at": now})
+    records, ended = Records.of(journal, Review), waiting.model_copy(update={"state": ENDED})
+    with writing(journal.engine) as connection:
+        if not records.swap(connection, ended, waiting, now):
+            raise InputError(
+                "this override does not wait any more: somebody else decided on it first"
+            )
+        if contest is not None and not Records.of(journal, Contest).swap(
+            connection, _answered(contest, waiting, now), contest, now
+        ):
+            raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
+        records.insert(connection, [confirmed])
+    Cases(journal).close(waiting.batch, [waiting.customer])
+    rewrite_reviewed(journal, [waiting.run_id], read_declarations(settings))
+    _note(journal, actor, "override confirmed", waiting)
+
+
+def end_override(journal: Journal, actor: Actor, waiting: Review) -> None:
+    """Refuse an override that waits for a second person, or take one's own back.
+
+    Raises:
+        NotAllowedError: the actor has no right to it.
+    """
+    actor.require(journal, OVERRIDE)
+    Reviews.of(journal).end(waiting)
+    own = actor.is_one_of([waiting.reviewer])
+    _note(journal, actor, "override taken back" if own else "override refused", waiting)
+
+
+def _note(journal: Journal, actor: Actor, action: str, waiting: Review) -> None:
+    about = {"run_id": waiting.run_id, "customer_id": waiting.customer_id}
+    actor.note(journal, action, **about, by=waiting.reviewer)
+
+
+def _answered(contest: Contest, waiting: Review, now: int) -> Contest:
+    """Return the contest as it is answered by what was confirmed."""
+    values = {
+        "answered_at": now,
+        "answered_by": waiting.reviewer,
+        "outcome": ContestOutcome.CHANGED,
+        "answer": waiting.note,
+        "new_decision": Decision(waiting.decision),
+    }
+    return contest.model_copy(update=values)

@@ -1,0 +1,239 @@
+"""Every door to a decision: command line, desk and inbox, with one rule on who may go through."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nightscreen.config.parameters import WatchInbox
+from nightscreen.desk.accounts import Role
+from nightscreen.files.inbox import Inbox
+from nightscreen.inbox.file_intake import Fate, examine, told_name
+from nightscreen.journal.records import Records
+from nightscreen.policy.file import read_text
+from nightscreen.policy.versions import propose, versions
+from nightscreen.schemas.contests import Confirmation, CustomerAction, PolicyState
+from tests.desk.conftest import borrowers
+from tests.desk.office import Office
+from tests.desk.test_my_work import review
+from tests.desk.test_second_person import back
+from tests.screening import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.conftest import Here
+    from tests.desk.office import Browser
+
+WAITS, HELD, BATCH = "20260301-220000-a1b2c3", "20260301-220000-a1b2c4", "applicants"
+REASON = "A new branch."
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Applicants of one night, with nobody who has decided anything."""
+    folder = tmp_path_factory.mktemp("applicants")
+    World(folder).screen(borrowers(60), batch=BATCH, purpose="origination")
+    return folder
+
+
+@pytest.fixture
+def bank(night: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
+    """A desk over that night, a run that waits for approval, one that is held, and a proposal."""
+    shutil.copytree(night / "home", folder / "home")
+    shutil.copytree(night / "out", folder / "out")
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
+    with Office(folder) as office:
+        for run_id, state, reason in ((WAITS, "stopped", "approval"), (HELD, "completed", None)):
+            office.journal.runs.begin(
+                run_id,
+                flow="screen_batch",
+                batch="b",
+                purpose="portfolio",
+                input_digest="",
+                folder=str(folder / run_id),
+                cap_micro=None,
+                parameters={},
+            )
+            report = {"state": state, "held": ["odd"]} if reason is None else {}
+            office.journal.runs.finish(run_id, state=state, stop_reason=reason, report=report)
+        office.context.approvals.ask(
+            WAITS, by="x", reason="", quote={"quoted": {}}, ceiling_micro=1, cap_micro=None
+        )
+        propose(office.journal, read_text(None), by="Ada", note="as it is")
+        yield office
+
+
+def night_of(bank: Office) -> str:
+    """Return the run of the applicants."""
+    (run,) = bank.journal.runs.newest(batch=BATCH, limit=9)
+    return run.run_id
+
+
+def somebody(bank: Office) -> list[str]:
+    """Return applicants whom the policy proposes to decline."""
+    run = bank.journal.runs.find(night_of(bank))
+    assert run is not None
+    rows = bank.context.rows.of(run)
+    assert rows is not None
+    found = rows.ask("SELECT customer_id FROM run WHERE decision = 'decline' ORDER BY row")
+    return [each["customer_id"] for each in found]
+
+
+def commands(bank: Office) -> dict[tuple[str, ...], str]:
+    """Return every command that decides something, and the page that decides it at the desk."""
+    run_id, who = night_of(bank), somebody(bank)[0]
+    run = bank.journal.runs.find(run_id)
+    assert run is not None
+    file = str(back(Path(run.folder), bank.folder / "back.csv", who))
+    (proposed,) = versions(bank.journal)
+    return {
+        ("approve", WAITS): "/approvals",
+        ("approve", WAITS, "--refuse"): "/approvals",
+        ("policy", "approve", proposed.policy, "--by", "Ngozi"): "/policy",
+        ("review", "import", file): "/decisions",
+        ("notices", "confirm", run_id, "--by", "Ngozi"): f"/runs/{run_id}",
+        (
+            *("notices", "action", who, "--batch", BATCH, "--by", "Ngozi"),
+            *("--action", "Limit lowered"),
+        ): f"/customers/{who}",
+        ("runs", "release", HELD, "--reason", REASON): f"/runs/{HELD}",
+        ("journal", "settle", "1", "--cost", "5"): "/money",
+    }
+
+
+def decided(bank: Office) -> dict[str, object]:
+    """Return all that somebody has decided so far."""
+    journal, held = bank.journal, bank.journal.runs.find(HELD)
+    waits = bank.context.approvals.newest(WAITS)
+    return {
+        "spending": waits.decision if waits else None,
+        "policy": [each.state for each in versions(journal)],
+        "reviews": [each.decision for each in bank.context.reviews.of_batch(BATCH)],
+        "signed": [each.by for each in Records.of(journal, Confirmation).all()],
+        "actions": [each.action for each in Records.of(journal, CustomerAction).all()],
+        "released": bool(held and (held.report or {}).get("released")),
+    }
+
+
+def test_commands_name_the_page_where_the_desk_has_users(bank: Office, here: Here) -> None:
+    """One line and exit status 2, whoever is named, also for programs; nothing is decided."""
+    bank.context.accounts.add("Ada", [Role.ANALYST])  # nobody of them can sign in yet
+    before = decided(bank)
+    for words, page in commands(bank).items():
+        ended = here(*words)
+        assert (ended.status, ended.out) == (2, ""), words
+        assert ended.err.count("\n") == 1, words
+        assert f"{page} at the desk" in ended.err, words
+        in_json = here(*words, "--json")
+        assert in_json.status == 2, words
+        assert f"{page} at the desk" in json.loads(in_json.out)["error"], words
+    assert decided(bank) == before
+
+
+def test_commands_decide_where_the_desk_has_none(
+    bank: Office, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each under the machine's account, beside who is named; the audit has every one of them."""
+    monkeypatch.setattr("getpass.getuser", lambda: "bem")
+    done = commands(bank)
+    for words in done:
+        if words != ("approve", WAITS):  # to approve resumes the run
+            assert (here(*words).status == 0) is (words[0] != "journal"), words
+    assert decided(bank) == {
+        "spending": "refused",
+        "policy": [PolicyState.APPROVED],
+        "reviews": ["approve"],
+        "signed": ["Ngozi (account bem)"],
+        "actions": ["Limit lowered"],
+        "released": True,
+    }
+    written = [(each["action"], each["user"]) for each in bank.context.audit.entries()]
+    assert {user for _, user in written} == {"bem"}
+    assert [action for action, _ in reversed(written)] == [
+        "spending refused",
+        "policy approved",
+        "reviews imported",
+        "proposals confirmed",
+        "action recorded",
+        "run released",
+    ]
+
+
+def test_list_that_is_dropped_is_refused_where_the_desk_has_users(bank: Office) -> None:
+    """As by command: nothing of it is saved, and the text beside it names the page."""
+    run = bank.journal.runs.find(night_of(bank))
+    assert run is not None
+    fates = []
+    for number, who in enumerate(somebody(bank)[:2]):
+        inbox = Inbox.open(bank.folder / "inbox", bank.folder / "home")
+        back(Path(run.folder), bank.folder / "inbox" / "decisions.csv", who)
+        (name,) = inbox.look()
+        ticket = inbox.claim(name, told_name(name), f"20260301-22000{number}")
+        assert ticket is not None
+        fates.append(examine(ticket, WatchInbox(), bank.settings, inbox).fate)
+        bank.context.accounts.add(f"Ada {number}", [Role.ANALYST])
+    assert fates == [Fate.IMPORTED, Fate.FAILED]
+    assert decided(bank)["reviews"] == ["approve"]
+    (wrong,) = (bank.folder / "inbox" / "failed").rglob("what-is-wrong.txt")
+    assert "/decisions at the desk" in " ".join(wrong.read_text("utf-8").split())
+
+
+def test_each_page_decides_for_who_has_the_right_alone(bank: Office) -> None:
+    """Who lacks it is refused with 403, which the audit has; then somebody who has it decides."""
+    analyst, approver = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
+    reader = bank.browser("auditor", name="Eye")
+    run_id, (who, other, *_) = night_of(bank), somebody(bank)
+    (proposed,) = versions(bank.journal)
+    posts: list[tuple[Browser, Browser, str, dict[str, str]]] = [
+        (analyst, approver, f"/approvals/{WAITS}", {"do": "refuse"}),
+        (analyst, approver, f"/policy/{proposed.key}", {"do": "approve"}),
+        (reader, analyst, f"/customers/{who}/action", {"action": "Limit lowered"}),
+        (reader, analyst, "/contests", {"customer_id": other, "batch": BATCH, "said": "No."}),
+        (analyst, approver, f"/runs/{run_id}/sign", {"note": "seen"}),
+        (analyst, approver, f"/runs/{HELD}/release", {"reason": REASON}),
+        (reader, analyst, f"/customers/{who}/review", {"decision": "decline", "run": run_id}),
+    ]
+    for number, (may_not, may, path, fields) in enumerate(posts, start=1):
+        before = decided(bank)
+        assert may_not.post(path, **fields).status_code == 403, path
+        assert decided(bank) == before
+        assert len(bank.context.audit.entries(action="refused")) == number
+        done = may.post(path, **fields)
+        assert done.status_code == 303, (path, done.text)
+    assert decided(bank) == {
+        "spending": "refused",
+        "policy": [PolicyState.APPROVED],
+        "reviews": ["decline"],
+        "signed": ["Bem"],
+        "actions": ["Limit lowered"],
+        "released": True,
+    }
+    assert reader.post("/money/settle", call="1", cost="5").status_code == 403
+    assert "Signed by Bem" in analyst.get(f"/runs/{run_id}").text
+
+
+def test_nobody_agrees_with_themselves(bank: Office) -> None:
+    """Spending, a policy and an override are decided by somebody who did not ask for them."""
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
+    ada, bem = bank.browser("approver", name="Ada"), bank.browser("approver", name="Bem")
+    bank.context.audit.write("Ada", "run resumed", run_id=WAITS)
+    bank.context.approvals.ask(
+        WAITS, by="x", reason="", quote={"quoted": {}}, ceiling_micro=1, cap_micro=None
+    )
+    who = somebody(bank)[0]
+    assert review(ada, who, "approve").status_code == 303
+    (proposed,) = versions(bank.journal)
+    for path, does in (
+        (f"/approvals/{WAITS}", "refuse"),
+        (f"/policy/{proposed.key}", "approve"),
+        (f"/customers/{who}/override", "confirm"),
+    ):
+        assert ada.post(path, do=does).status_code == 403, path
+        assert bem.post(path, do=does).status_code == 303, path
+    refused = bank.context.audit.entries(action="refused")
+    assert {each["detail"]["needs"] for each in refused} == {"a second person"}
