@@ -60,6 +60,7 @@ from nightscreen.schemas.contests import (
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
+from nightscreen.schemas.pulls import Pulled
 from nightscreen.schemas.records import RecordKind
 from nightscreen.schemas.wallet import WalletGap
 
@@ -448,7 +449,7 @@ sightings = Table(
 
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
-    *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, CashFigures),
+    *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
     WalletGap,
 )
 
@@ -646,20 +647,6 @@ transaction_records = Table(
     Index("transaction_records_by_run", "run_id", "record_id"),
     Index("transaction_records_by_end", "ended_by", "record_id"),
     info={"old": _old_transactions},
-)
-
-transaction_pulls = Table(
-    "transaction_pulls",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    _whose("customer", _OF_PULLS, primary_key=True),
-    Column("grant_id", Text, nullable=False),
-    Column("outcome", Text, nullable=False),
-    Column("answered_at", BigInteger),  # orders the answers about one customer
-    _kept_by("settled_at", "consents", nullable=True),
-    Column("summary", Text, nullable=False),  # JSON: counts and names of fields, nothing else
-    Column("kind", Text, nullable=False),  # what was pulled first
-    Index("transaction_pulls_by_customer", "customer", "answered_at"),
 )
 
 # --- the desk: its users, who is signed in, uploads, cases, and the audit ---

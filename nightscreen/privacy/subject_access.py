@@ -18,7 +18,7 @@ from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
 from nightscreen.journal.subject_data import Held
 from nightscreen.operations.bvn.access import PERSONAL, is_theirs, requests_of
-from nightscreen.operations.consents.access import pulled_data
+from nightscreen.operations.consents.access import own_records
 from nightscreen.privacy.explaining import (
     last_answered,
     lookup,
@@ -100,7 +100,7 @@ def gather(
         "lookups": [own_lookup(call, own, days, declarations) for call in held.calls(subjects)],
         "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
-        **pulled_data(journal, people[0].customer_id),
+        **own_records(journal, people[0].customer_id),
     }
 
 

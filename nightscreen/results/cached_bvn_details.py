@@ -18,7 +18,6 @@ from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import BVN_FIELDS
-from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.whose import same_account
 
 if TYPE_CHECKING:
@@ -58,25 +57,25 @@ class BvnsAtHand:
 
         Null where nothing is held, where the answer does not say, and where consent does not count.
         """
-        found: dict[str, list[Any]] = {name: [None] * rows.num_rows for name, _ in BVN_FIELDS}
+        found: list[dict[str, Any]] = [{} for _ in range(rows.num_rows)]
         subjects = self._subjects(rows) if self.any_held else {}
         stored = self._answers.latest(_CHECK, list(set(subjects.values())))
-        accounts = _own_accounts(rows) if stored else []
+        asked = _own_accounts(rows) if stored else []
         for row, subject in subjects.items():
             latest = stored.get(subject)
             if latest is None:
                 continue
-            found[CHECKED_AT][row] = latest.answered_at
+            found[row][CHECKED_AT] = to_instant(latest.answered_at)
             answer = parse_answer(Operation.BVN_FINISH, self._answers.body(_CHECK, latest))
-            if not isinstance(answer, BvnDetails):
-                continue
-            if answer.watchlisted is not None:
-                found[WATCHLISTED][row] = int(answer.watchlisted)
-            statuses = {each.account_status for each in answer.accounts if each.account_status}
-            found[STATUSES][row] = sorted(statuses) if answer.accounts else None
-            found[ACCOUNT_STATUS][row] = _own_status(accounts[row], answer.accounts)
-        whole = {name: pa.int64() if kind == INSTANT else kind for name, kind in BVN_FIELDS}
-        return {name: pa.array(found[name], whole[name]).cast(kind) for name, kind in BVN_FIELDS}
+            if isinstance(answer, BvnDetails):
+                statuses = {each.account_status for each in answer.accounts if each.account_status}
+                found[row] |= {
+                    WATCHLISTED: None if answer.watchlisted is None else int(answer.watchlisted),
+                    STATUSES: sorted(statuses) if answer.accounts else None,
+                    ACCOUNT_STATUS: _own_status(asked[row], answer.accounts),
+                }
+        table = pa.Table.from_pylist(found, schema=pa.schema(BVN_FIELDS))
+        return {name: table[name].combine_chunks() for name in table.column_names}
 
     def _subjects(self, rows: pa.Table) -> dict[int, bytes]:
         """Return the BVN's pseudonym of each row that has one and whose consent counts."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.consented import PULLS
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
 class PullTransactions(ApiRunParameters):
@@ -159,20 +161,25 @@ class Difference:
     out_of_reach: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
-    """The state of one customer in one pull, as stored in the journal.
+class Pulled(JournalRecord):
+    """How one customer was pulled in one run, begun `at`.
 
     Attributes:
-        kind: what was pulled first of all.
+        state: the outcome.
+        pulled: what was pulled first of all.
+        answered_at: orders the answers about one customer, microseconds.
         summary: by kind of record, of what it was pulled with too: counts, codes and names of
             fields, or the outcome where nothing was answered; nothing personal.
     """
 
-    run_id: str
-    customer: bytes
+    kind: ClassVar[RecordKind] = RecordKind.PULL
+    ground: ClassVar[Ground] = Ground.CONSENTS
+    everywhere: ClassVar[bool] = True
+    section: ClassVar[str] = "pulls"
+
+    batch: str = PULLS
     grant_id: str
-    kind: PulledKind = PulledKind.TRANSACTION
-    outcome: PullOutcome = PullOutcome.DUE
+    pulled: PulledKind
+    state: PullOutcome = PullOutcome.DUE
     answered_at: int | None = None
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -28,6 +28,7 @@ class RecordKind(StrEnum):
     BVN_REQUEST = "bvn_request"
     GRANT = "grant"
     CONSENT_LINK = "consent_link"
+    PULL = "pull"
     CASH_FLOW = "cash_flow"
     WALLET_GAP = "wallet_gap"
 

@@ -54,7 +54,7 @@ def test_erasure_leaves_nothing_of_consents_and_transactions(lender: Lender) -> 
         assert said["rows"] > 0
         assert consents.history(GONE) == []
         assert list(PullStore(journal).of_customer(pseudonym)) == []
-        assert PullStore(journal).pulls_of(pseudonym) == []
+        assert PullStore(journal).pulls.of_customers([pseudonym]) == []
         assert len(consents.history(STAYS)) == 1
         assert verify_journal(journal) == []
     assert lender.typed() == stays
@@ -89,7 +89,7 @@ def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: 
         assert {row["customer_id"] for row in lender.typed()} == {STAYS, *([GONE] * moved_on)}
         assert len(consents.history(STAYS)) == 1
         if not moved_on:
-            assert PullStore(journal).pulls_of(consents.customer(GONE)) == []
+            assert PullStore(journal).pulls.of_customers([consents.customer(GONE)]) == []
 
 
 def test_customer_is_shown_every_version_and_no_token(lender: Lender) -> None:

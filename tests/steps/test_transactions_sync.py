@@ -205,7 +205,7 @@ def test_newer_consent_is_used_in_a_pull_taken_up_again(lender: Lender) -> None:
     report = lender.pull(run=pull.run.run_id)
     assert report["customers"]["pulled"] == 1
     with lender.consents() as consents:
-        (kept,) = PullStore(consents.journal).of_run(pull.run.run_id)
+        (kept,) = PullStore(consents.journal).pulls.of_run(pull.run.run_id)
     assert kept.grant_id == newer.grant_id
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.schemas.cashflow import CashFigures
     from nightscreen.schemas.consented import Grant
+    from nightscreen.schemas.pulls import Pulled
 
 _UNTIL_ERASED = "while the consent is valid, then as long as answers of the service"
 
@@ -35,12 +36,21 @@ def own_figures(found: CashFigures) -> dict[str, Any]:
     }
 
 
-def pulled_data(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
-    """Return pulls and every version of every record of a customer as JSON has them."""
-    store = PullStore(journal)
+def own_pull(pull: Pulled) -> dict[str, Any]:
+    """Return how one pull of a customer went."""
+    return {
+        "run_id": pull.run_id,
+        "pulled": pull.pulled.folder,
+        "outcome": pull.state.value,
+        "answered_at": instant_text(pull.answered_at),
+    }
+
+
+def own_records(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return every version of every record that was pulled of a customer, as JSON has them."""
     customer = journal.pseudonyms.customers_anywhere([customer_id])
     records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in PulledKind}
-    for block in store.of_customer(customer):
+    for block in PullStore(journal).of_customer(customer):
         for version in block:
             records[version.kind.folder].append(
                 {
@@ -51,13 +61,4 @@ def pulled_data(journal: Journal, customer_id: str) -> dict[str, list[dict[str, 
                     "kept_until": _UNTIL_ERASED,
                 }
             )
-    pulls = [
-        {
-            "run_id": pull.run_id,
-            "pulled": pull.kind.folder,
-            "outcome": pull.outcome.value,
-            "answered_at": instant_text(pull.answered_at),
-        }
-        for pull in store.pulls_of(customer)
-    ]
-    return {"pulls": pulls, **records}
+    return records

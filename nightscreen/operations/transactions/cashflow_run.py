@@ -68,10 +68,12 @@ def _inputs(run: Run, store: PullStore, pulls: Iterable[Pulled]) -> Iterator[Cas
     grants = {each.customer: each for each in live}
     for each in pulls:
         grant = grants.get(each.customer)
-        if grant is None or each.outcome not in KEPT:
+        if grant is None or each.state not in KEPT:
             continue
-        of_transactions = each.kind is PulledKind.TRANSACTION
-        checked_at = each.answered_at if of_transactions else store.answered_at(each.customer)
+        answered: Pulled | None = each
+        if each.pulled is not PulledKind.TRANSACTION:
+            answered = store.last_kept(each.customer, PulledKind.TRANSACTION)
+        checked_at = None if answered is None else answered.answered_at
         if checked_at is not None:
             used = (Scope.TRANSACTION_LIST, Scope.BANK_ACCOUNT_LIST)
             scopes = tuple(scope for scope in used if grant.allows(scope))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import to_thread
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.client import aggregator
@@ -132,16 +132,25 @@ class Pull(PersonRun[PullTransactions, Due]):
             InputError: a grant that was named is not live.
         """
         if self.run.is_new:
-            chosen = ((each.customer, each.grant_id) for each in self._chosen())
-            self.store.begin(self.run.run_id, chosen, self.kinds[0])
+            self.store.pulls.add([self._due(each) for each in self._chosen()])
         return [
             Due(
                 subject=each.customer,
-                word=each.outcome.value if each.outcome in FINAL else PENDING,
+                word=each.state.value if each.state in FINAL else PENDING,
                 pulled=each,
             )
-            for each in self.store.of_run(self.run.run_id)
+            for each in self.store.pulls.of_run(self.run.run_id)
         ]
+
+    def _due(self, grant: Grant) -> Pulled:
+        return Pulled(
+            key=f"{self.run.run_id} {grant.customer.hex()}",
+            customer=grant.customer,
+            run_id=self.run.run_id,
+            at=self.run.clock(),
+            grant_id=grant.grant_id,
+            pulled=self.kinds[0],
+        )
 
     def _chosen(self) -> list[Grant]:
         """Return the live grants with the scope, or those of them that were named."""
@@ -276,15 +285,12 @@ class Pull(PersonRun[PullTransactions, Due]):
     # --- what came ---
 
     def _settle(self, person: Due, outcome: PullOutcome) -> None:
-        self._take(person, replace(self._pulled(person), outcome=outcome))
-        self.store.settle(person.pulled)
-
-    def _pulled(self, person: Due) -> Pulled:
-        grant_id = person.pulled.grant_id if person.grant is None else person.grant.grant_id
-        return Pulled(self.run.run_id, person.subject, grant_id, self.kinds[0])
+        pulled = _as_begun(person).model_copy(update={"state": outcome})
+        self.store.settle(pulled)
+        self._take(person, pulled)
 
     def _take(self, person: Due, pulled: Pulled) -> None:
-        person.pulled, person.word = pulled, pulled.outcome.value
+        person.pulled, person.word = pulled, pulled.state.value
 
     def learn(self, person: Due, end: CallEnd | None) -> None:  # noqa: ARG002 - `came` has it
         """Read what was answered, compare it with what is known, and keep what is new of it.
@@ -308,7 +314,8 @@ class Pull(PersonRun[PullTransactions, Due]):
                 summary[kind.value] = {"outcome": found.value}
         now = self.run.clock()
         old_before = now - self.run.settings.transactions_reread_days * DAY_MICROS
-        pulled = replace(self._pulled(person), answered_at=now, summary=summary)
+        noted = {"answered_at": now, "summary": summary}
+        pulled = _as_begun(person).model_copy(update=noted)
         self._take(person, self.store.keep(pulled, lists, old_before=old_before))
 
     def _read(self, person: Due, kind: PulledKind, found: RawRecords) -> AnsweredList:
@@ -358,14 +365,14 @@ class Pull(PersonRun[PullTransactions, Due]):
         Where another call under the API key was answered in the run, the key is good and the grants
         are not honoured any more. Otherwise no grant lapses, and the run's stop is `auth`.
         """
-        pulls = self.store.of_run(self.run.run_id)
-        refused = [each for each in pulls if each.outcome is PullOutcome.REFRESH_REFUSED]
+        pulls = self.store.pulls.of_run(self.run.run_id)
+        refused = [each for each in pulls if each.state is PullOutcome.REFRESH_REFUSED]
         if refused and not self.key_worked:
             self.run.stops.stop(StopReason.AUTH)
             return 0
         for each in refused:
             self.consents.lapse(each.grant_id, REFUSED)
-            self.store.settle(replace(each, outcome=PullOutcome.LAPSED))
+            self.store.settle(each.model_copy(update={"state": PullOutcome.LAPSED}))
         return len(refused)
 
 
@@ -385,6 +392,14 @@ class AccountPull(Pull):
     name: ClassVar[str] = "accounts"
     operation: ClassVar[Operation] = Operation.AGGREGATOR_ACCOUNTS
     kinds: ClassVar[tuple[PulledKind, ...]] = (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE)
+
+
+def _as_begun(person: Due) -> Pulled:
+    """Return a customer's state before anything is known, under the grant they are asked by."""
+    begun: dict[str, Any] = {"state": PullOutcome.DUE, "answered_at": None, "summary": {}}
+    if person.grant is not None:
+        begun["grant_id"] = person.grant.grant_id
+    return person.pulled.model_copy(update=begun)
 
 
 def pull_of(parameters: PullTransactions) -> type[Pull]:

@@ -91,7 +91,7 @@ class PullFiles:
         """Return a run's pulls as the journal has them."""
         store = PullStore(run.journal)
         ids = {each.customer: each.customer_id for each in Consents.of(run.journal).grants()}
-        found = cls(run, fields, cash_flow, store, store.of_run(run.run_id), ids)
+        found = cls(run, fields, cash_flow, store, store.pulls.of_run(run.run_id), ids)
         for pulled in found.pulls:
             for kind, noted in pulled.summary.items():
                 found.counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
@@ -114,7 +114,7 @@ class PullFiles:
     @property
     def outcomes(self) -> Counter[str]:
         """Return how many customers came to which end."""
-        return Counter(each.outcome.value for each in self.pulls)
+        return Counter(each.state.value for each in self.pulls)
 
     def write(self) -> dict[str, Any]:
         """Write every file; return the parts of the report that a pull adds.
@@ -194,7 +194,7 @@ class PullFiles:
             yield from self.store.brought(self.run.run_id, kind)
             return
         for each in self.pulls:
-            if each.outcome in KEPT and "answered" in each.summary.get(kind.value, ()):
+            if each.state in KEPT and "answered" in each.summary.get(kind.value, ()):
                 yield from self.store.current(each.customer, kind)
 
     def _is_shown(self, version: Version) -> bool:
@@ -223,12 +223,12 @@ class PullFiles:
                 "changed_at": to_instant(change.at),
             }
         for each in self.pulls:
-            if each.outcome is PullOutcome.SUSPICIOUS_SHORT:
+            if each.state is PullOutcome.SUSPICIOUS_SHORT:
                 yield {
                     "customer": each.customer.hex(),
-                    "change": each.outcome.value,
+                    "change": each.state.value,
                     "changed_at": to_instant(each.answered_at or 0),
-                    "records": each.summary[each.kind.value]["held"],
+                    "records": each.summary[each.pulled.value]["held"],
                 }
 
     def _write_quarantine(self) -> None:

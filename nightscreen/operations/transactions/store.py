@@ -9,13 +9,14 @@ confirms it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import func, insert, literal, null, select, union_all, update
+from sqlalchemy import insert, literal, null, select, union_all, update
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.schema import TRANSACTION, transaction_pulls, transaction_records
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import TRANSACTION, records, transaction_records
 from nightscreen.operations.transactions.records import changed_fields
 from nightscreen.schemas.pulls import (
     KEPT,
@@ -44,8 +45,7 @@ LONG_LIST = 100
 _BLOCK = 2000
 _IDS_BLOCK = 500
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
-_records, _pulls = transaction_records.c, transaction_pulls.c
-_KEPT = [outcome.value for outcome in KEPT]
+_records = transaction_records.c
 
 
 class Version(NamedTuple):
@@ -97,63 +97,29 @@ class PullStore:
 
     # --- pulls ---
 
-    def begin(self, run_id: str, due: Iterable[tuple[bytes, str]], kind: PulledKind) -> None:
-        """Write down which customers, each with a grant, a new run is to pull."""
-        rows = [
-            {
-                "run_id": run_id,
-                "customer": customer,
-                "grant_id": grant_id,
-                "outcome": PullOutcome.DUE.value,
-                "summary": "{}",
-                "kind": kind.value,
-            }
-            for customer, grant_id in due
-        ]
-        with writing(self._journal.engine) as connection:
-            if rows:
-                connection.execute(insert(transaction_pulls), rows)
-
-    def of_run(self, run_id: str) -> list[Pulled]:
-        """Return the state of each customer of a run."""
-        return self._pulled(_pulls.run_id == run_id, _pulls.customer)
-
-    def pulls_of(self, customer: bytes) -> list[Pulled]:
-        """Return how every pull of a customer went, oldest first."""
-        return self._pulled(_pulls.customer == customer, _pulls.settled_at)
-
-    def _pulled(self, which: ColumnElement[bool], order: ColumnElement[Any]) -> list[Pulled]:
-        query = select(transaction_pulls).where(which).order_by(order)
-        with reading(self._journal.engine) as connection:
-            return [_pulled(row) for row in connection.execute(query).all()]
+    @property
+    def pulls(self) -> Records[Pulled]:
+        """Return how customers were pulled."""
+        return Records.of(self._journal, Pulled)
 
     def settle(self, pulled: Pulled) -> None:
         """Save a customer's state, if there are no records."""
-        with writing(self._journal.engine) as connection:
-            self._settle(connection, pulled)
+        self.pulls.put([pulled], self._journal.clock())
 
-    def _settle(self, connection: Connection, pulled: Pulled) -> None:
-        connection.execute(
-            update(transaction_pulls)
-            .where(_pulls.run_id == pulled.run_id, _pulls.customer == pulled.customer)
-            .values(
-                grant_id=pulled.grant_id,
-                outcome=pulled.outcome.value,
-                answered_at=pulled.answered_at,
-                settled_at=self._journal.clock(),
-                summary=json.dumps(pulled.summary, sort_keys=True),
-            )
-        )
-
-    def answered_at(self, customer: bytes) -> int | None:
-        """Return when the newest list of a customer's transactions that was kept was answered."""
-        query = select(func.max(_pulls.answered_at)).where(
-            _pulls.customer == customer,
-            _pulls.kind == PulledKind.TRANSACTION.value,
-            _pulls.outcome.in_(_KEPT),
-        )
+    def last_kept(self, customer: bytes, kind: PulledKind) -> Pulled | None:
+        """Return the pull of a customer whose list was kept and answered last."""
         with reading(self._journal.engine) as connection:
-            return connection.execute(query).scalar()
+            return self._last(connection, customer, kind)
+
+    def _last(
+        self, connection: Connection, customer: bytes, kind: PulledKind, but_of: str = ""
+    ) -> Pulled | None:
+        kept = records.c.state.in_([outcome.value for outcome in KEPT])
+        found = self.pulls.read(
+            connection, kept, records.c.customer == customer, records.c.run_id != but_of
+        )
+        mine = [each for each in found if each.pulled is kind]
+        return max(mine, key=lambda each: each.answered_at or 0, default=None)
 
     # --- keeping lists ---
 
@@ -169,13 +135,14 @@ class PullStore:
             old_before: what occurred before this instant, microseconds, may be older than what the
                 service lists.
         """
+        kind, now = pulled.pulled, self._journal.clock()
         with writing(self._journal.engine) as connection:
-            last = self._last(connection, pulled)
+            last = self._last(connection, pulled.customer, kind, but_of=pulled.run_id)
             if last is not None and (last.answered_at or 0) > (pulled.answered_at or 0):
-                done = replace(pulled, outcome=PullOutcome.SUPERSEDED)
-                self._settle(connection, done)
+                done = pulled.model_copy(update={"state": PullOutcome.SUPERSEDED})
+                self.pulls.update(connection, done, now)
                 return done
-            confirms = last is not None and last.outcome is PullOutcome.SUSPICIOUS_SHORT
+            confirms = last is not None and last.state is PullOutcome.SUSPICIOUS_SHORT
             summary = dict(pulled.summary)
             for each in lists:
                 # A state is short: one of two accounts gone is no sign of a list cut short.
@@ -191,27 +158,11 @@ class PullStore:
                     "held": found.held,
                     "out_of_reach": found.out_of_reach,
                 }
-            held = summary[pulled.kind.value]["held"]
+            held = summary[kind.value]["held"]
             outcome = PullOutcome.SUSPICIOUS_SHORT if held else PullOutcome.PULLED
-            done = replace(pulled, outcome=outcome, summary=summary)
-            self._settle(connection, done)
+            done = pulled.model_copy(update={"state": outcome, "summary": summary})
+            self.pulls.update(connection, done, now)
             return done
-
-    def _last(self, connection: Connection, pulled: Pulled) -> Pulled | None:
-        """Return the last pull of the customer by another run that stored its records."""
-        query = (
-            select(transaction_pulls)
-            .where(
-                _pulls.customer == pulled.customer,
-                _pulls.kind == pulled.kind.value,
-                _pulls.run_id != pulled.run_id,
-                _pulls.outcome.in_(_KEPT),
-            )
-            .order_by(_pulls.answered_at.desc())
-            .limit(1)
-        )
-        row = connection.execute(query).first()
-        return None if row is None else _pulled(row)
 
     def _write(
         self, connection: Connection, pulled: Pulled, kind: PulledKind, found: Difference
@@ -324,18 +275,6 @@ def _known(connection: Connection, customer: bytes, kind: PulledKind) -> list[Kn
     ).where(_records.customer == customer, _records.ended_at.is_(None), _records.kind == kind.value)
     rows = connection.execute(query).all()
     return [Known(id_, bytes(key), bytes(content), at) for id_, key, content, at in rows]
-
-
-def _pulled(row: Row[Any]) -> Pulled:
-    return Pulled(
-        run_id=row.run_id,
-        customer=bytes(row.customer),
-        grant_id=row.grant_id,
-        kind=PulledKind(row.kind),
-        outcome=PullOutcome(row.outcome),
-        answered_at=row.answered_at,
-        summary=json.loads(row.summary),
-    )
 
 
 # --- comparing ---
