@@ -50,7 +50,7 @@ FIRST = {
     "tests/flows/": "an engine",
     "tests/kill/": "kills",
     "tests/cli/test_runs.py": "the command's engine",
-    "tests/docs/test_commands.py": "typed commands",
+    "tests/docs/test_readme.py": "typed commands",
     "tests/privacy/": "privacy",
     "tests/demo/": "the demo",
     "tests/steps/test_pulling_processes.py": "pulls",

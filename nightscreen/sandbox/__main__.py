@@ -5,83 +5,46 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from datetime import date
-from pathlib import Path
+from datetime import datetime  # noqa: TC003 - Typer reads it
+from pathlib import Path  # noqa: TC003 - Typer reads it
+from typing import Annotated
 
-from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY, SCENARIOS
-
-
-def serve_parser() -> argparse.ArgumentParser:
-    """Declare the options of serving, which `nightscreen sandbox` takes too."""
-    parser = argparse.ArgumentParser(
-        prog="python -m nightscreen.sandbox",
-        description="Simulator of the paid service. Also: its word `batch`",
-    )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8800, help="0 takes a free port")
-    parser.add_argument("--scenario", choices=tuple(SCENARIOS), default="calm")
-    parser.add_argument("--api-key", default=DEFAULT_KEY, help="the only key that is right")
-    parser.add_argument("--balance", metavar="NAIRA", default=DEFAULT_BALANCE)
-    parser.add_argument("--seed", type=int, default=0, help="chooses faults and latencies")
-    parser.add_argument("--ledger-limit", type=int, metavar="N", help="keep the newest N entries")
-    parser.add_argument(
-        "--stop-with-stdin", action="store_true", help="stop when stdin ends: die with the parent"
-    )
-    return parser
+import typer
 
 
-def _serve(arguments: list[str]) -> None:
-    from nightscreen.sandbox.server import serve  # noqa: PLC0415 - the batch command needs no server
+def batch(
+    output: Annotated[Path, typer.Argument(metavar="OUT.csv")],
+    rows: int = 10_000,
+    seed: int = 1,
+    damage_pct: float = 2.0,
+    today: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Default: the present day.")
+    ] = None,
+) -> None:
+    """Write a sample batch and print what is in it as JSON."""
+    from nightscreen.sandbox.batch import make_batch  # noqa: PLC0415 - the server needs no batches
 
-    parser = serve_parser()
-    chosen = parser.parse_args(arguments)
+    day = today.date() if today else None
     try:
-        serve(
-            host=chosen.host,
-            port=chosen.port,
-            scenario=chosen.scenario,
-            api_key=chosen.api_key,
-            balance=chosen.balance,
-            seed=chosen.seed,
-            ledger_limit=chosen.ledger_limit,
-            stop_with_stdin=chosen.stop_with_stdin,
-        )
-    except (OSError, ValueError) as fault:
-        parser.error(str(fault))
+        facts = make_batch(output, rows=rows, seed=seed, damage_pct=damage_pct, today=day)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(json.dumps(facts.as_json(), indent=2))
 
 
 def main(arguments: list[str]) -> None:
     """Run the command that the arguments name."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     if arguments[:1] == ["batch"]:
-        _batch(arguments[1:])
+        app.command()(batch)
+        app(arguments[1:], prog_name="python -m nightscreen.sandbox batch")
     else:
-        _serve(arguments)
+        from nightscreen.sandbox.server import serve  # noqa: PLC0415 - a batch needs no server
 
-
-def _batch(arguments: list[str]) -> None:
-    from nightscreen.sandbox.batch import make_batch  # noqa: PLC0415 - the server needs no batches
-
-    parser = argparse.ArgumentParser(prog="python -m nightscreen.sandbox batch")
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--damage-pct", type=float, default=2.0)
-    parser.add_argument("output", metavar="OUT.csv", type=Path)
-    parser.add_argument("--today", type=date.fromisoformat, help="YYYY-MM-DD, default today")
-    chosen = parser.parse_args(arguments)
-    try:
-        facts = make_batch(
-            chosen.output,
-            rows=chosen.rows,
-            seed=chosen.seed,
-            damage_pct=chosen.damage_pct,
-            today=chosen.today,
-        )
-    except (OSError, ValueError) as fault:
-        parser.error(str(fault))
-    sys.stdout.write(f"{json.dumps(facts.as_json(), indent=2)}\n")
+        app.command(epilog="Also: python -m nightscreen.sandbox batch OUT.csv")(serve)
+        app(arguments, prog_name="python -m nightscreen.sandbox")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,18 @@ first two operations are in the specification; the others were observed (experim
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from nightscreen.sandbox.auth import UNAUTHORISED, by_key, by_token
 from nightscreen.sandbox.grants import NOBODY, Refused
-from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
+from nightscreen.sandbox.request_pipeline import (
+    UNAUTHORISED,
+    Answer,
+    Operation,
+    by_key,
+    by_token,
+)
 from nightscreen.sandbox.test_identifiers import by_customer
 from nightscreen.sandbox.transactions import (
     balance_on,
@@ -25,11 +30,12 @@ from nightscreen.sandbox.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.sandbox.grants import Access, Grant
+    from nightscreen.sandbox.people import Record
+    from nightscreen.sandbox.request_pipeline import Call
     from nightscreen.sandbox.state import Sandbox
-    from nightscreen.sandbox.transactions import Record
+    from nightscreen.sandbox.transactions import Owner
 
-    Work = Callable[[Sandbox, Grant, dict[str, str]], Answer]
+    Work = Callable[["Data"], Answer]
 
 GRANT_TYPES: Final = ("authorization_code", "refresh_token")
 BASE: Final = "/v2/aggregator"
@@ -69,104 +75,107 @@ class SyncBody(BaseModel):
     account_id: str
 
 
-def _owned(subject: Subject, customer: str, *, at_auth: bool) -> None:
+def _owned(call: Call, customer: str, *, at_auth: bool) -> None:
     """Note whose call it is; a missing field of area A is refused, where others hang."""
-    subject.identity = customer
-    row = by_customer(customer)
-    subject.trouble = row.trouble(at_auth=at_auth) if row else None
-    if subject.missing:
-        subject.refusal = subject.refusal or f"{subject.missing} is required"
+    call.identity = customer
+    call.trouble = by_customer(customer).trouble(at_auth=at_auth)
+    if call.missing:
+        call.refuse(f"{call.missing} is required")
 
 
-def _read_auth(sandbox: Sandbox, subject: Subject, _body: dict[str, object]) -> None:
-    _owned(subject, sandbox.grants.customer_of(subject.fields["code"]), at_auth=True)
-    if not subject.refusal and subject.fields["grant_type"] not in GRANT_TYPES:
-        subject.refusal = f"grant_type must be one of {', '.join(GRANT_TYPES)}"
+def _read_auth(call: Call) -> None:
+    _owned(call, call.sandbox.grants.customer_of(call.fields["code"]), at_auth=True)
+    if call.fields["grant_type"] not in GRANT_TYPES:
+        call.refuse(f"grant_type must be one of {', '.join(GRANT_TYPES)}")
 
 
-def _auth(sandbox: Sandbox, subject: Subject) -> Answer:
-    """Exchange a code, or refresh."""
-    given, grants, now = subject.fields, sandbox.grants, sandbox.now()
-    secret, redirect_uri = given["code"], given["redirect_uri"]
+def _read_data(call: Call) -> None:
+    grant = call.sandbox.grants.find(call.fields["token"])
+    _owned(call, grant.customer if grant else NOBODY, at_auth=False)
+
+
+def _auth(call: Call) -> Answer:
+    """Exchange a code, or refresh: only the exchange answers a refresh token."""
+    given, grants, now = call.fields, call.sandbox.grants, call.sandbox.now()
+    refreshes = given["grant_type"] == "refresh_token"
+    ask = grants.refresh if refreshes else grants.exchange
     try:
-        if given["grant_type"] == "refresh_token":
-            found = grants.refresh(secret, redirect_uri, now=now)
-            return Answer("refreshed", None, _token_answer(*found), bare=True)
-        client_id = sandbox.client.client_id
-        grant, access = grants.exchange(secret, redirect_uri, client_id=client_id, now=now)
+        grant, token = ask(given["code"], given["redirect_uri"], now)
     except Refused as refused:
-        return Answer.error(refused.word, refused.text)
-    data = {**_token_answer(grant, access), "refresh_token": grant.refresh_token}
-    return Answer("exchanged", None, data, bare=True)
+        return Answer.error(refused.word, str(refused))
+    data = _tokens(token, grant.customer, " ".join(grant.scopes))
+    if refreshes:
+        return Answer("refreshed", None, data, bare=True)
+    return Answer("exchanged", None, {**data, "refresh_token": grant.refresh_token}, bare=True)
 
 
-def _token_answer(grant: Grant, access: Access) -> dict[str, object]:
-    return {
-        "access_token": access.token,
-        "token_type": "Bearer",
-        "username": grant.customer,
-        "scope": " ".join(grant.scopes),
-    }
+def _tokens(token: str, customer: str, scope: str) -> Record:
+    return {"access_token": token, "token_type": "Bearer", "username": customer, "scope": scope}
 
 
 def _sample_tokens() -> Answer:
     """Make the answer of test mode: tokens that open nothing."""
-    data = {
-        "access_token": "sample-access-token",
-        "token_type": "Bearer",
-        "username": _SAMPLE,
-        "refresh_token": "sample-refresh-token",
-        "scope": "transaction:list",
-    }
-    return Answer("exchanged", None, data, bare=True)
+    data = _tokens("sample-access-token", _SAMPLE, "transaction:list")
+    return Answer("exchanged", None, {**data, "refresh_token": "sample-refresh-token"}, bare=True)
 
 
-def _transactions(sandbox: Sandbox, customer: str) -> list[Record]:
-    notes = sandbox.linked.notes.get(customer, {})
-    records = transactions_of(customer, sandbox.day, sandbox.planted.owner(customer))
-    return [{**record, **notes.get(str(record.get("id")), {})} for record in records]
+class Data(NamedTuple):
+    """A call for the data of a customer who granted it."""
+
+    sandbox: Sandbox
+    customer: str
+    given: dict[str, str]
+
+    @property
+    def owner(self) -> Owner:
+        """Who the customer is."""
+        return self.sandbox.planted.owner(self.customer)
+
+    def transactions(self) -> list[Record]:
+        """Return the customer's transactions, newest first, with the notes a client made."""
+        notes = self.sandbox.linked.notes.get(self.customer, {})
+        records = transactions_of(self.customer, self.sandbox.day, self.owner)
+        return [{**record, **notes.get(str(record.get("id")), {})} for record in records]
+
+    def accounts(self) -> dict[str, Record]:
+        """Return the customer's bank accounts, as they were linked and changed."""
+        return self.sandbox.linked.accounts(self.customer, self.owner)
+
+    def shown(self, account: Record) -> Record:
+        """Return a bank account with its balance of the day."""
+        return {**account, **balance_on(self.customer, account, self.sandbox.day, self.owner)}
+
+    def modified(self) -> Record:
+        """Return the fields that say who changed something, and when."""
+        return {"modified_on": noon(self.sandbox.day), "modified_by": self.customer}
 
 
-def _list_transactions(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
-    records = _transactions(sandbox, grant.customer)
-    return Answer("pulled", None, malformed(grant.customer, sandbox.day, records))
+def _list_transactions(data: Data) -> Answer:
+    listed = malformed(data.customer, data.sandbox.day, data.transactions())
+    return Answer("pulled", None, listed)
 
 
-def _transaction(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
+def _transaction(data: Data) -> Answer:
     """View a transaction, or change its note."""
-    records = _transactions(sandbox, grant.customer)
-    record = next((record for record in records if record.get("id") == given["id"]), None)
+    wanted = data.given["id"]
+    record = next((each for each in data.transactions() if each.get("id") == wanted), None)
     if record is None:
         return Answer.error("not_found", "Transaction not found", 404)
-    if "note" not in given:
+    if "note" not in data.given:
         return Answer("found", "Successful", record)
-    changes = {"note": given["note"], **_modified(sandbox, grant)}
-    sandbox.linked.notes.setdefault(grant.customer, {})[given["id"]] = changes
+    changes = {"note": data.given["note"], **data.modified()}
+    data.sandbox.linked.notes.setdefault(data.customer, {})[wanted] = changes
     return Answer("updated", "Successful", {**record, **changes})
 
 
-def _modified(sandbox: Sandbox, grant: Grant) -> Record:
-    return {"modified_on": noon(sandbox.day), "modified_by": grant.customer}
+def _list_accounts(data: Data) -> Answer:
+    return Answer("listed", None, [data.shown(account) for account in data.accounts().values()])
 
 
-def _accounts(sandbox: Sandbox, grant: Grant) -> dict[str, Record]:
-    return sandbox.linked.accounts(grant.customer, sandbox.planted.owner(grant.customer))
-
-
-def _shown(sandbox: Sandbox, grant: Grant, account: Record) -> Record:
-    owner = sandbox.planted.owner(grant.customer)
-    return {**account, **balance_on(grant.customer, account, sandbox.day, owner)}
-
-
-def _list_accounts(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
-    accounts = _accounts(sandbox, grant).values()
-    return Answer("listed", None, [_shown(sandbox, grant, account) for account in accounts])
-
-
-def _add_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-    place, owner = (given["bank_code"], given["account_number"]), sandbox.planted.owner
+def _add_account(data: Data) -> Answer:
+    place, sandbox = (data.given["bank_code"], data.given["account_number"]), data.sandbox
     try:
-        added = sandbox.linked.add(grant.customer, owner(grant.customer), *place, sandbox.day)
+        added = sandbox.linked.add(data.customer, data.owner, *place, sandbox.day)
     except ValueError as fault:
         return Answer.error("malformed", str(fault))
     return Answer("added", "Successful", added)
@@ -175,8 +184,8 @@ def _add_account(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answe
 def _on_account(word: str) -> Work:
     """View, rename, remove or synchronise one bank account."""
 
-    def work(sandbox: Sandbox, grant: Grant, given: dict[str, str]) -> Answer:
-        accounts, wanted = _accounts(sandbox, grant), given.get("id") or given["account_id"]
+    def work(data: Data) -> Answer:
+        accounts, wanted = data.accounts(), data.given.get("id") or data.given["account_id"]
         record = accounts.get(wanted)
         if record is None:
             return Answer.error("not_found", "Bank account not found", 404)
@@ -184,38 +193,32 @@ def _on_account(word: str) -> Work:
             del accounts[wanted]
             return Answer(word, "Successful", {})
         if word == "updated":
-            record |= {"account_name": given["account_name"], **_modified(sandbox, grant)}
+            record |= {"account_name": data.given["account_name"], **data.modified()}
         if word == "synced":
-            record["last_synced"] = noon(sandbox.day)
-        return Answer(word, "Successful", _shown(sandbox, grant, record))
+            record["last_synced"] = noon(data.sandbox.day)
+        return Answer(word, "Successful", data.shown(record))
 
     return work
 
 
-def _view_profile(sandbox: Sandbox, grant: Grant, _given: dict[str, str]) -> Answer:
-    owner = sandbox.planted.owner(grant.customer)
-    return Answer("found", "Successful", profile_of(grant.customer, owner))
+def _view_profile(data: Data) -> Answer:
+    return Answer("found", "Successful", profile_of(data.customer, data.owner))
 
 
-def _read_data(sandbox: Sandbox, subject: Subject, _body: dict[str, object]) -> None:
-    found = sandbox.grants.find(subject.fields["token"])
-    _owned(subject, found[0].customer if found else NOBODY, at_auth=False)
-
-
-def _for_scope(scope: str, work: Work) -> Callable[[Sandbox, Subject], Answer]:
+def _for_scope(scope: str, work: Work) -> Callable[[Call], Answer]:
     """Do something for whom it was granted to (service.md, "Authentication" 4)."""
 
-    def answer(sandbox: Sandbox, subject: Subject) -> Answer:
-        found = sandbox.grants.find(subject.fields["token"])
-        if found is None:  # a reset came between
+    def answer(call: Call) -> Answer:
+        grants = call.sandbox.grants
+        grant = grants.find(call.fields["token"])
+        if grant is None:  # a reset came between
             return Answer.error("unknown_token", UNAUTHORISED, 403)
-        grant, _ = found
         if scope not in grant.scopes:
-            sandbox.grants.count(grant.customer, "refused_scopes")
+            grants.count(grant.customer, "refused_scopes")
             text = f"Access denied: scope {scope} was not granted"
             return Answer.error("scope_missing", text, 403)
-        sandbox.grants.count(grant.customer, "data_calls")
-        return work(sandbox, grant, subject.fields)
+        grants.count(grant.customer, "data_calls")
+        return work(Data(call.sandbox, grant.customer, call.fields))
 
     return answer
 
@@ -239,11 +242,7 @@ _ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] 
 
 OPERATIONS: Final = (
     Operation(
-        *("aggregator_auth", "POST", f"{BASE}/auth"),
-        by_key,
-        _read_auth,
-        _auth,
-        _sample_tokens,
+        *("aggregator_auth", "POST", f"{BASE}/auth", by_key, _read_auth, _auth, _sample_tokens),
         TokenBody,
     ),
     *(

@@ -2,48 +2,155 @@
 
 The service's addresses are plain Starlette routes, for FastAPI's reading of requests would answer
 what the service never says, and costs more than twice as much. Their models describe them in
-`/openapi.json` and `/docs`; the control surface is an ordinary FastAPI application.
+`/openapi.json` and `/docs`; the control surface is ordinary FastAPI.
 """
 
 from __future__ import annotations
 
 import time
+from decimal import Decimal
 from functools import cache
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from starlette.applications import Starlette
-from starlette.routing import Route
+from pydantic import BaseModel, ConfigDict, create_model
+from starlette.routing import Match, Route
 
 from nightscreen.sandbox import aggregator, consent_flow, control, loans, validation, wire
 from nightscreen.sandbox.ledger import Entry
-from nightscreen.sandbox.loan_book import SHORT_LINK
-from nightscreen.sandbox.models import FAILURES, answer_model
-from nightscreen.sandbox.request_pipeline import Handler
-from nightscreen.sandbox.wire import Reply
+from nightscreen.sandbox.state import SANDBOX
+from nightscreen.sandbox.wire import ABSENT, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from nightscreen.sandbox.request_pipeline import Operation
     from nightscreen.sandbox.state import Sandbox
 
-    Page = Callable[[Sandbox, Scope, Receive, Send], Awaitable[None]]
-
 OPERATIONS: Final = (*validation.OPERATIONS, *loans.OPERATIONS, *aggregator.OPERATIONS)
 """Every operation of the service, by area."""
-
-_NOT_THE_SERVICE = ("/_sandbox", "/favicon.ico")
+_NOT_THE_SERVICE: Final = ("/_sandbox", "/favicon.ico")
 """Addresses that are the sandbox's own, or a browser's: they stay out of the ledger."""
+
+
+class Meta(BaseModel):
+    """Naira charged for the call, absent where it failed, and what is left."""
+
+    cost: float | None = None
+    balance: float
+
+
+class Failure(BaseModel):
+    """An error, or a miss."""
+
+    status: str
+    message: str | None = None
+    data: Any = None
+    meta: Meta | None = None
+
+
+_FAILURES: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"description": "malformed; HTML where the body is no JSON", "content": {"text/html": {}}},
+    401: {"description": "no key"},
+    402: {"description": "the wallet is too low"},
+    403: {"description": "wrong key, dead access token, or no right"},
+    404: {"description": "nothing found, or an address that is unknown"},
+    500: {"description": "no such bank account; no price; a failure"},
+    504: {
+        "description": "a required field is missing, or a gateway gave up",
+        "content": {"text/plain": {}},
+    },
+    "default": {"description": "any other failure"},
+}
+"""What every operation may answer instead."""
+
+
+class _Address(Route):
+    """The address of one operation, answered by the pipeline."""
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation.path, operation.handle, include_in_schema=False)
+        self.methods = {operation.method}
+        self._operation = operation
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match whole addresses only: another method or an empty segment is unknown."""
+        match, child = super().matches(scope)
+        if match is Match.FULL and all(child["path_params"].values()):
+            return match, child
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._operation.handle(scope[SANDBOX], scope, receive, send)
+
+
+def _described(operation: Operation) -> APIRoute:
+    """Make a route that is never served: FastAPI reads from it what an operation takes."""
+
+    def endpoint() -> None:
+        """Hold a signature."""
+
+    path = operation.path.replace(":path}", "}")
+    given: dict[str, Any] = {part[1:-1]: str for part in path.split("/") if part.startswith("{")}
+    if operation.body:
+        given["body"] = operation.body
+    kind = Parameter.KEYWORD_ONLY
+    parameters = [Parameter(name, kind, annotation=each) for name, each in given.items()]
+    cast("Any", endpoint).__signature__ = Signature(parameters)
+    return APIRoute(
+        path,
+        endpoint,
+        methods=[operation.method],
+        name=operation.name,
+        tags=[path.split("/")[2]],
+        response_model=_answer_model(operation),
+        responses={status: {"model": Failure, **one} for status, one in _FAILURES.items()},
+    )
+
+
+def _answer_model(operation: Operation) -> type[BaseModel]:
+    """Return the model of an answer, read from the sample that test mode gives to everyone."""
+    sample = operation.sample()
+    name = "".join(part.capitalize() for part in operation.name.split("_"))
+    kind = Any if sample.data is ABSENT else _kind(f"{name}Record", sample.data)
+    if sample.bare:
+        return cast("type[BaseModel]", kind)
+    fields: dict[str, Any] = {
+        "status": (str, ...),
+        "data": (kind, ...),
+        "meta": (Meta | None, None),
+    }
+    if sample.message is not None:
+        fields["message"] = (str, ...)
+    return create_model(f"{name}Answer", __config__=ConfigDict(extra="allow"), **fields)
+
+
+def _kind(name: str, value: object) -> Any:  # noqa: ANN401 - a type of any kind
+    """Return the type of a value of a record; texts and unknown values may be null."""
+    match value:
+        case dict():
+            fields: dict[str, Any] = {
+                key: (_kind(f"{name}{key.title().replace('_', '')}", one), None)
+                for key, one in value.items()
+            }
+            return create_model(name, __config__=ConfigDict(extra="allow"), **fields)
+        case list():
+            return list[_kind(name, value[0]) if value else Any]  # type: ignore[misc]
+        case bool() | int() | float():
+            return type(value)
+        case Decimal():
+            return float
+    return str | None
 
 
 async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer an address that is none of the service's with a 404 as JSON, and write it down."""
-    sandbox: Sandbox = scope[control.SANDBOX]
+    sandbox: Sandbox = scope[SANDBOX]
     method, path = scope["method"], scope["path"]
     if not path.startswith(_NOT_THE_SERVICE):
         sandbox.ledger.append(
@@ -71,46 +178,29 @@ async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
     await wire.deliver(Reply(404, wire.envelope("error", text)), scope, receive, send)
 
 
-class _Address:
-    """One path of the service: chooses the operation by the method."""
-
-    def __init__(self, operations: list[Operation]) -> None:
-        self._handlers = {one.method: Handler(one) for one in operations}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request to the pipeline, or refuse a method or an empty segment."""
-        handler = self._handlers.get(scope["method"])
-        if handler is not None and all(scope["path_params"].values()):
-            await handler.handle(scope[control.SANDBOX], scope, receive, send)
-            return
-        await _unknown(scope, receive, send)
-
-
-class _Screen:
-    """A page for people, which is no call of the service."""
-
-    def __init__(self, page: Page) -> None:
-        self._page = page
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Show it."""
-        await self._page(scope[control.SANDBOX], scope, receive, send)
+@cache
+def _routed() -> FastAPI:
+    """Build the application that all sandboxes of a process share."""
+    app = FastAPI(title="Simulator of the paid service", redirect_slashes=False, redoc_url=None)
+    app.router.routes += [_Address(operation) for operation in OPERATIONS]
+    for router in (control.router, consent_flow.router, loans.router):
+        app.include_router(router)
+    for error in (ValueError, RequestValidationError):
+        app.add_exception_handler(error, control.refused)
+    app.router.default = _unknown
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app
 
 
 @cache
-def _routed() -> Starlette:
-    """Build the application that all sandboxes of a process share."""
-    by_path: dict[str, list[Operation]] = {}
-    for operation in OPERATIONS:
-        by_path.setdefault(operation.path, []).append(operation)
-    routes = [Route(path, _Address(operations)) for path, operations in by_path.items()]
-    routes.append(Route(consent_flow.PATH, _Screen(consent_flow.consent_page)))
-    routes.append(Route(SHORT_LINK + "/{token}", _Screen(loans.loan_page)))
-    app = Starlette(routes=routes)
-    surface = control.surface(_unknown, openapi)
-    app.router.redirect_slashes = False
-    app.router.default = surface
-    return app
+def openapi() -> dict[str, Any]:
+    """Describe the service's operations, the control surface and the pages, from their models."""
+    return get_openapi(
+        title="Simulator of the paid service",
+        version="2",
+        description="Made-up people and made-up money; see docs/sandbox.md.",
+        routes=[*map(_described, OPERATIONS), *_routed().routes],
+    )
 
 
 def application(sandbox: Sandbox) -> ASGIApp:
@@ -118,44 +208,10 @@ def application(sandbox: Sandbox) -> ASGIApp:
     app = _routed()
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        scope[control.SANDBOX] = sandbox
-        await app(scope, receive, send)
+        scope[SANDBOX] = sandbox
+        if scope["path"].startswith("/v2/"):  # nothing of the service needs what FastAPI wraps
+            await app.router(scope, receive, send)
+        elif not await control.keep_out(scope, receive, send):
+            await app(scope, receive, send)
 
     return serve
-
-
-@cache
-def openapi() -> dict[str, Any]:
-    """Describe the service's operations and the control surface, from their models."""
-    described = [_described(operation) for operation in OPERATIONS]
-    return get_openapi(
-        title="Simulator of the paid service",
-        version="2",
-        description="Made-up people and made-up money; see docs/sandbox.md.",
-        routes=[*described, *control.app.routes],
-    )
-
-
-def _described(operation: Operation) -> APIRoute:
-    """Make a route that is never served: FastAPI reads from it what the operation takes."""
-
-    def endpoint() -> None:
-        """Hold a signature."""
-
-    path = operation.path.replace(":path}", "}")
-    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-    parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=str) for name in names]
-    if operation.body:
-        kind = Parameter.KEYWORD_ONLY
-        parameters.append(Parameter("body", kind, annotation=operation.body))
-    cast("Any", endpoint).__signature__ = Signature(parameters)
-    return APIRoute(
-        path,
-        endpoint,
-        methods=[operation.method],
-        name=operation.name,
-        summary=operation.name,
-        tags=[path.split("/")[2]],
-        response_model=answer_model(operation),
-        responses=FAILURES,
-    )

@@ -1,74 +1,56 @@
 """Banks, account numbers and the link between a BVN and its accounts.
 
-The check digit and the one-to-one link live here. Who holds an account is reported by
-`sandbox.people`.
+The check digit and the one-to-one link are here. Who holds an account is decided by `people`.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Final
 
-# Three-digit central-bank codes, the large banks repeated so that they are drawn more often.
-BANK_NAMES: dict[str, str] = {
-    "011": "First Bank of Nigeria",
-    "023": "Citibank Nigeria",
-    "032": "Union Bank of Nigeria",
-    "033": "United Bank for Africa",
-    "035": "Wema Bank",
-    "044": "Access Bank",
-    "050": "Ecobank Nigeria",
-    "057": "Zenith Bank",
-    "058": "Guaranty Trust Bank",
-    "068": "Standard Chartered Bank",
-    "070": "Fidelity Bank",
-    "076": "Polaris Bank",
-    "082": "Keystone Bank",
-    "101": "Providus Bank",
-    "214": "First City Monument Bank",
-    "215": "Unity Bank",
-    "221": "Stanbic IBTC Bank",
-    "232": "Sterling Bank",
-    "301": "Jaiz Bank",
-}
-BANKS_BY_WEIGHT: tuple[str, ...] = (
-    *("011",) * 6,
-    *("033",) * 6,
-    *("044",) * 7,
-    *("057",) * 6,
-    *("058",) * 7,
-    *("070",) * 3,
-    *("214",) * 3,
-    *("050",) * 2,
-    *("032",) * 2,
-    *("232",) * 2,
-    *("035", "068", "076", "082", "101", "215", "221", "301", "023"),
+_BANKS: Final = (
+    ("011", "First Bank of Nigeria", 6),
+    ("033", "United Bank for Africa", 6),
+    ("044", "Access Bank", 7),
+    ("057", "Zenith Bank", 6),
+    ("058", "Guaranty Trust Bank", 7),
+    ("070", "Fidelity Bank", 3),
+    ("214", "First City Monument Bank", 3),
+    ("050", "Ecobank Nigeria", 2),
+    ("032", "Union Bank of Nigeria", 2),
+    ("232", "Sterling Bank", 2),
+    ("035", "Wema Bank", 1),
+    ("068", "Standard Chartered Bank", 1),
+    ("076", "Polaris Bank", 1),
+    ("082", "Keystone Bank", 1),
+    ("101", "Providus Bank", 1),
+    ("215", "Unity Bank", 1),
+    ("221", "Stanbic IBTC Bank", 1),
+    ("301", "Jaiz Bank", 1),
+    ("023", "Citibank Nigeria", 1),
 )
-WALLET_BANKS = frozenset({"305"})
+"""Three-digit central-bank codes, names, and how often each is drawn."""
+BANK_NAMES: Final = {code: name for code, name, _ in _BANKS}
+BANKS_BY_WEIGHT: Final = tuple(code for code, _, weight in _BANKS for _ in range(weight))
+WALLET_BANKS: Final = frozenset({"305"})
 """Codes whose account numbers are phone numbers and carry no check digit."""
 
-SERIALS = 10**9
+SERIALS: Final = 10**9
 _WEIGHTS = (3, 7, 3) * 4
 _FACTOR = 387_420_489  # a power of three: shares no factor with a power of ten
 _INVERSE = pow(_FACTOR, -1, SERIALS)
 
 
-def check_digit(bank_code: str, serial: str) -> str:
-    """Compute the last digit of an account number by the old formula for 3-digit bank codes."""
-    total = sum(
-        int(digit) * weight for digit, weight in zip(bank_code + serial, _WEIGHTS, strict=True)
-    )
-    return str(-total % 10)
-
-
 def account_number(bank_code: str, serial: int) -> str:
-    """Write a serial as the ten digits of an account at a bank, check digit last."""
+    """Write a serial as the ten digits of an account at a bank, check digit last (old formula)."""
     digits = f"{serial:09d}"
-    return digits + check_digit(bank_code, digits)
+    weighted = zip(bank_code + digits, _WEIGHTS, strict=True)
+    return digits + str(-sum(int(digit) * weight for digit, weight in weighted) % 10)
 
 
 def is_right_account(bank_code: str, number: str) -> bool:
     """Return whether ten digits can be an account at this bank: the check digit must agree."""
-    return bank_code in WALLET_BANKS or check_digit(bank_code, number[:9]) == number[9]
+    return bank_code in WALLET_BANKS or account_number(bank_code, int(number[:9])) == number
 
 
 def _shift(bank_code: str) -> int:

@@ -6,18 +6,12 @@ set while the sandbox runs; what answers looks here, and decides nothing itself.
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal
 
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import BaseModel, ConfigDict, Field
 
 VALIDATION: Final = ("karma", "ecosystem", "bank_account", "selfie", "bvn_start", "bvn_finish")
 """The priced operations of area B, by the names used all over the sandbox."""
-
-LOANS: Final = ("loan_products", "loan_start", "loan_view")
-"""The operations of area C, which cost nothing."""
-
 AGGREGATOR: Final = (
     *("aggregator_auth", "aggregator_transactions", "aggregator_transaction_view"),
     *("aggregator_transaction_update", "aggregator_bank_account_list"),
@@ -26,16 +20,16 @@ AGGREGATOR: Final = (
     *("aggregator_bank_account_sync", "aggregator_profile_view"),
 )
 """The operations of area A; their price is 0 until another is set."""
-
-OPERATIONS: Final = (*VALIDATION, *LOANS, *AGGREGATOR)
-"""Every operation that can be named in faults, latencies and capacities."""
+OPERATIONS: Final = (*VALIDATION, "loan_products", "loan_start", "loan_view", *AGGREGATOR)
+"""Every operation that can be named in faults and latencies."""
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
-class BehaviourFlags:
+class BehaviourFlags(BaseModel):
     """How the sandbox behaves where the specification is silent."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     missing_key_text: Literal["invalid", "verify"] = Field(
         default="invalid",
@@ -73,22 +67,3 @@ class BehaviourFlags:
     silence_s: Seconds = Field(
         default=30.0, description="how long the fault `timeout` is silent before it cuts"
     )
-
-
-def described() -> list[tuple[str, str, str]]:
-    """List every switch as name, default and meaning, as `docs/sandbox.md` shows it."""
-    rows = []
-    for name, flag in BehaviourFlags.__pydantic_fields__.items():  # type: ignore[attr-defined]
-        choices = [word for word in get_args(flag.annotation) if isinstance(word, str)]
-        meaning = f"{flag.description} ({', '.join(choices)})" if choices else flag.description
-        rows.append((name, str(flag.default), meaning))
-    return rows
-
-
-def changed(manners: BehaviourFlags, wanted: dict[str, object]) -> BehaviourFlags:
-    """Return the manners with some switches set.
-
-    Raises:
-        ValidationError: an unknown switch, or a value it does not take.
-    """
-    return BehaviourFlags(**{**asdict(manners), **wanted})

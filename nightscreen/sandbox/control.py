@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
@@ -25,47 +25,35 @@ from pydantic import (
 )
 
 from nightscreen.sandbox import wire
-from nightscreen.sandbox.behaviour_flags import OPERATIONS, changed
+from nightscreen.sandbox.behaviour_flags import OPERATIONS, BehaviourFlags
 from nightscreen.sandbox.faults import ALL, FAULTS, NO_WAIT, Scripted, fixed, lognormal
 from nightscreen.sandbox.grants import LONGEST_NAME, SCOPES, is_address
 from nightscreen.sandbox.ledger import PAGE, PRICES, micros_of, naira_text
 from nightscreen.sandbox.lives import KINDS, Life, truth_of
 from nightscreen.sandbox.people import Person, ecosystem_of, identity_kind, karma_record
-from nightscreen.sandbox.state import SCENARIOS, Capacity, Sandbox
+from nightscreen.sandbox.state import SCENARIOS, Here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
-SANDBOX: Final = "sandbox"
-"""Key of the sandbox in the scope of a request."""
 _BASE: Final = "/_sandbox"
 _MOST: Final = 1_000_000_000
 _REFUSED: Final = 400
 
-app: Final = FastAPI(title="Control surface", redirect_slashes=False)
+router: Final = APIRouter(prefix=_BASE, tags=["control"])
 
 
-async def _here(request: Request) -> Sandbox:
-    sandbox: Sandbox = request.scope[SANDBOX]
-    return sandbox
-
-
-Here = Annotated[Sandbox, Depends(_here)]
-
-
-def _told(value: object, status: int = 200) -> Response:
+def _json(value: object, status: int = 200) -> Response:
     return Response(wire.dumps(value), status, media_type="application/json")
 
 
 def _one_of(known: Iterable[str], what: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if value not in known:
-            raise ValueError(f"{value!r} is no {what}; GET /_sandbox/state shows what there is")
-        return value
-
-    return AfterValidator(check)
+    names = frozenset(known)
+    return _checked(
+        names.__contains__, f"this is no {what}; GET /_sandbox/state and /docs show what there is"
+    )
 
 
 def _checked(right: Callable[[str], bool], says: str) -> AfterValidator:
@@ -85,17 +73,13 @@ def _is_name(value: str) -> bool:
     return bool(value) and len(value) <= LONGEST_NAME and value.isprintable()
 
 
-Micros = Annotated[int, BeforeValidator(_micros)]
-Amount = Annotated[Micros, Field(ge=0)]
+Amount = Annotated[int, BeforeValidator(_micros), Field(ge=0)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, strict=True)]
 Digits3 = Annotated[str, Field(pattern=r"^\d{3}$")]
 Digits10 = Annotated[str, Field(pattern=r"^\d{10}$")]
-Address = Annotated[
-    Text, _checked(is_address, "must be an absolute http address without a fragment")
-]
 Customer = Annotated[
     Text,
     AfterValidator(str.strip),
@@ -117,7 +101,7 @@ class ResetBody(Body):
 
 class DrainEvery(Body):
     calls: Count
-    amount: Micros
+    amount: Amount
 
 
 class WalletBody(Body):
@@ -160,12 +144,6 @@ class PlannedPrice(Body):
     at_call: Whole = 0
 
 
-class CapacityBody(Body):
-    max_in_flight: Count | None = None
-    operation: OperationName = ALL
-    refusal: Literal["http_503", "http_429", "http_500"] = "http_503"
-
-
 class WorldBody(Body):
     day: Annotated[Whole, Field(le=36_500)]
 
@@ -181,12 +159,13 @@ class LoanStateBody(Body):
 
 class GrantBody(Body):
     customer: Customer
-    scopes: Annotated[
-        list[Annotated[str, _one_of(SCOPES, "scope")]],
-        Field(min_length=1),
-        BeforeValidator(lambda value: value.split() if isinstance(value, str) else value),
-    ] = ["transaction:list"]
-    redirect_uri: Address | None = None
+    scopes: Annotated[list[Annotated[str, _one_of(SCOPES, "scope")]], Field(min_length=1)] = [
+        "transaction:list"
+    ]
+    redirect_uri: (
+        Annotated[Text, _checked(is_address, "must be an absolute http address, no fragment")]
+        | None
+    ) = None
 
 
 class TokensBody(Body):
@@ -239,7 +218,7 @@ class PeopleBody(Body):
     life: LifeBody | None = None
 
 
-@app.get(f"{_BASE}/ledger")
+@router.get("/ledger")
 async def show_ledger(
     sandbox: Here,
     since: Annotated[int, Query(ge=0)] = 0,
@@ -249,7 +228,7 @@ async def show_ledger(
 ) -> Response:
     """Show entries after a sequence number, totals, wallet and peaks."""
     entries, following = ([], since) if totals else sandbox.ledger.read(since, operation, limit)
-    return _told(
+    return _json(
         {
             "entries": entries,
             "next": following,
@@ -262,52 +241,52 @@ async def show_ledger(
     )
 
 
-@app.get(f"{_BASE}/state")
+@router.get("/state")
 async def show_state(sandbox: Here) -> Response:
     """Show everything that can be set, as it is."""
-    return _told(sandbox.as_json())
+    return _json(sandbox.as_json())
 
 
-@app.get(f"{_BASE}/grants")
+@router.get("/grants")
 async def show_grants(sandbox: Here, customer: str | None = None) -> Response:
     """Show grants and what was counted, without codes and tokens."""
-    return _told(sandbox.grants.as_json(customer, sandbox.now()))
+    return _json(sandbox.grants.as_json(customer, sandbox.now()))
 
 
-@app.get(f"{_BASE}/secrets")
+@router.get("/secrets")
 async def show_secrets(sandbox: Here) -> Response:
     """Show every code and token ever issued, for tests that search for them elsewhere."""
-    return _told(sandbox.grants.secrets_json())
+    return _json(sandbox.grants.secrets_json())
 
 
-@app.get(f"{_BASE}/otps")
+@router.get("/otps")
 async def show_otps(sandbox: Here, bvn: str | None = None) -> Response:
     """Show the one-time passwords as the customers hold them."""
-    return _told({"otps": sandbox.otps.as_json(sandbox.now(), bvn)})
+    return _json({"otps": sandbox.otps.as_json(sandbox.now(), bvn)})
 
 
-@app.get(f"{_BASE}/truth")
+@router.get("/truth")
 async def show_truth(sandbox: Here, customer: str) -> Response:
     """Show the truth about a customer's life on day 0, only for tests."""
-    return _told({"truth": truth_of(customer, sandbox.planted.owner(customer).life)._asdict()})
+    return _json({"truth": truth_of(customer, sandbox.planted.owner(customer).life)._asdict()})
 
 
-@app.get(f"{_BASE}/loans")
+@router.get("/loans")
 async def show_loans(sandbox: Here, reference: str | None = None) -> Response:
     """Show every loan, or one, with the fate in store for it."""
     loans = sandbox.loans.loans.values()
     wanted = (loan for loan in loans if reference in (None, loan.reference))
-    return _told({"loans": [loan.shown(sandbox.day) for loan in wanted]})
+    return _json({"loans": [loan.shown(sandbox.day) for loan in wanted]})
 
 
-@app.post(f"{_BASE}/reset")
+@router.post("/reset")
 async def reset(sandbox: Here, body: ResetBody | None = None) -> Response:
     """Go back to the beginning, of another scenario if one is named."""
     sandbox.reset(body.scenario if body else None)
-    return _told(sandbox.as_json())
+    return _json(sandbox.as_json())
 
 
-@app.post(f"{_BASE}/wallet")
+@router.post("/wallet")
 async def set_wallet(sandbox: Here, body: WalletBody) -> Response:
     """Set or top up the wallet, or plan how others use it."""
     wallet = sandbox.wallet
@@ -319,10 +298,10 @@ async def set_wallet(sandbox: Here, body: WalletBody) -> Response:
         wallet.drain_every = (every.calls, every.amount) if every else None
     if "dry_at_call" in body.model_fields_set:
         wallet.dry_at_call = body.dry_at_call
-    return _told(sandbox.wallet.as_json())
+    return _json(wallet.as_json())
 
 
-@app.post(f"{_BASE}/latency")
+@router.post("/latency")
 async def set_latency(sandbox: Here, body: LatencyBody) -> Response:
     """Set how long answers take, for one operation or for all."""
     profile = NO_WAIT
@@ -337,10 +316,10 @@ async def set_latency(sandbox: Here, body: LatencyBody) -> Response:
         sandbox.latency.by_operation.clear()
     else:
         sandbox.latency.by_operation[body.operation] = profile
-    return _told(sandbox.latency.as_json())
+    return _json(sandbox.latency.as_json())
 
 
-@app.post(f"{_BASE}/faults")
+@router.post("/faults")
 async def set_faults(sandbox: Here, body: FaultsBody) -> Response:
     """Set the rates of an operation, the script, the seed and the Retry-After."""
     plan = sandbox.faults
@@ -355,64 +334,56 @@ async def set_faults(sandbox: Here, body: FaultsBody) -> Response:
         plan.retry_after_s = body.retry_after_s
     if body.script is not None:
         plan.script = [Scripted(**line.model_dump()) for line in body.script]
-    return _told(plan.as_json())
+    return _json(plan.as_json())
 
 
-@app.post(f"{_BASE}/mode")
+@router.post("/mode")
 async def set_mode(sandbox: Here, body: ModeBody) -> Response:
     """Switch test mode on, in one of its forms, or off."""
     sandbox.test_mode = body.test_mode
-    return _told({"test_mode": sandbox.test_mode})
+    return _json({"test_mode": sandbox.test_mode})
 
 
-@app.post(f"{_BASE}/manners")
+@router.post("/manners")
 async def set_manners(sandbox: Here, body: dict[str, Any]) -> Response:
     """Set switches by name."""
-    sandbox.manners = changed(sandbox.manners, body)
-    return _told(sandbox.as_json()["manners"])
+    known = sandbox.manners.model_dump()
+    sandbox.manners = BehaviourFlags.model_validate({**known, **body})
+    return _json(sandbox.manners.model_dump())
 
 
-@app.post(f"{_BASE}/prices")
+@router.post("/prices")
 async def set_prices(
     sandbox: Here,
     body: dict[Annotated[str, _one_of(PRICES, "priced operation")], PlannedPrice | Amount],
 ) -> Response:
     """Set prices now, or plan them for a later call of their operation."""
+    prices = sandbox.prices
     for operation, wanted in body.items():
         if isinstance(wanted, int):
-            sandbox.prices.now[operation] = wanted
+            prices.now[operation] = wanted
         elif wanted.at_call:
-            sandbox.prices.plan(operation, wanted.at_call, wanted.price)
+            prices.planned.setdefault(operation, []).append((wanted.at_call, wanted.price))
         else:
-            sandbox.prices.now[operation] = wanted.price
-    return _told({name: naira_text(price) for name, price in sandbox.prices.now.items()})
+            prices.now[operation] = wanted.price
+    return _json({name: naira_text(price) for name, price in prices.now.items()})
 
 
-@app.post(f"{_BASE}/capacity")
-async def set_capacity(sandbox: Here, body: CapacityBody) -> Response:
-    """Set or lift the hidden limit of calls in flight."""
-    if body.max_in_flight is None:
-        sandbox.capacity.pop(body.operation, None)
-    else:
-        sandbox.capacity[body.operation] = Capacity(body.max_in_flight, body.refusal)
-    return _told({"capacity": sandbox.as_json()["capacity"]})
-
-
-@app.post(f"{_BASE}/world")
+@router.post("/world")
 async def set_world(sandbox: Here, body: WorldBody) -> Response:
     """Move the simulated world to a day."""
     sandbox.day = body.day
-    return _told({"day": sandbox.day})
+    return _json({"day": sandbox.day})
 
 
-@app.post(f"{_BASE}/clock")
+@router.post("/clock")
 async def set_clock(sandbox: Here, body: ClockBody) -> Response:
     """Move the sandbox's own time ahead, so that nobody waits for what runs out."""
     sandbox.ahead_s += body.advance_s
-    return _told({"ahead_s": sandbox.ahead_s})
+    return _json({"ahead_s": sandbox.ahead_s})
 
 
-@app.post(f"{_BASE}/loans/{{reference}}")
+@router.post("/loans/{reference}")
 async def set_loan_state(sandbox: Here, reference: str, body: LoanStateBody) -> Response:
     """Put a loan where a test wants it; a running one goes on from there with the days."""
     loan = sandbox.loans.loans.get(reference)
@@ -421,33 +392,30 @@ async def set_loan_state(sandbox: Here, reference: str, body: LoanStateBody) -> 
     if body.reject_reason is not None and body.status != "CANCELLED":
         raise ValueError("reject_reason is a text that goes with CANCELLED")
     loan.steer(sandbox.day, body.status, body.reject_reason)
-    return _told(loan.shown(sandbox.day))
+    return _json(loan.shown(sandbox.day))
 
 
-@app.post(f"{_BASE}/grants")
+@router.post("/grants")
 async def make_grant(sandbox: Here, body: GrantBody) -> Response:
     """Let a customer consent without a browser, and return the code.
 
     Without a `redirect_uri` the exchange may name any address, and binds the grant to it.
     """
-    code = sandbox.grants.allow(
-        body.customer,
-        tuple(dict.fromkeys(body.scopes)),
-        client_id=sandbox.client.client_id,
-        redirect_uri=body.redirect_uri,
-        now=sandbox.now(),
-    )
-    return _told({"code": code, "customer": body.customer, "redirect_uri": body.redirect_uri})
+    scopes = tuple(dict.fromkeys(body.scopes))
+    code = sandbox.grants.allow(body.customer, scopes, body.redirect_uri, sandbox.now())
+    return _json({"code": code, "customer": body.customer, "redirect_uri": body.redirect_uri})
 
 
-@app.post(f"{_BASE}/tokens")
+@router.post("/tokens")
 async def set_tokens(sandbox: Here, body: TokensBody) -> Response:
     """Expire access tokens or revoke grants, of one customer or, where none is named, of all."""
+    grants, now = sandbox.grants.of(body.customer), sandbox.now()
     if body.action == "expire":
-        return _told({"expired": sandbox.grants.expire(body.customer, sandbox.now())})
-    keep = body.action == "revoke_refresh"
-    revoked = sandbox.grants.revoke(body.customer, sandbox.now(), keep_access=keep)
-    return _told({"revoked": revoked})
+        return _json({"expired": sum(grant.expire(now) for grant in grants)})
+    live = [grant for grant in grants if not grant.revoked]
+    for grant in live:
+        grant.revoke(now, keep_access=body.action == "revoke_refresh")
+    return _json({"revoked": len(live)})
 
 
 def _check_plan(body: PeopleBody) -> None:
@@ -474,7 +442,7 @@ def _check_plan(body: PeopleBody) -> None:
             raise ValueError(f"{what} has no field {name}; it has {', '.join(sorted(known))}")
 
 
-@app.post(f"{_BASE}/people")
+@router.post("/people")
 async def plant(sandbox: Here, body: PeopleBody) -> Response:
     """Plant a person, an account, a listing, a history or a life under any identifier."""
     _check_plan(body)
@@ -500,43 +468,31 @@ async def plant(sandbox: Here, body: PeopleBody) -> Response:
         owner = planted.plant_life(body.customer, bvn, life)
         sandbox.linked.forget(body.customer)
         shown |= {"customer": body.customer, "life": TypeAdapter(Life).dump_python(owner.life)}
-    return _told(shown)
+    return _json(shown)
 
 
-@app.exception_handler(ValueError)
-@app.exception_handler(RequestValidationError)
-async def _refused(_request: Request, error: Exception) -> Response:
+async def refused(_request: Request, error: Exception) -> Response:
     """Say which fields are wrong and why, without the values."""
     if not isinstance(error, ValidationError | RequestValidationError):
-        return _told({"error": str(error)}, _REFUSED)
-    told = [
+        return _json({"error": str(error)}, _REFUSED)
+    mistakes = [
         f"{'.'.join(str(part) for part in mistake['loc'] if part != 'body')}: {mistake['msg']}"
         for mistake in error.errors()
     ]
-    return _told({"error": "; ".join(told)}, _REFUSED)
+    return _json({"error": "; ".join(mistakes)}, _REFUSED)
 
 
-def surface(unknown: ASGIApp, describe: Callable[[], dict[str, Any]]) -> ASGIApp:
-    """Return the control surface, with the pages that describe everything.
-
-    Args:
-        unknown: answers any other address.
-        describe: writes the description at `/openapi.json`.
-    """
-    app.openapi = describe  # type: ignore[method-assign]
-    app.router.default = unknown
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        foreign = _foreign(Request(scope)) if scope["path"].startswith(_BASE) else ""
-        if foreign:
-            await _told({"error": foreign}, 403)(scope, receive, send)
-            return
-        # a body is JSON, whatever the caller's tool calls it: curl -d says it is a form
-        kept = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
-        scope["headers"] = [*kept, (b"content-type", b"application/json")]
-        await app(scope, receive, send)
-
-    return serve
+async def keep_out(scope: Scope, receive: Receive, send: Send) -> bool:
+    """Refuse a foreign control request, and say whether it was; make ready what is let in."""
+    if not scope["path"].startswith(_BASE):
+        return False
+    foreign = _foreign(Request(scope))
+    if foreign:
+        await _json({"error": foreign}, 403)(scope, receive, send)
+    # a body is JSON, whatever the caller's tool calls it: curl -d says it is a form
+    kept = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+    scope["headers"] = [*kept, (b"content-type", b"application/json")]
+    return bool(foreign)
 
 
 def _foreign(request: Request) -> str:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 ALL: Final = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One way for a call to fail."""
 
     name: str  # its name on the control surface
@@ -25,39 +24,46 @@ class Fault:
     meaning: str  # what happens, for people
 
 
+_BEFORE, _AFTER = False, True
 FAULTS: Final = {
-    name: Fault(name, bool(after), status, meaning)
-    for name, after, status, meaning in (
-        ("slow", 1, 200, "the right answer, seconds late"),
-        ("http_429", 0, 429, "429 with Retry-After, not charged"),
-        ("http_500", 0, 500, "500 as JSON, not charged"),
-        ("http_502", 0, 502, "502 as an HTML page, not charged"),
-        ("http_503", 0, 503, "503 as an HTML page, not charged"),
-        ("http_504", 0, 504, "504 as plain text, not charged"),
-        ("cut_before_charge", 0, 0, "the connection is cut, nothing sent, not charged"),
-        ("cut_after_charge", 1, 0, "the connection is cut, nothing sent, charged"),
-        ("truncated", 1, 200, "charged; the body stops in the middle and the connection is cut"),
-        ("unreadable", 1, 200, "charged; status 200 with a body that is not JSON"),
-        ("no_data", 0, 200, "status 200, an envelope without data, not charged"),
-        ("timeout", 1, 0, "charged, then silence until the connection is cut"),
-        ("timeout_before_charge", 0, 0, "silence until the connection is cut, not charged"),
-        ("http_500_after_charge", 1, 500, "charged, then 500 as JSON"),
-        ("http_502_after_charge", 1, 502, "charged, then 502 as an HTML page"),
-        ("http_504_after_charge", 1, 504, "charged, then 504 as plain text"),
-        (
-            *("mock_response", 0, 200),
+    fault.name: fault
+    for fault in (
+        Fault("slow", _AFTER, 200, "the right answer, seconds late"),
+        Fault("http_429", _BEFORE, 429, "429 with Retry-After, not charged"),
+        Fault("http_500", _BEFORE, 500, "500 as JSON, not charged"),
+        Fault("http_502", _BEFORE, 502, "502 as an HTML page, not charged"),
+        Fault("http_503", _BEFORE, 503, "503 as an HTML page, not charged"),
+        Fault("http_504", _BEFORE, 504, "504 as plain text, not charged"),
+        Fault("cut_before_charge", _BEFORE, 0, "the connection is cut, nothing sent, not charged"),
+        Fault("cut_after_charge", _AFTER, 0, "the connection is cut, nothing sent, charged"),
+        Fault(
+            *("truncated", _AFTER, 200),
+            "charged; the body stops in the middle and the connection is cut",
+        ),
+        Fault("unreadable", _AFTER, 200, "charged; status 200 with a body that is not JSON"),
+        Fault("no_data", _BEFORE, 200, "status 200, an envelope without data, not charged"),
+        Fault("timeout", _AFTER, 0, "charged, then silence until the connection is cut"),
+        Fault(
+            *("timeout_before_charge", _BEFORE, 0),
+            "silence until the connection is cut, not charged",
+        ),
+        Fault("http_500_after_charge", _AFTER, 500, "charged, then 500 as JSON"),
+        Fault("http_502_after_charge", _AFTER, 502, "charged, then 502 as an HTML page"),
+        Fault("http_504_after_charge", _AFTER, 504, "charged, then 504 as plain text"),
+        Fault(
+            *("mock_response", _BEFORE, 200),
             "a test-mode answer: the sample record with mock-response, not charged",
         ),
-        ("empty_object", 0, 200, "a test-mode answer: 200 with {}, not charged"),
-        ("denied", 0, 403, "403, this key has no right to the operation"),
-        ("unpriced", 0, 500, "500, the operation has no price for this account"),
-        ("low_wallet", 0, 402, "402, the wallet is too low, whatever it holds"),
-        ("foreign_404", 0, 404, "404 as an HTML page, not one of the service's own"),
-        ("redirect", 0, 302, "302 to another address"),
-        ("huge", 1, 200, "charged; a valid answer of several megabytes"),
-        ("not_offered", 0, 500, "500, the operation is not offered to this account"),
-        (
-            *("mock_message", 0, 200),
+        Fault("empty_object", _BEFORE, 200, "a test-mode answer: 200 with {}, not charged"),
+        Fault("denied", _BEFORE, 403, "403, this key has no right to the operation"),
+        Fault("unpriced", _BEFORE, 500, "500, the operation has no price for this account"),
+        Fault("low_wallet", _BEFORE, 402, "402, the wallet is too low, whatever it holds"),
+        Fault("foreign_404", _BEFORE, 404, "404 as an HTML page, not one of the service's own"),
+        Fault("redirect", _BEFORE, 302, "302 to another address"),
+        Fault("huge", _AFTER, 200, "charged; a valid answer of several megabytes"),
+        Fault("not_offered", _BEFORE, 500, "500, the operation is not offered to this account"),
+        Fault(
+            *("mock_message", _BEFORE, 200),
             "a test-mode answer: the sample record, its message says so, not charged",
         ),
     )
@@ -160,8 +166,6 @@ def lognormal(median_ms: float, p99_ms: float) -> Profile:
 
 class Latency:
     """The waiting times in force, one profile for all operations and exceptions from it."""
-
-    __slots__ = ("_random", "by_operation", "default")
 
     def __init__(self, default: Profile, seed: int) -> None:
         self.default = default

@@ -13,9 +13,19 @@ from typing import Final, NamedTuple
 
 from nightscreen.sandbox.behaviour_flags import AGGREGATOR
 
-MICROS = 1_000_000
+MICROS: Final = 1_000_000
 PAGE: Final = 50_000
-_MOST_DIGITS = 27
+"""The most entries of one page of the ledger, unless more are asked for."""
+_MOST_DIGITS: Final = 27
+PRICES: Final = {
+    "karma": 10 * MICROS,
+    "ecosystem": 25 * MICROS,
+    "bank_account": 10 * MICROS,
+    "selfie": 30 * MICROS,
+    "bvn_start": 0,
+    "bvn_finish": 20 * MICROS,
+    **dict.fromkeys(AGGREGATOR, 0),
+}
 
 
 def micros_of(value: object) -> int:
@@ -47,17 +57,6 @@ def naira_text(micros: int) -> str:
     return f"{sign}{whole}.{part:06d}".rstrip("0")
 
 
-PRICES: Final = {
-    "karma": 10 * MICROS,
-    "ecosystem": 25 * MICROS,
-    "bank_account": 10 * MICROS,
-    "selfie": 30 * MICROS,
-    "bvn_start": 0,
-    "bvn_finish": 20 * MICROS,
-    **dict.fromkeys(AGGREGATOR, 0),
-}
-
-
 class Wallet:
     """A balance in micro-naira that other consumers may draw on too.
 
@@ -84,13 +83,7 @@ class Wallet:
             self.drain(self.drain_every[1])
 
     def charge(self, amount: int) -> None:
-        """Take the price of one call.
-
-        Raises:
-            ValueError: the wallet does not hold so much.
-        """
-        if amount > self.balance:
-            raise ValueError("the wallet is too low")
+        """Take the price of one call, which the wallet must hold."""
         self.previous = self.balance
         self.balance -= amount
 
@@ -114,14 +107,9 @@ class Wallet:
 
     def as_json(self) -> dict[str, object]:
         """Return the wallet, money as decimal text."""
-        return {
-            "opening": naira_text(self.opening),
-            "balance": naira_text(self.balance),
-            "topped_up": naira_text(self.topped_up),
-            "drained": naira_text(self.drained),
-            "calls": self.calls,
-            "dry_at_call": self.dry_at_call,
-        }
+        money = ("opening", "balance", "topped_up", "drained")
+        shown: dict[str, object] = {name: naira_text(getattr(self, name)) for name in money}
+        return {**shown, "calls": self.calls, "dry_at_call": self.dry_at_call}
 
 
 class PriceList:
@@ -129,19 +117,15 @@ class PriceList:
 
     def __init__(self) -> None:
         self.now = dict(PRICES)
-        self.planned: dict[str, list[tuple[int, int]]] = {}
-
-    def plan(self, operation: str, at_call: int, price: int) -> None:
-        """Let a price change when the given call of that operation comes."""
-        self.planned.setdefault(operation, []).append((at_call, price))
+        self.planned: dict[str, list[tuple[int, int]]] = {}  # number of the call, price
 
     def price(self, operation: str, call: int) -> int:
         """Return what a call costs, given its number among the calls of its operation."""
         if self.planned:
-            due = sorted(self.planned.get(operation, []))
-            while due and due[0][0] <= call:
-                self.now[operation] = due.pop(0)[1]
-            self.planned[operation] = due
+            planned = self.planned.get(operation, [])
+            for due in sorted(each for each in planned if each[0] <= call):
+                self.now[operation] = due[1]
+                planned.remove(due)
         return self.now[operation]
 
 
@@ -196,8 +180,7 @@ class Ledger:
         forgotten = self.count - len(self.entries)
         last = max(since, forgotten)
         found: list[dict[str, object]] = []
-        kept = islice(self.entries, last - forgotten, None)
-        for seq, entry in enumerate(kept, last + 1):
+        for seq, entry in enumerate(islice(self.entries, last - forgotten, None), last + 1):
             last = seq
             if operation is None or entry.operation == operation:
                 money = {name: naira_text(getattr(entry, name)) for name in ("charged", "balance")}
@@ -208,19 +191,13 @@ class Ledger:
 
     def totals_json(self) -> dict[str, object]:
         """Return what was counted, whole and by operation; money as decimal text."""
-        whole: Counter[str] = Counter()
-        for totals in self._totals.values():
-            whole.update(totals)
         return {
-            **_counted(whole),
+            **_counted(sum(self._totals.values(), Counter())),
             "repeated_charges": self.repeated,
             "by_operation": {name: _counted(totals) for name, totals in self._totals.items()},
         }
 
 
 def _counted(totals: Counter[str]) -> dict[str, object]:
-    return {
-        "requests": totals["requests"],
-        "charges": totals["charges"],
-        "charged": naira_text(totals["charged"]),
-    }
+    shown: dict[str, object] = {name: totals[name] for name in ("requests", "charges")}
+    return {**shown, "charged": naira_text(totals["charged"])}

@@ -6,51 +6,49 @@ can be moved freely: from the customer's fate, the form filled in by hand, and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nightscreen.sandbox import test_identifiers
-from nightscreen.sandbox.people import FIRST_DAY, contact_key, is_phone, person_of_bvn, stamp
+from nightscreen.sandbox.people import FIRST_DAY, contact_key, person_of_bvn, stamp
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
-WORDS: Final = ("PENDING", "RUNNING", "SETTLED", "CANCELLED")
-"""The states of a loan, as the service has them."""
-FATES: Final = ("approved", "rejected", "running", "never", "cancelled", "stuck")
-"""What becomes of an offer: see the loan rows of `sandbox.test_identifiers`."""
 SHORT_LINK: Final = "/l"
 """The path of all short links, below the sandbox's own address."""
-
+KOBO: Final = Decimal("0.01")
 _DAYS: Final = {"day": 1, "month": 30}
 _REASONS: Final = (
     "Income could not be confirmed",
     "Too many loans with other lenders",
     "The account is not in the applicant's name",
 )
+_FATES: Final = (
+    *(("never",) * 12 + ("rejected",) * 10 + ("cancelled",) * 4 + ("stuck",) * 2),
+    *("approved",) * 72,
+)
+"""What becomes of a hundred offers, of those who have no running loan already."""
 _RUNNING_PCT: Final = 4  # of contacts have a running loan already
-_FATES_PCT: Final = (("never", 12), ("rejected", 10), ("cancelled", 4), ("stuck", 2))
 _LATEST_ANSWER: Final = 4  # days after the offer
 _LETTERS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-KOBO: Final = Decimal("0.01")
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """One loan product (service.md, "Loan product")."""
 
     product_id: str
     name: str
     description: str
-    disburse_to: str
-    collection_method: str
     interest_rate: Decimal  # percent for each period, on the amount lent
-    period: str  # `day` or `month`, of interest and tenor
     amounts: tuple[int, int]  # smallest and largest loan, naira
     tenors: tuple[int, ...]  # the choices of length, in periods, shortest first
+    disburse_to: str = "bank_account"
+    collection_method: str = "direct_debit"
+    period: str = "month"  # or `day`, of interest and tenor
     guarantor: int = 0
     shows_period: bool = True  # whether the list says of which period interest and tenors are
 
@@ -77,101 +75,104 @@ class Product:
         }
 
 
-PRODUCTS: Final = (
-    Product(
-        "LP1001",
-        "Salary advance",
-        "Part of your next salaries, today.",
-        "bank_account",
-        "direct_debit",
-        Decimal(4),
-        "month",
-        amounts=(5_000, 150_000),
-        tenors=(1, 2, 3),
-    ),
-    Product(
-        "LP1002",
-        "Quick loan",
-        "A small loan for a few weeks.",
-        "bank_account",
-        "card",
-        Decimal("0.5"),
-        "day",
-        amounts=(2_000, 50_000),
-        tenors=(7, 14, 21, 30),
-    ),
-    Product(
-        "LP1003",
-        "School fees",
-        "Fees paid at the start of term, repaid over it.",
-        "school",
-        "direct_debit",
-        Decimal("2.75"),
-        "month",
-        amounts=(20_000, 500_000),
-        tenors=(3, 4, 5, 6),
-    ),
-    Product(
-        "LP1004",
-        "Device finance",
-        "A phone or a computer, paid for month by month.",
-        "merchant",
-        "card",
-        Decimal("3.5"),
-        "month",
-        amounts=(50_000, 1_500_000),
-        tenors=(3, 6, 9, 12),
-        guarantor=1,
-        shows_period=False,
-    ),
-)
+PRODUCTS: Final = {
+    each.product_id: each
+    for each in (
+        Product(
+            product_id="LP1001",
+            name="Salary advance",
+            description="Part of your next salaries, today.",
+            interest_rate=Decimal(4),
+            amounts=(5_000, 150_000),
+            tenors=(1, 2, 3),
+        ),
+        Product(
+            product_id="LP1002",
+            name="Quick loan",
+            description="A small loan for a few weeks.",
+            collection_method="card",
+            interest_rate=Decimal("0.5"),
+            period="day",
+            amounts=(2_000, 50_000),
+            tenors=(7, 14, 21, 30),
+        ),
+        Product(
+            product_id="LP1003",
+            name="School fees",
+            description="Fees paid at the start of term, repaid over it.",
+            disburse_to="school",
+            interest_rate=Decimal("2.75"),
+            amounts=(20_000, 500_000),
+            tenors=(3, 4, 5, 6),
+        ),
+        Product(
+            product_id="LP1004",
+            name="Device finance",
+            description="A phone or a computer, paid for month by month.",
+            disburse_to="merchant",
+            collection_method="card",
+            interest_rate=Decimal("3.5"),
+            amounts=(50_000, 1_500_000),
+            tenors=(3, 6, 9, 12),
+            guarantor=1,
+            shows_period=False,
+        ),
+    )
+}
 
 
 def magic_person(*contacts: str) -> MagicPerson | None:
     """Return the magic identifier that one of some contacts belongs to, or None."""
-    for contact in map(contact_key, contacts):
-        row = test_identifiers.by_karma_identity(contact)
-        if row and ("@" in contact or is_phone(contact)):
-            return row
-    return None
+    keys = [contact_key(each) for each in contacts]
+    rows = (test_identifiers.by_karma_identity(key) for key in keys if key[:1] == "+" or "@" in key)
+    return next(filter(None, rows), None)
 
 
 def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
-    """Return what becomes of an offer, a word of `FATES`: the same for the same customer."""
+    """Return what becomes of an offer, the same for the same customer.
+
+    Returns:
+        `approved`, `rejected`, `running` (does not apply), `never` (likewise), `cancelled` or
+        `stuck`.
+    """
     row = magic_person(email, phone_number)
     contact = contact_key(email) or contact_key(phone_number)
     if row or not contact:
         return row.loan if row else "approved"
     if SeededRandom("borrower", contact).below(100) < _RUNNING_PCT:
         return "running"
-    chance = SeededRandom("loan fate", product_id, contact).below(100)
-    for word, share in _FATES_PCT:
-        if chance < share:
-            return word
-        chance -= share
-    return "approved"
+    return SeededRandom("loan fate", product_id, contact).pick(_FATES)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who a loan is for, as the service has it."""
+
+    first_name: str | None
+    last_name: str | None
+    email: str | None
+    phone_number: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
     """What a customer asked for on the form, by hand or played by the sandbox."""
 
-    user: dict[str, object]  # who applied, as a loan shows its user
+    user: User
     day: int
     amount: Decimal  # naira
     tenor: int  # periods of the product
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a loan stands on a day."""
+class Place(NamedTuple):
+    """Where a loan stands on a day: PENDING, RUNNING, SETTLED or CANCELLED."""
 
-    status: str  # one of `WORDS`
+    status: str
     application: Application | None = None  # None while the form is not filled in
     disbursed_on: int | None = None
     settled_on: int | None = None
-    reason: str | None = None  # why it was turned down
     paid: Decimal = Decimal(0)  # naira paid back so far
+    reason: str | None = None  # why it was turned down
 
     @property
     def can_request(self) -> bool:
@@ -189,7 +190,7 @@ class Loan:
     email: str  # as in `meta`, or empty
     phone_number: str
     opened_on: int  # day of the simulated world
-    fate: str  # a word of `FATES`
+    fate: str  # see `fate_of`
     application: Application | None = None  # what was filled in by hand
     steered: tuple[int, str, str | None] | None = None  # day, status and reason, by control
 
@@ -210,14 +211,13 @@ class Loan:
         number = SeededRandom("borrower person", contact).below(10**9)
         person = person_of_bvn(row.bvn if row else f"22{number:09d}")
         contacts = self.email or person.email, self.phone_number or person.phone
-        user = user_of_contact(person.first_name, person.last_name, *contacts)
-        return Application(user, day, amount, tenor)
+        return Application(User(person.first_name, person.last_name, *contacts), day, amount, tenor)
 
     def place(self, day: int) -> Place:
         """Return where the loan stands on a day of the simulated world."""
+        application = self.application
         if self.steered and day >= self.steered[0]:
             return self._where_steered(day, *self.steered)
-        application = self.application
         if application is None and self.fate not in ("never", "running"):
             application = self._played()
         if application is None or day < application.day:
@@ -237,7 +237,7 @@ class Loan:
         due = disbursed + tenor * _DAYS[product.period]
         whole = self._repayable(application)
         if day >= due:
-            return Place("SETTLED", application, disbursed, due, paid=whole)
+            return Place("SETTLED", application, disbursed, due, whole)
         parts = tenor if product.period == "month" else 1
         length = (due - disbursed) // parts
         paid = (whole * ((day - disbursed) // length) / parts).quantize(KOBO)
@@ -264,7 +264,7 @@ class Loan:
             return self._repaying(day, application, since)
         if application and status == "SETTLED":
             paid = self._repayable(application)
-            return Place(status, application, application.day, since, paid=paid)
+            return Place(status, application, application.day, since, paid)
         return Place(status, application, reason=reason)
 
     def as_json(self, day: int) -> dict[str, object]:
@@ -272,7 +272,7 @@ class Loan:
         place = self.place(day)
         application = place.application
         lent = application.amount if application and place.disbursed_on is not None else 0
-        unknown = user_of_contact(None, None, self.email or None, self.phone_number or None)
+        unknown = User(None, None, self.email or None, self.phone_number or None)
         return {
             "reference": self.reference,
             "product_id": self.product.product_id,
@@ -288,9 +288,9 @@ class Loan:
             "tenor_value": application.tenor if application else None,
             "tenor_period": self.product.period,
             "reject_reason": place.reason,
-            "user": application.user if application else unknown,
+            "user": asdict(application.user if application else unknown),
             "created_on": self._moment(self.opened_on),
-            "applied_on": self._moment(application.day) if application else None,
+            "applied_on": self._moment(application.day if application else None),
             "disbursed_on": self._moment(place.disbursed_on),
             "settled_on": self._moment(place.settled_on),
         }
@@ -298,14 +298,10 @@ class Loan:
     def shown(self, day: int) -> dict[str, object]:
         """Return the loan as the control surface shows it."""
         place = self.place(day)
+        names = ("reference", "path", "email", "phone_number", "fate", "opened_on")
         return {
-            "reference": self.reference,
-            "path": self.path,
+            **{name: getattr(self, name) for name in names},
             "product_id": self.product.product_id,
-            "email": self.email,
-            "phone_number": self.phone_number,
-            "fate": self.fate,
-            "opened_on": self.opened_on,
             "applied_on": place.application.day if place.application else None,
             "status": place.status,
             "reject_reason": place.reason,
@@ -316,18 +312,6 @@ class Loan:
             return None
         draw = SeededRandom("loan moment", self.reference, str(day))
         return stamp(FIRST_DAY + timedelta(days=day), draw)
-
-
-def user_of_contact(
-    first_name: str | None, last_name: str | None, email: str | None, phone_number: str | None
-) -> dict[str, object]:
-    """Return who a loan is for, as the service has it."""
-    return {
-        "first_name": first_name,
-        "last_name": last_name,
-        "email": email,
-        "phone_number": phone_number,
-    }
 
 
 @dataclass(slots=True)
@@ -343,14 +327,8 @@ class LoanBook:
         key = (product.product_id, email, phone_number)
         number = self._offered[key] = self._offered.get(key, 0) + 1
         draw = SeededRandom("loan", *key, str(number))
-        names = _free(draw, 12, self.loans), _free(draw, 8, self.by_token).lower()
-        loan = Loan(*names, product, email, phone_number, day, fate_of(*key))
-        self.loans[loan.reference] = self.by_token[loan.token] = loan
+        reference = "".join(draw.pick(_LETTERS) for _ in range(12))
+        token = "".join(draw.pick(_LETTERS) for _ in range(8)).lower()
+        loan = Loan(reference, token, product, email, phone_number, day, fate_of(*key))
+        self.loans[reference] = self.by_token[token] = loan
         return loan
-
-
-def _free(draw: SeededRandom, length: int, taken: dict[str, Loan]) -> str:
-    while True:
-        text = "".join(draw.pick(_LETTERS) for _ in range(length))
-        if text not in taken and text.lower() not in taken:
-            return text

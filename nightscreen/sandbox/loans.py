@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
 
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
 from pydantic import BaseModel
 
-from nightscreen.sandbox import wire
-from nightscreen.sandbox.auth import by_key_for_links
 from nightscreen.sandbox.loan_book import (
     KOBO,
     PRODUCTS,
@@ -17,18 +16,21 @@ from nightscreen.sandbox.loan_book import (
     Application,
     Loan,
     LoanBook,
+    User,
     magic_person,
-    user_of_contact,
 )
-from nightscreen.sandbox.pages import HTML, page_reply, render, secure_headers
+from nightscreen.sandbox.pages import page
 from nightscreen.sandbox.people import contact_key
-from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
-from nightscreen.sandbox.wire import Reply
+from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key
+from nightscreen.sandbox.state import Here  # noqa: TC001 - FastAPI reads it
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from collections.abc import Callable
 
+    from nightscreen.sandbox.request_pipeline import Call
     from nightscreen.sandbox.state import Sandbox
+
+router: Final = APIRouter()
 
 
 class LoanMeta(BaseModel):
@@ -45,72 +47,80 @@ class LoanBody(BaseModel):
     meta: LoanMeta | None = None
 
 
-def _read_start(_sandbox: Sandbox, subject: Subject, body: dict[str, object]) -> None:
+def _read_start(call: Call) -> None:
     """Take the customer from `meta`; it and its parts may be left out."""
-    meta = body.get("meta")
+    meta = call.body.get("meta")
     if meta is not None and not isinstance(meta, dict):
-        subject.refusal = subject.refusal or "meta must be an object"
+        call.refuse("meta must be an object")
     given: dict[str, Any] = meta if isinstance(meta, dict) else {}
-    fields = subject.fields
     for name in LoanMeta.model_fields:
         value = given.get(name)
-        fields[name] = value if isinstance(value, str) else ""
+        call.fields[name] = value if isinstance(value, str) else ""
         if value is not None and not isinstance(value, str):
-            subject.refusal = subject.refusal or f"meta.{name} must be a string"
-    told = (fields["product_id"], fields["email"], fields["phone_number"])
-    subject.identity = " ".join(value for value in told if value)
-    subject.hangs = "missing_field" if subject.missing else ""
-    subject.row = magic_person(*told[1:])
+            call.refuse(f"meta.{name} must be a string")
+    told = [call.fields[name] for name in ("product_id", "email", "phone_number")]
+    call.identity = " ".join(value for value in told if value)
+    call.hangs = "missing_field" if call.missing else ""
+    call.row = magic_person(*told[1:])
 
 
-def _read_view(_sandbox: Sandbox, subject: Subject, _body: dict[str, object]) -> None:
-    subject.identity = subject.fields.get("reference", "products")
+def _read_view(call: Call) -> None:
+    call.identity = call.fields.get("reference", "products")
 
 
-def _answer(sandbox: Sandbox, subject: Subject) -> Answer:
-    """List the products, start a loan, or show where one stands."""
-    given = subject.fields
-    if not sandbox.manners.distributor:
+def _for_distributors(work: Callable[[Call], Answer]) -> Callable[[Call], Answer]:
+    def answer(call: Call) -> Answer:
+        if call.sandbox.manners.distributor:
+            return work(call)
         text = "This offer is not available. Contact support to be set up as a distributor."
         return Answer.error("no_distributor", text)
-    if "product_id" in given:
-        known = {product.product_id: product for product in PRODUCTS}
-        product = known.get(given["product_id"])
-        if product is None:
-            return Answer.error("unknown_product", "Loan product not found")
-        loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
-        return _started(loan.reference, given["origin"] + loan.path)
-    if "reference" not in given:
-        return _products()
-    found = sandbox.loans.loans.get(given["reference"])
-    if found is None:
+
+    return answer
+
+
+def _start(call: Call) -> Answer:
+    given, sandbox = call.fields, call.sandbox
+    product = PRODUCTS.get(given["product_id"])
+    if product is None:
+        return Answer.error("unknown_product", "Loan product not found")
+    loan = sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
+    host = call.header(b"host") or "localhost"
+    return _started(loan.reference, f"{call.scope['scheme']}://{host}{loan.path}")
+
+
+def _view(call: Call) -> Answer:
+    loan, day = call.sandbox.loans.loans.get(call.fields["reference"]), call.sandbox.day
+    if loan is None:
         return Answer.error("not_found", "Loan not found", 404)
-    word = found.place(sandbox.day).status.lower()
-    return Answer(word, "Successful", found.as_json(sandbox.day))
+    return Answer(loan.place(day).status.lower(), "Successful", loan.as_json(day))
 
 
 def _products() -> Answer:
-    return Answer("listed", "Successful", [product.as_json() for product in PRODUCTS])
+    return Answer("listed", "Successful", [product.as_json() for product in PRODUCTS.values()])
 
 
 def _started(reference: str, url: str) -> Answer:
     return Answer("offered", "Loan initialized", {"reference": reference, "url": url})
 
 
+def _sample_link() -> Answer:
+    return _started("SAMPLE000000", f"https://loans.example{SHORT_LINK}/sample00")
+
+
 def _sample_loan() -> Answer:
-    loan = LoanBook().offer(PRODUCTS[0], "clear@magic.example", "", 0)
+    loan = LoanBook().offer(PRODUCTS["LP1001"], "clear@magic.example", "", 0)
     return Answer("pending", "Successful", loan.as_json(0))
 
 
-_READ: Final = (by_key_for_links, _read_view, _answer)
-OPERATIONS: Final = (
-    Operation("loan_products", "GET", "/v2/loans/products", *_READ, _products),
+OPERATIONS: Final = tuple(
     Operation(
-        *("loan_start", "POST", "/v2/loans/initialize", by_key_for_links, _read_start, _answer),
-        lambda: _started("SAMPLE000000", f"https://loans.example{SHORT_LINK}/sample00"),
-        LoanBody,
-    ),
-    Operation("loan_view", "GET", "/v2/loans/{reference:path}", *_READ, _sample_loan),
+        name, method, f"/v2/loans/{path}", by_key, read, _for_distributors(work), sample, body
+    )
+    for name, method, path, read, work, sample, body in (
+        ("loan_products", "GET", "products", _read_view, lambda _: _products(), _products, None),
+        ("loan_start", "POST", "initialize", _read_start, _start, _sample_link, LoanBody),
+        ("loan_view", "GET", "{reference:path}", _read_view, _view, _sample_loan, None),
+    )
 )
 """The operations of area C."""
 
@@ -130,49 +140,49 @@ _FIELDS: Final = {
 }
 
 
-async def loan_page(sandbox: Sandbox, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a short link: show the form or the loan, or take the form.
+@router.get(SHORT_LINK + "/{token}")
+async def show(token: str, sandbox: Here) -> Response:
+    """Show the form or the loan; whoever has the link is taken for the customer."""
+    loan = sandbox.loans.by_token.get(token)
+    return _show(sandbox, loan, {}) if loan else _unknown()
 
-    Whoever has the link is taken for the customer. This is no call of the service: the ledger does
-    not have it.
-    """
-    raw = await wire.read_body(receive) if scope["method"] == "POST" else b""
-    loan = sandbox.loans.by_token.get(scope["path_params"]["token"])
+
+@router.post(SHORT_LINK + "/{token}")
+async def take(token: str, request: Request, sandbox: Here) -> Response:
+    """Take the form, or show it again with what is wrong. The ledger does not have it."""
+    loan = sandbox.loans.by_token.get(token)
     if loan is None:
-        reply = _page(404, "This link is not known", loan=None)
-    elif scope["method"] == "POST":
-        reply = _take(sandbox, loan, dict(parse_qsl(raw.decode("utf-8", "replace"))))
-    else:
-        reply = _show(sandbox, loan, {})
-    await wire.deliver(reply, scope, receive, send)
-
-
-def _show(sandbox: Sandbox, loan: Loan, given: dict[str, str], problem: str = "") -> Reply:
-    place = loan.place(sandbox.day)
-    if not place.can_request:
-        return _page(200, _HEADINGS[place.status], loan=loan, place=place)
-    values = {"email": loan.email, "phone_number": loan.phone_number, **given}
-    form = {"fields": _FIELDS, "values": values, "problem": problem}
-    title = f"Apply: {loan.product.name}"
-    return _page(422 if problem else 200, title, loan=loan, place=None, **form)
-
-
-def _take(sandbox: Sandbox, loan: Loan, given: dict[str, str]) -> Reply:
-    """Take the form, or show it again with what is wrong."""
+        return _unknown()
+    given = {name: str(value) for name, value in (await request.form()).items()}
     if loan.place(sandbox.day).can_request:
         problem = _problem(loan, given)
         if problem:
             return _show(sandbox, loan, given, problem)
         names = given["first_name"], given["last_name"]
-        user = user_of_contact(*names, given["email"], contact_key(given["phone_number"]))
+        user = User(*names, given["email"], contact_key(given["phone_number"]))
         amount = Decimal(given["amount"]).quantize(KOBO)
         loan.application = Application(user, sandbox.day, amount, int(given["tenor"]))
-    return Reply(303, b"", HTML, ((b"location", loan.path.encode()),))
+    return RedirectResponse(loan.path, 303)
 
 
-def _page(status: int, title: str, **values: object) -> Reply:
-    body = render("loan.html", title=title, **values)
-    return page_reply(status, body, secure_headers("page.css"))
+def _unknown() -> Response:
+    return page("loan.html", status=404, title="This link is not known", loan=None)
+
+
+def _show(sandbox: Sandbox, loan: Loan, given: dict[str, str], problem: str = "") -> Response:
+    place = loan.place(sandbox.day)
+    if not place.can_request:
+        return page("loan.html", title=_HEADINGS[place.status], loan=loan, place=place)
+    return page(
+        "loan.html",
+        status=422 if problem else 200,
+        title=f"Apply: {loan.product.name}",
+        loan=loan,
+        place=None,
+        fields=_FIELDS,
+        values={"email": loan.email, "phone_number": loan.phone_number, **given},
+        problem=problem,
+    )
 
 
 def _problem(loan: Loan, given: dict[str, str]) -> str:

@@ -10,12 +10,8 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import Final
 
+from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from nightscreen.sandbox.wire import Reply
-
-HTML: Final = b"text/html; charset=utf-8"
-
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("nightscreen.sandbox"),
@@ -26,35 +22,34 @@ _ENVIRONMENT: Final = Environment(
 )
 
 
-def render(template: str, **values: object) -> bytes:
-    """Write a page; letters that have no place in UTF-8 become question marks."""
-    return _ENVIRONMENT.get_template(template).render(values).encode("utf-8", "replace")
-
-
-def secure_headers(style: str, onward: str = "") -> tuple[tuple[bytes, bytes], ...]:
-    """Return headers that let a browser do nothing but show the page and send its form.
+def page(template: str, *, status: int = 200, onward: str = "", **values: object) -> HTMLResponse:
+    """Write a page; letters that have no place in UTF-8 become question marks.
 
     Args:
-        style: file with the page's only style sheet.
-        onward: origin to which the form's answer may lead; browsers hold a form's redirect
-            against the policy too.
+        template: file of the page.
+        status: HTTP status.
+        onward: origin to which the form's answer may lead.
+        values: what is shown.
     """
-    source = _ENVIRONMENT.get_template(style).render()
-    digest = b64encode(sha256(source.encode()).digest()).decode()
+    body = _ENVIRONMENT.get_template(template).render(values).encode("utf-8", "replace")
+    return HTMLResponse(body, status, headers=secure_headers(onward))
+
+
+def secure_headers(onward: str = "") -> dict[str, str]:
+    """Return headers that let a browser do nothing but show a page and send its form.
+
+    Browsers hold a form's redirect against the policy too, so it names where the answer may lead.
+    """
+    style = _ENVIRONMENT.get_template("page.css").render().encode()
     policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; "
+        f"default-src 'none'; style-src 'sha256-{b64encode(sha256(style).digest()).decode()}'; "
         f"form-action 'self'{f' {onward}' if onward else ''}; "
         "frame-ancestors 'none'; base-uri 'none'"
     )
-    return (
-        (b"content-security-policy", policy.encode()),
-        (b"referrer-policy", b"no-referrer"),
-        (b"x-content-type-options", b"nosniff"),
-        (b"x-frame-options", b"DENY"),
-        (b"cache-control", b"no-store"),
-    )
-
-
-def page_reply(status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Reply:
-    """Make an answer of a page."""
-    return Reply(status, body, HTML, headers)
+    return {
+        "content-security-policy": policy,
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "cache-control": "no-store",
+    }

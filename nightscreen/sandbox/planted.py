@@ -15,7 +15,7 @@ from nightscreen.sandbox.transactions import Owner, person_of_customer
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.lives import Life
-    from nightscreen.sandbox.transactions import Record
+    from nightscreen.sandbox.people import Record
 
 
 @dataclass(slots=True)
@@ -53,26 +53,23 @@ class Planted:
         """Return who signs in under a username, and their life."""
         known = self.customers.get(customer)
         person = known.person if known else person_of_customer(customer)
-        return Owner(
-            self.people.get(person.bvn, person), known.life if known else life_of(customer)
-        )
+        life = known.life if known else life_of(customer)
+        return Owner(self.people.get(person.bvn, person), life)
 
     def karma(self, identity: str, day: int) -> Record | None:
-        """Return what the blacklist holds on an identity."""
+        """Return what the blacklist holds on an identity; what is of no kind is not listed."""
         if identity in self.listings:
             return self.listings[identity]
-        known = people.identity_kind(identity) is not None
-        return people.karma_of(identity, day=day) if known else None
+        return people.karma_of(identity, day=day) if people.identity_kind(identity) else None
 
     def history(self, bvn: str, day: int) -> Record | None:
         """Return what the borrower history holds on a BVN."""
-        if bvn not in self.histories:
-            return people.ecosystem_of(bvn, day=day, person=self.person(bvn))
-        fields = self.histories[bvn]
+        fields = self.histories.get(bvn, {})
         if fields is None:
             return None
-        whole = people.ecosystem_of(bvn, day=day, person=self.person(bvn), known=True)
-        return {**(whole or {}), **fields}
+        known, person = bvn in self.histories, self.person(bvn)
+        whole = people.ecosystem_of(bvn, day=day, person=person, known=known)
+        return whole and {**whole, **fields}
 
     def account(self, code: str, number: str, day: int, *, masked: bool) -> Record | None:
         """Return what a bank account lookup answers."""
@@ -80,4 +77,4 @@ class Planted:
         if place not in self.holders:
             return people.account_of(code, number, day=day, masked=masked, known=self.people)
         bvn = self.holders[place]
-        return (bvn and people.account_record(self.person(bvn), place, masked=masked)) or None
+        return people.account_record(self.person(bvn), place, masked=masked) if bvn else None

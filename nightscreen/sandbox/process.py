@@ -15,8 +15,6 @@ from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from nightscreen.sandbox.state import DEFAULT_KEY
-
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -34,7 +32,6 @@ class SandboxProcess:
         api_key: the only key that is right.
         balance: naira in the wallet, as decimal text; None takes the default.
         seed: chooses faults and latencies.
-        port: 0 takes a free one.
         ledger_limit: how many ledger entries are kept; None keeps all.
     """
 
@@ -42,16 +39,15 @@ class SandboxProcess:
         self,
         scenario: str = "calm",
         *,
-        api_key: str = DEFAULT_KEY,
+        api_key: str = "sandbox-key",
         balance: str | None = None,
         seed: int = 0,
-        port: int = 0,
         ledger_limit: int | None = None,
     ) -> None:
         self.api_key = api_key
         self.url = ""
         self._options = ["--scenario", scenario, "--api-key", api_key]
-        self._options += ["--port", str(port), "--seed", str(seed)]
+        self._options += ["--port", "0", "--seed", str(seed)]
         if balance is not None:
             self._options += ["--balance", balance]
         if ledger_limit is not None:

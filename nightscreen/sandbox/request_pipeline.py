@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.faults import FAULTS
+from nightscreen.sandbox.grants import NOBODY
 from nightscreen.sandbox.ledger import Entry
 from nightscreen.sandbox.seeded_random import SeededRandom
 from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Reply
@@ -29,19 +30,21 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.state import Sandbox
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
-    Door = Callable[[Sandbox, Scope, dict[str, str]], "Outcome | None"]
-
 _HUGE: Final = 6_000_000
 _REMARK_ONE_IN: Final = 64
 _REMARK: Final = {"deprecation": "A later version of this operation is available"}
 _OK: Final = 200
 _TOO_MANY: Final = 429
 _GATEWAY: Final = 504
+_NO_KEY: Final = {
+    "invalid": "Invalid Authorization",
+    "verify": "We couldn't verify your access. Please check your authorization",
+}
+"""Both texts recorded, by the switch `missing_key_text`."""
+UNAUTHORISED: Final = "You are not authorized to access this service."
 _REFUSALS: Final[dict[str, tuple[int, str, object]]] = {
     "denied": (
-        403,
-        "Access denied. You do not have permission to access this resource.",
-        ABSENT,
+        *(403, "Access denied. You do not have permission to access this resource.", ABSENT),
     ),
     "unpriced": (500, "We could not find a matching price definition for your request.", None),
     "not_offered": (500, "The specified service does not exist.", None),
@@ -58,29 +61,10 @@ _SAMPLES: Final = {
     "mock_message": "message",
 }
 """Faults that answer as a test mode does."""
-_MARKS: Final[dict[str, dict[str, object] | None]] = {
-    "mock-response": {"mock-response": "This is a mock response"},
-    "message": None,
-    "unmarked": None,
-}
 TEST_MODE_TEXT: Final = (
     "This is a test mode response. Your app is in test mode. Switch to live mode for real answers."
 )
 """Recorded up to its second full stop; the rest of the text is made up."""
-
-
-@dataclass(slots=True)
-class Subject:
-    """What a request asks about, as read from path and body."""
-
-    identity: str = ""  # the identifier, as the ledger shows it
-    fields: dict[str, str] = field(default_factory=dict)  # path parameters, texts of the body
-    missing: str = ""  # the first field of the body that is absent or empty
-    refusal: str = ""  # message of the 400 where a value is malformed
-    hangs: str = ""  # outcome in a word where the service hangs until its gateway gives up
-    row: MagicPerson | None = None  # row of the magic table, if the identifier is one
-    # name of a fault that this call meets, and at how many attempts; 0 is every one
-    trouble: tuple[str, int] | None = None
 
 
 @dataclass(slots=True)
@@ -102,6 +86,12 @@ class Answer:
         """Make an error of an operation's own."""
         return cls(word, message, data, "error", http_status)
 
+    def written(self, meta: str, extra: dict[str, object] | None = None) -> bytes:
+        """Write the answer, with its envelope unless it goes bare."""
+        if self.bare and isinstance(self.data, dict):
+            return wire.dumps({**self.data, **(extra or {})}).encode("utf-8", "replace")
+        return wire.envelope(self.status, self.message, self.data, meta, extra)
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -110,17 +100,21 @@ class Operation:
     name: str  # in ledger, prices and faults
     method: str
     path: str  # path parameters in braces, in the manner of Starlette
-    door: Door  # refuses who has not the right credential; may add to the fields of the request
-    read: Callable[[Sandbox, Subject, dict[str, object]], None]  # completes what was read
-    answer: Callable[[Sandbox, Subject], Answer]
+    door: Callable[[Call], Outcome | None]  # refuses who has not the right credential
+    read: Callable[[Call], None]  # completes what was read of the request
+    answer: Callable[[Call], Answer]
     sample: Callable[[], Answer]  # what test mode gives to everyone
     body: type[BaseModel] | None = None  # its texts are required, unless they have a default
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that the body must hold."""
-        fields = self.body.model_fields.items() if self.body else ()
-        return tuple(name for name, one in fields if one.is_required())
+    async def handle(self, sandbox: Sandbox, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, and write it down before the answer leaves."""
+        call = Call(self, sandbox, scope, sandbox.arrive(self.name))
+        try:
+            outcome = await call.decide(receive)
+            call.write_down(outcome, gone=wire.is_gone(scope))
+            await wire.deliver(outcome.reply, scope, receive, send)
+        finally:
+            sandbox.leave(self.name)
 
 
 @dataclass(slots=True)
@@ -132,90 +126,89 @@ class Outcome:
     charged: int = 0  # micro-naira
 
 
-class Handler:
-    """Answers the calls of one operation; see the module's first line for the order."""
-
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self._texts = operation.texts
-
-    async def handle(self, sandbox: Sandbox, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, and write it down before the answer leaves."""
-        call = _Call(self.operation, sandbox, sandbox.arrive(self.operation.name))
-        try:
-            outcome = await self._decide(call, scope, receive)
-            _write_down(call, outcome, gone=wire.is_gone(scope))
-            await wire.deliver(outcome.reply, scope, receive, send)
-        finally:
-            sandbox.leave(self.operation.name)
-
-    async def _decide(self, call: _Call, scope: Scope, receive: Receive) -> Outcome:
-        operation, sandbox = self.operation, call.sandbox
-        raw = await wire.read_body(receive) if scope["method"] != "GET" else b""
-        subject = call.subject = Subject(fields=dict(scope["path_params"]))
-        refused = operation.door(sandbox, scope, subject.fields)
-        if refused:
-            self._read(sandbox, subject, {})
-            return refused
-        call.authorized = True
-        body = _parsed(raw)
-        if body is None:
-            call.subject = Subject()
-            page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
-            return Outcome("malformed_json", Reply(400, page, HTML))
-        self._read(sandbox, subject, body)
-        call.attempt, numbers = sandbox.count_call(operation.name, subject.identity)
-        refusal = sandbox.over_capacity(operation.name)
-        if refusal:
-            call.fault = FAULTS[refusal]
-            return Outcome("refused", call.failing(call.fault))
-        call.fault = _chosen(subject, operation.name, call.attempt) or sandbox.faults.choose(
-            operation.name, subject.identity, call.attempt, numbers
-        )
-        wait_s = sandbox.latency.seconds(operation.name)
-        if call.fault and call.fault.name == "slow":
-            wait_s += sandbox.manners.slow_s
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        return call.work_out(numbers[0])
-
-    def _read(self, sandbox: Sandbox, subject: Subject, body: dict[str, object]) -> None:
-        for name in self._texts:
-            value = body.get(name)
-            subject.fields[name] = value if isinstance(value, str) else ""
-            if value is None or value == "":
-                subject.missing = subject.missing or name
-            elif not isinstance(value, str):
-                subject.refusal = subject.refusal or f"{name} must be a string"
-        self.operation.read(sandbox, subject, body)
-
-
-def _chosen(subject: Subject, operation: str, attempt: int) -> Fault | None:
-    """Return the fault that a magic identifier or a magic customer asks for."""
-    row, trouble = subject.row, subject.trouble
-    if row and row.fault and row.only in ("", operation):
-        return FAULTS[row.fault]
-    if trouble and (trouble[1] == 0 or attempt <= trouble[1]):
-        return FAULTS[trouble[0]]
-    return None
-
-
 @dataclass(slots=True)
-class _Call:
-    """One call on its way."""
+class Call:
+    """One call on its way: what it asks about, as read from path and body, and what it meets."""
 
     operation: Operation
     sandbox: Sandbox
+    scope: Scope
     in_flight: int
-    subject: Subject = field(default_factory=Subject)
+    identity: str = ""  # the identifier, as the ledger shows it
+    body: dict[str, object] = field(default_factory=dict)
+    fields: dict[str, str] = field(default_factory=dict)  # path parameters, texts of the body
+    missing: str = ""  # the first field of the body that is absent or empty
+    refusal: str = ""  # message of the 400 where a value is malformed
+    hangs: str = ""  # outcome in a word where the service hangs until its gateway gives up
+    row: MagicPerson | None = None  # row of the magic table, if the identifier is one
+    # name of a fault that this call meets, and at how many attempts; 0 is every one
+    trouble: tuple[str, int] | None = None
     fault: Fault | None = None
     authorized: bool = False
     attempt: int = 0
     priced: bool = False
     price: int = 0
 
-    def work_out(self, number: int) -> Outcome:
-        """Decide the call; nothing is awaited here, so that wallet and ledger agree."""
+    def header(self, wanted: bytes) -> str:
+        """Return a header of the request, empty where it has none."""
+        found = (value for name, value in self.scope["headers"] if name == wanted)
+        return next(found, b"").decode("latin-1")
+
+    def refuse(self, message: str) -> None:
+        """Refuse a malformed value; what is found first counts."""
+        self.refusal = self.refusal or message
+
+    async def decide(self, receive: Receive) -> Outcome:
+        """Decide the call; see the module's first line for the order."""
+        operation, sandbox = self.operation, self.sandbox
+        raw = await wire.read_body(receive) if self.scope["method"] != "GET" else b""
+        refused = operation.door(self)
+        if refused:
+            self._read()
+            return refused
+        self.authorized = True
+        body = _parsed(raw)
+        if body is None:
+            page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
+            return Outcome("malformed_json", Reply(400, page, HTML))
+        self.body = body
+        self._read()
+        self.attempt, numbers = sandbox.count_call(operation.name, self.identity)
+        self.fault = self._own_fault() or sandbox.faults.choose(
+            operation.name, self.identity, self.attempt, numbers
+        )
+        wait_s = sandbox.latency.seconds(operation.name)
+        if self.fault and self.fault.name == "slow":
+            wait_s += sandbox.manners.slow_s
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        return self._work_out(numbers[0])
+
+    def _read(self) -> None:
+        self.fields |= self.scope["path_params"]
+        model = self.operation.body
+        for name, one in model.model_fields.items() if model else ():
+            if not one.is_required():
+                continue
+            value = self.body.get(name)
+            self.fields[name] = value if isinstance(value, str) else ""
+            if value is None or value == "":
+                self.missing = self.missing or name
+            elif not isinstance(value, str):
+                self.refuse(f"{name} must be a string")
+        self.operation.read(self)
+
+    def _own_fault(self) -> Fault | None:
+        """Return the fault that a magic identifier or a magic customer asks for."""
+        row, trouble = self.row, self.trouble
+        if row and row.fault and row.only in ("", self.operation.name):
+            return FAULTS[row.fault]
+        if trouble and (trouble[1] == 0 or self.attempt <= trouble[1]):
+            return FAULTS[trouble[0]]
+        return None
+
+    def _work_out(self, number: int) -> Outcome:
+        """Charge and answer; nothing is awaited here, so that wallet and ledger agree."""
         sandbox, fault, mode = self.sandbox, self.fault, self.sandbox.test_mode
         self.priced = self.operation.name in sandbox.prices.now
         if self.priced:
@@ -227,11 +220,10 @@ class _Call:
             return self._refused("low_wallet")
         if mode:
             return self._in_test_mode(mode)
-        subject = self.subject
-        if subject.hangs:
-            return Outcome(subject.hangs, Reply(_GATEWAY, b"upstream request timeout", TEXT))
-        if subject.refusal:
-            body = wire.envelope("error", subject.refusal, meta=self._meta())
+        if self.hangs:
+            return Outcome(self.hangs, Reply(_GATEWAY, b"upstream request timeout", TEXT))
+        if self.refusal:
+            body = wire.envelope("error", self.refusal, meta=self._meta())
             return Outcome("malformed", Reply(400, body))
         outcome = self._look_up()
         if fault:
@@ -246,18 +238,19 @@ class _Call:
         if mode == "message":
             sample.message = TEST_MODE_TEXT
         meta = self._meta(self.price if self.sandbox.manners.mock_cost else 0)
-        return Outcome("test_mode", Reply(_OK, _written(sample, meta, _MARKS[mode])))
+        mark: dict[str, object] = {"mock-response": "This is a mock response"}
+        body = sample.written(meta, mark if mode == "mock-response" else None)
+        return Outcome("test_mode", Reply(_OK, body))
 
     def _look_up(self) -> Outcome:
-        answer = self.operation.answer(self.sandbox, self.subject)
+        answer = self.operation.answer(self)
         if answer.http_status != _OK:
-            meta = self._meta() if answer.meta else ""
-            body = wire.envelope(answer.status, answer.message, answer.data, meta)
+            body = answer.written(self._meta() if answer.meta else "")
             return Outcome(answer.word, Reply(answer.http_status, body))
         if self.price:
             self.sandbox.wallet.charge(self.price)
-        rare = SeededRandom("remark", self.subject.identity).below(_REMARK_ONE_IN)
-        body = _written(answer, self._meta(self.price), None if rare else {**_REMARK})
+        rare = SeededRandom("remark", self.identity).below(_REMARK_ONE_IN)
+        body = answer.written(self._meta(self.price), None if rare else {**_REMARK})
         return Outcome(answer.word, Reply(_OK, body), self.price)
 
     def _meta(self, cost: int | None = None) -> str:
@@ -274,7 +267,7 @@ class _Call:
             return self._refused(fault.name)
         if fault.name in _SAMPLES:
             return self._in_test_mode(_SAMPLES[fault.name])
-        return Outcome("fault", self.failing(fault))
+        return Outcome("fault", self._failing(fault))
 
     def _refused(self, word: str) -> Outcome:
         """Refuse a call for the account's sake: its rights, its prices, its wallet."""
@@ -294,53 +287,71 @@ class _Call:
             case "huge":
                 reply.body = reply.body[:-1] + b',"padding":"' + b"x" * _HUGE + b'"}'
             case _:
-                outcome.reply = self.failing(fault)
+                outcome.reply = self._failing(fault)
 
-    def failing(self, fault: Fault) -> Reply:
+    def _failing(self, fault: Fault) -> Reply:
         """Make the reply of a fault that has one of its own, or none at all."""
-        sandbox = self.sandbox
+        status, sandbox = fault.status, self.sandbox
         if fault.name == "no_data":
             return Reply(_OK, wire.envelope("success", "Successful", meta=self._meta()))
-        if fault.status == 0:
+        if status == 0:
             silent = fault.name.startswith("timeout")
             return Reply(0, b"", way="cut", silence_s=sandbox.manners.silence_s * silent)
-        if fault.status in _FAILURES:
+        if status in _FAILURES:
             wait = (b"retry-after", f"{sandbox.faults.retry_after_s:g}".encode())
-            headers = (wait,) if fault.status == _TOO_MANY else ()
-            body = wire.envelope("error", _FAILURES[fault.status])
-            return Reply(fault.status, body, headers=headers)
-        if fault.status == _GATEWAY:
+            headers = (wait,) if status == _TOO_MANY else ()
+            return Reply(status, wire.envelope("error", _FAILURES[status]), headers=headers)
+        if status == _GATEWAY:
             return Reply(_GATEWAY, b"upstream request timeout", TEXT)
         if fault.name == "redirect":
-            return Reply(fault.status, b"", HTML, ((b"location", b"/elsewhere"),))
-        return Reply(fault.status, wire.html_page(fault.status), HTML)
+            return Reply(status, b"", HTML, ((b"location", b"/elsewhere"),))
+        return Reply(status, wire.html_page(status), HTML)
 
-
-def _write_down(call: _Call, outcome: Outcome, *, gone: bool) -> None:
-    reply = outcome.reply
-    call.sandbox.ledger.append(
-        Entry(
-            at=time.time(),
-            operation=call.operation.name,
-            identity=call.subject.identity,
-            http_status=0 if reply.way == "cut" else reply.status,
-            outcome=outcome.word,
-            fault=call.fault.name if call.fault else "",
-            charged=outcome.charged,
-            balance=call.sandbox.wallet.balance,
-            delivery="abandoned" if gone else "sent" if reply.way == "send" else "cut",
-            attempt=call.attempt,
-            authorized=call.authorized,
-            in_flight=call.in_flight,
+    def write_down(self, outcome: Outcome, *, gone: bool) -> None:
+        """Write the call into the ledger, as it is about to be answered."""
+        reply = outcome.reply
+        self.sandbox.ledger.append(
+            Entry(
+                at=time.time(),
+                operation=self.operation.name,
+                identity=self.identity,
+                http_status=0 if reply.way == "cut" else reply.status,
+                outcome=outcome.word,
+                fault=self.fault.name if self.fault else "",
+                charged=outcome.charged,
+                balance=self.sandbox.wallet.balance,
+                delivery="abandoned" if gone else "sent" if reply.way == "send" else "cut",
+                attempt=self.attempt,
+                authorized=self.authorized,
+                in_flight=self.in_flight,
+            )
         )
-    )
 
 
-def _written(answer: Answer, meta: str, extra: dict[str, object] | None) -> bytes:
-    """Write an answer, with its envelope unless it goes bare."""
-    if answer.bare and isinstance(answer.data, dict):
-        return wire.dumps({**answer.data, **(extra or {})}).encode("utf-8", "replace")
-    return wire.envelope(answer.status, answer.message, answer.data, meta, extra)
+def by_key(call: Call) -> Outcome | None:
+    """Let in who has the API key (service.md, "Authentication" 2 and 6)."""
+    given = call.header(b"authorization")
+    if given == call.sandbox.authorization:
+        return None
+    if not given.strip():
+        text = _NO_KEY[call.sandbox.manners.missing_key_text]
+        return Outcome("no_key", Reply(401, wire.envelope("error", text)))
+    return Outcome("wrong_key", Reply(403, wire.envelope("error", "Forbidden")))
+
+
+def by_token(call: Call) -> Outcome | None:
+    """Let in who has a live access token, without the API key (service.md, "Authentication" 3).
+
+    A token that is absent, unknown, expired or revoked is answered alike.
+    """
+    token = call.fields["token"] = call.header(b"x-access-token")
+    grants, now = call.sandbox.grants, call.sandbox.now()
+    grant = grants.find(token)
+    if grant and now < grant.accesses[token]:
+        return None
+    grants.count(grant.customer if grant else NOBODY, "refused_tokens")
+    word = "expired_token" if grant else "unknown_token" if token else "no_token"
+    return Outcome(word, Reply(403, wire.envelope("error", UNAUTHORISED)))
 
 
 def _parsed(raw: bytes) -> dict[str, object] | None:

@@ -29,7 +29,7 @@ class SeededRandom:
         self._left = int.from_bytes(blake2b(self._words).digest(), "big")
 
     def below(self, bound: int) -> int:
-        """SeededRandom a whole number from 0 up to, not including, `bound`."""
+        """Draw a whole number from 0 up to, not including, `bound`."""
         if self._left < bound * _SPARE:
             self._turn += 1
             more = blake2b(self._words, salt=self._turn.to_bytes(16, "big")).digest()
@@ -38,13 +38,13 @@ class SeededRandom:
         return number
 
     def between(self, low: int, high: int) -> int:
-        """SeededRandom a whole number from `low` to `high`, both included."""
+        """Draw a whole number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def share(self) -> float:
-        """SeededRandom a fraction from 0 up to, not including, 1."""
+        """Draw a fraction from 0 up to, not including, 1."""
         return self.below(_FINE) / _FINE
 
     def pick(self, choices: Sequence[T]) -> T:
-        """SeededRandom one of `choices`, each as likely as the others."""
+        """Draw one of `choices`, each as likely as the others."""
         return choices[self.below(len(choices))]

@@ -1,6 +1,6 @@
 """The server: one process, one socket, one line on stdout when it listens.
 
-Sockets, signals and the announcement live here; nothing about the service does.
+Options, sockets, signals and the announcement are here; nothing about the service is.
 """
 
 from __future__ import annotations
@@ -11,20 +11,26 @@ import signal
 import socket
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
+from nightscreen.sandbox.state import (
+    DEFAULT_BALANCE,
+    DEFAULT_KEY,
+    SCENARIOS,
+    Opening,
+    Sandbox,
+)
 from nightscreen.sandbox.wire import TRANSPORT
 
 if TYPE_CHECKING:
     from types import FrameType
 
 _BACKLOG = 4096
-_STOPS = (signal.SIGINT, signal.SIGTERM)
 _YOUNG_OBJECTS = 50_000
 """Collect garbage seldom: the ledger grows by objects that never die."""
 
@@ -46,27 +52,9 @@ class AnnouncingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, then say so."""
         await super().startup(sockets=sockets)
-        if self.announcement and self.started:
+        if self.started:
             sys.stdout.write(f"{self.announcement}\n")
             sys.stdout.flush()
-
-
-def make_server(sandbox: Sandbox) -> AnnouncingServer:
-    """Build a server for a sandbox; `run(sockets=[...])` starts it."""
-    config = uvicorn.Config(
-        application(sandbox),
-        http=CuttableProtocol,
-        ws="none",
-        loop="uvloop" if sys.platform != "win32" else "asyncio",
-        lifespan="off",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=120,
-        timeout_graceful_shutdown=1,
-    )
-    return AnnouncingServer(config)
 
 
 def _stop_with_stdin() -> None:
@@ -80,53 +68,64 @@ def _ignore(_signal: int, _frame: FrameType | None) -> None:
 
 
 def serve(
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    scenario: str = "calm",
-    api_key: str = DEFAULT_KEY,
-    balance: str | None = None,
-    seed: int = 0,
-    ledger_limit: int | None = None,
-    stop_with_stdin: bool = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8800,
+    scenario: Annotated[str, typer.Option(help=f"{', '.join(SCENARIOS)}.")] = "calm",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; its controls have no key: stay on loopback.")
+    ] = "127.0.0.1",
+    api_key: Annotated[str, typer.Option(help="The only key that is right.")] = DEFAULT_KEY,
+    balance: Annotated[
+        str, typer.Option(metavar="NAIRA", help="The wallet's opening balance.")
+    ] = DEFAULT_BALANCE,
+    seed: Annotated[int, typer.Option(help="Chooses faults and latencies.")] = 0,
+    ledger_limit: Annotated[
+        int | None, typer.Option(min=1, help="Keep the newest N entries of the ledger.")
+    ] = None,
+    stop_with_stdin: Annotated[
+        bool, typer.Option("--stop-with-stdin", help="Stop when stdin ends: die with the parent.")
+    ] = False,
 ) -> None:
-    """Serve a sandbox until SIGINT or SIGTERM.
+    """Run the simulator of the service on this machine.
 
-    Prints exactly one line on stdout when it listens: `sandbox listening on http://HOST:PORT`.
-
-    Args:
-        host: address to listen on; the sandbox has no lock on its control surface, so keep it
-            on a loopback address.
-        port: 0 takes a free one.
-        scenario: a name in `sandbox.state.SCENARIOS`.
-        api_key: the only key that is right.
-        balance: naira in the wallet, as decimal text.
-        seed: chooses faults and latencies.
-        ledger_limit: how many ledger entries are kept; None keeps all.
-        stop_with_stdin: stop when stdin ends, so that it dies with its parent.
-
-    Raises:
-        KeyError: there is no such scenario.
-        OSError: the port cannot be had.
-        ValueError: the balance is not an amount.
+    It ends at SIGINT or SIGTERM. Exactly one line is printed on stdout when it listens.
     """
-    sandbox = Sandbox(Opening(scenario, api_key, balance, seed, ledger_limit))
+    if scenario not in SCENARIOS:
+        hint = f"{scenario} is none of {', '.join(SCENARIOS)}"
+        raise typer.BadParameter(hint, param_hint="--scenario")
+    try:
+        sandbox = Sandbox(Opening(scenario, api_key, balance, seed, ledger_limit))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--balance") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        hint = f"cannot listen on {host}:{port} ({error.strerror}); "
+        hint += "choose another port, or 0 for a free one"
+        raise typer.BadParameter(hint, param_hint="--port") from None
+    shown = f"[{host}]" if ":" in host else host
+    with listener:
         if stop_with_stdin:
             threading.Thread(target=_stop_with_stdin, daemon=True).start()
         listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
-        server = make_server(sandbox)
-        shown = f"[{host}]" if ":" in host else host
+        server = AnnouncingServer(
+            uvicorn.Config(
+                application(sandbox),
+                http=CuttableProtocol,
+                ws="none",
+                loop="uvloop" if sys.platform != "win32" else "asyncio",
+                lifespan="off",
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=120,
+                timeout_graceful_shutdown=1,
+            )
+        )
         server.announcement = f"sandbox listening on http://{shown}:{listener.getsockname()[1]}"
-        if threading.current_thread() is not threading.main_thread():
-            server.run(sockets=[listener])
-            return
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS, 50, 1000)
-        before = {number: signal.signal(number, _ignore) for number in _STOPS}
-        try:
-            server.run(sockets=[listener])
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _ignore)
+        server.run(sockets=[listener])

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
 
 from nightscreen.sandbox.behaviour_flags import BehaviourFlags
 from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, lognormal
-from nightscreen.sandbox.grants import Client, Grants
+from nightscreen.sandbox.grants import Grants, is_on_loopback
 from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
 from nightscreen.sandbox.transactions import LinkedAccounts
 
-FLAKY_RATES: Final = dict.fromkeys(
-    (
-        *("http_429", "http_500", "http_502", "http_503", "http_504"),
-        *("cut_before_charge", "cut_after_charge", "truncated", "unreadable", "timeout"),
-    ),
-    0.05,
-)
+SANDBOX: Final = "sandbox"
+"""Key of the sandbox in the scope of a request."""
+DEFAULT_KEY: Final = "sandbox-key"
+DEFAULT_BALANCE: Final = "1000000"
 _FIVE_MS: Final = fixed(5)
 _USUAL: Final = BehaviourFlags()
+_FLAKY: Final = (
+    *("http_429", "http_500", "http_502", "http_503", "http_504"),
+    *("cut_before_charge", "cut_after_charge", "truncated", "unreadable", "timeout"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One mood."""
 
-    name: str  # as on the command line
     latency: Profile = _FIVE_MS  # how long answers take
     rates: dict[str, float] = field(default_factory=dict)  # share of calls that meet each fault
     manners: BehaviourFlags = _USUAL  # habits that differ from the default ones
@@ -39,42 +41,26 @@ class Scenario:
 
 
 SCENARIOS: Final = {
-    scenario.name: scenario
-    for scenario in (
-        Scenario("calm"),
-        Scenario("flaky", rates=FLAKY_RATES, manners=BehaviourFlags(silence_s=2.0)),
-        Scenario("slow", latency=lognormal(3000, 20_000)),
-        Scenario("empty-wallet", dry_at_call=200),
-        Scenario(
-            "mixed-consents", manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed")
-        ),
-        Scenario("no-distributor", manners=BehaviourFlags(distributor=False)),
-        Scenario("test-mode", test_mode="mock-response"),
-    )
+    "calm": Scenario(),
+    "flaky": Scenario(rates=dict.fromkeys(_FLAKY, 0.05), manners=BehaviourFlags(silence_s=2.0)),
+    "slow": Scenario(latency=lognormal(3000, 20_000)),
+    "empty-wallet": Scenario(dry_at_call=200),
+    "mixed-consents": Scenario(manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed")),
+    "no-distributor": Scenario(manners=BehaviourFlags(distributor=False)),
+    "test-mode": Scenario(test_mode="mock-response"),
 }
-"""The moods, as `docs/sandbox.md` tells them."""
-
-DEFAULT_KEY = "sandbox-key"
-DEFAULT_BALANCE = "1000000"
+"""The moods by name, as `docs/sandbox.md` describes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
     """The state a sandbox starts from and returns to at a reset."""
 
-    scenario: str = "calm"  # a name in `sandbox.state`
+    scenario: str = "calm"  # a name of `SCENARIOS`
     api_key: str = DEFAULT_KEY  # the only key that is right
-    balance: str | None = None  # naira in the wallet, as decimal text; None takes the scenario's
+    balance: str = DEFAULT_BALANCE  # naira in the wallet, as decimal text
     seed: int = 0  # chooses faults and latencies
     ledger_limit: int | None = None  # how many ledger entries are kept; None keeps all
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """A hidden limit: calls above it are refused in the given way."""
-
-    max_in_flight: int
-    refusal: str
 
 
 class Sandbox:
@@ -89,31 +75,30 @@ class Sandbox:
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
-        self.authorization = f"Bearer {opening.api_key}".encode()
+        self.authorization = f"Bearer {opening.api_key}"
+        # the addresses to which customers may be sent back; None takes any on loopback
+        self.redirect_uris: tuple[str, ...] | None = None
         self.in_flight: dict[str, int] = {ALL: 0}
         self.reset()
 
-    def reset(self, scenario_name: str | None = None) -> None:
+    def reset(self, scenario: str | None = None) -> None:
         """Go back to the beginning of a scenario: empty ledger, full wallet, no faults set."""
-        self.scenario: Scenario = SCENARIOS[scenario_name or self.opening.scenario]
-        scenario = self.scenario
-        self.manners = scenario.manners
-        self.wallet = Wallet(micros_of(self.opening.balance or DEFAULT_BALANCE))
-        self.wallet.dry_at_call = scenario.dry_at_call
+        opening = self.opening
+        self.scenario = scenario or opening.scenario
+        mood = SCENARIOS[self.scenario]
+        self.manners = mood.manners
+        self.wallet = Wallet(micros_of(opening.balance))
+        self.wallet.dry_at_call = mood.dry_at_call
         self.prices = PriceList()
-        self.ledger = Ledger(self.opening.ledger_limit)
-        self.latency = Latency(scenario.latency, self.opening.seed)
-        self.faults = FaultPlan(
-            self.opening.seed, {ALL: dict(scenario.rates)} if scenario.rates else {}
-        )
-        self.capacity: dict[str, Capacity] = {}
-        self.test_mode = scenario.test_mode
+        self.ledger = Ledger(opening.ledger_limit)
+        self.latency = Latency(mood.latency, opening.seed)
+        self.faults = FaultPlan(opening.seed, {ALL: dict(mood.rates)} if mood.rates else {})
+        self.test_mode = mood.test_mode
         self.day = 0
         self.attempts: dict[tuple[str, str], int] = {}
         self.calls: dict[str, int] = {ALL: 0}
         self.peak = dict(self.in_flight)
         self.otps = OtpOutbox()
-        self.client = Client()
         self.grants = Grants()
         self.linked = LinkedAccounts()
         self.planted = Planted()
@@ -124,16 +109,19 @@ class Sandbox:
         """Return the sandbox's own time in seconds: it never goes back, and can be moved ahead."""
         return time.monotonic() + self.ahead_s
 
+    def takes(self, redirect_uri: str) -> bool:
+        """Return whether customers may be sent to an address; a registered one must be exact."""
+        if self.redirect_uris is None:
+            return is_on_loopback(redirect_uri)
+        return redirect_uri in self.redirect_uris
+
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""
-        flying, peak = self.in_flight, self.peak
-        flying[operation] = in_flight = flying.get(operation, 0) + 1
-        flying[ALL] = everything = flying[ALL] + 1
-        if in_flight > peak.get(operation, 0):
-            peak[operation] = in_flight
-        if everything > peak.get(ALL, 0):
-            peak[ALL] = everything
-        return everything
+        for name in (operation, ALL):
+            flying = self.in_flight[name] = self.in_flight.get(name, 0) + 1
+            if flying > self.peak.get(name, 0):
+                self.peak[name] = flying
+        return flying
 
     def leave(self, operation: str) -> None:
         """Count a call out."""
@@ -143,25 +131,15 @@ class Sandbox:
     def count_call(self, operation: str, identity: str) -> tuple[int, tuple[int, int]]:
         """Count an authorised call; returns its attempt number and its two call numbers."""
         key = (operation, identity)
-        attempt = self.attempts.get(key, 0) + 1
-        self.attempts[key] = attempt
-        number = self.calls.get(operation, 0) + 1
-        self.calls[operation] = number
+        attempt = self.attempts[key] = self.attempts.get(key, 0) + 1
+        number = self.calls[operation] = self.calls.get(operation, 0) + 1
         self.calls[ALL] += 1
         return attempt, (number, self.calls[ALL])
-
-    def over_capacity(self, operation: str) -> str:
-        """Return the fault by which a call that just arrived breaks a hidden limit, or nothing."""
-        for name in (operation, ALL):
-            limit = self.capacity.get(name)
-            if limit and self.in_flight[name] > limit.max_in_flight:
-                return limit.refusal
-        return ""
 
     def as_json(self) -> dict[str, object]:
         """Return all that can be set, as it is now."""
         return {
-            "scenario": self.scenario.name,
+            "scenario": self.scenario,
             "seed": self.opening.seed,
             "test_mode": self.test_mode,
             "day": self.day,
@@ -170,11 +148,15 @@ class Sandbox:
             "prices": {name: naira_text(price) for name, price in self.prices.now.items()},
             "latency": self.latency.as_json(),
             "faults": self.faults.as_json(),
-            "manners": asdict(self.manners),
-            "capacity": {name: asdict(limit) for name, limit in self.capacity.items()},
-            "client": self.client.as_json(),
-            "grants": len(self.grants),
-            "calls": dict(self.calls),
-            "in_flight": dict(self.in_flight),
-            "ledger_entries": self.ledger.count,
+            "manners": self.manners.model_dump(),
+            "calls": self.calls,
         }
+
+
+async def _here(request: Request) -> Sandbox:
+    sandbox: Sandbox = request.scope[SANDBOX]
+    return sandbox
+
+
+Here = Annotated[Sandbox, Depends(_here)]
+"""The sandbox whose address was called."""

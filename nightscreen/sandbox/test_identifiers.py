@@ -43,7 +43,7 @@ class MagicPerson:
     otp: str = ""  # a word of `otp_delivery`; empty takes what that switch says
     watchlisted: bool = False
     incomplete: bool = False  # whether the BVN record lacks fields
-    loan: str = "approved"  # fate of a loan, a word of `sandbox.loan_book.FATES`
+    loan: str = "approved"  # fate of a loan: see `loans.fate_of`
 
     @property
     def bvn(self) -> str:
@@ -76,13 +76,12 @@ class MagicPerson:
         return account_number(BANK_CODE, self.serial)
 
 
-_OUTCOMES = (
+TABLE: Final = (
     MagicPerson(
-        *(0, "clear", "nothing against this person: clear, verified, good history, face matches")
+        0, "clear", "nothing against this person: clear, verified, good history, face matches"
     ),
     MagicPerson(
-        *(1, "listed", "on the blacklist by every identifier; everything else is good"),
-        listed=True,
+        1, "listed", "on the blacklist by every identifier; everything else is good", listed=True
     ),
     MagicPerson(2, "mismatch", "the account belongs to another person", account="other"),
     MagicPerson(3, "missing-account", "the account does not exist", account="missing"),
@@ -91,15 +90,15 @@ _OUTCOMES = (
     MagicPerson(6, "no-match", "the photograph shows somebody else", likeness="no_match"),
     MagicPerson(7, "unsure", "the photograph may or may not show the person", likeness="unsure"),
     MagicPerson(
-        *(8, "nobody", "nothing is known anywhere: clear, no account, no history, no BVN record"),
+        8,
+        "nobody",
+        "nothing is known anywhere: clear, no account, no history, no BVN record",
         account="missing",
         history="none",
         likeness="unknown",
         bvn_known=False,
     ),
     MagicPerson(9, "accounts", "BVN consent ends with a list of bank accounts", finish="accounts"),
-)
-_CONSENTS = (
     MagicPerson(40, "otp-never", "the one-time password of BVN consent never arrives", otp="never"),
     MagicPerson(41, "otp-late", "it arrives when it has expired", otp="late"),
     MagicPerson(
@@ -111,37 +110,34 @@ _CONSENTS = (
         45, "incomplete", "the BVN record lacks fields, or has them empty", incomplete=True
     ),
     MagicPerson(
-        *(46, "finish-in-doubt", "BVN consent: the finish is charged, then the connection is cut"),
+        46,
+        "finish-in-doubt",
+        "BVN consent: the finish is charged, then the connection is cut",
         fault="cut_after_charge",
         only="bvn_finish",
     ),
     MagicPerson(
-        *(47, "start-in-doubt", "BVN consent: the password is sent, then the connection is cut"),
+        47,
+        "start-in-doubt",
+        "BVN consent: the password is sent, then the connection is cut",
         fault="cut_after_charge",
         only="bvn_start",
     ),
     MagicPerson(48, "together", "BVN consent ends with details and accounts", finish="together"),
-)
-_LOANS = tuple(
-    MagicPerson(50 + number, f"loan-{loan}", meaning, loan=loan)
-    for number, (loan, meaning) in enumerate(
-        (
-            ("rejected", "a loan is applied for and turned down"),
-            ("running", "has a running loan already, so does not apply"),
-            ("never", "never fills in the loan form"),
-            ("cancelled", "applies for a loan, then cancels it"),
-            ("stuck", "applies for a loan that is never decided"),
-        )
-    )
-)
-TABLE: Final = (
-    *_OUTCOMES,
-    *_CONSENTS,
-    *_LOANS,
+    MagicPerson(50, "loan-rejected", "a loan is applied for and turned down", loan="rejected"),
+    MagicPerson(
+        51, "loan-running", "has a running loan already, so does not apply", loan="running"
+    ),
+    MagicPerson(52, "loan-never", "never fills in the loan form", loan="never"),
+    MagicPerson(53, "loan-cancelled", "applies for a loan, then cancels it", loan="cancelled"),
+    MagicPerson(54, "loan-stuck", "applies for a loan that is never decided", loan="stuck"),
+    # a fault's row is listed and has a bad history, so that what comes after the work is charged
     *(
         MagicPerson(
-            *(10 + number, fault.name.replace("_", "-"), fault.meaning),
-            listed=True,  # and a bad history, so that what comes after the work is charged
+            10 + number,
+            fault.name.replace("_", "-"),
+            fault.meaning,
+            listed=True,
             history="bad",
             fault=fault.name,
         )
@@ -152,7 +148,6 @@ TABLE: Final = (
 
 _BY_CODE: Final = {f"{row.code:02d}": row for row in TABLE}
 _BY_WORD: Final = {row.word: row for row in TABLE}
-_NOBODY: Final = _BY_WORD["nobody"]
 
 
 def by_word(word: str) -> MagicPerson:
@@ -170,7 +165,7 @@ def by_bvn(bvn: str) -> MagicPerson | None:
         return None
     if bvn.startswith(_BVN):
         return _BY_CODE.get(bvn[-2:])
-    return _NOBODY if bvn == bvn[0] * _BVN_LENGTH else None
+    return _BY_WORD["nobody"] if bvn == bvn[0] * _BVN_LENGTH else None
 
 
 def by_account(number: str) -> MagicPerson | None:
@@ -182,10 +177,9 @@ def by_karma_identity(identity: str) -> MagicPerson | None:
     """Find the row that any kind of blacklist identity belongs to."""
     if identity.startswith(_PHONE) and len(identity) == _PHONE_LENGTH:
         return _BY_CODE.get(identity[-2:])
-    if identity.endswith(MAIL):
-        return _BY_WORD.get(identity[: -len(MAIL)])
-    if identity.endswith(_DOMAIN):
-        return _BY_WORD.get(identity[: -len(_DOMAIN)])
+    for ending in (MAIL, _DOMAIN):
+        if identity.endswith(ending):
+            return _BY_WORD.get(identity.removesuffix(ending))
     bank_code, dash, number = identity.partition("-")
     return by_account(number) if dash and bank_code.isdigit() else by_bvn(identity)
 
@@ -196,11 +190,7 @@ class MagicCustomer:
 
     word: str  # in the customer's username
     meaning: str  # what happens, for people
-    screen: str = ""  # at the consent screen: `state_changed` or `state_lost`
-    code: str = ""  # what the code has become when it arrives: `used` or `expired`
-    refresh: str = ""  # `revoked` where every refresh is refused
-    dead: bool = False  # whether no access token of theirs opens anything
-    withheld: str = ""  # a scope that the customer never grants
+    habit: str = ""  # what is unusual about consent and tokens: the row's word
     records: str = ""  # what is odd about the list of transactions: the row's word
     fault: str = ""  # name of a fault of `sandbox.faults`
     attempts: int = 0  # how many attempts at the token operation meet it; 0: all at data operations
@@ -216,39 +206,15 @@ class MagicCustomer:
         return (self.fault, self.attempts) if meets else None
 
 
-_GRANTS = (
-    MagicCustomer(
-        "state-changed", "the redirect carries another state than was sent", screen="state_changed"
-    ),
-    MagicCustomer("state-lost", "the redirect carries a code and no state", screen="state_lost"),
-    MagicCustomer(
-        "scope-missing",
-        "grants every scope asked for but `transaction:list`; the answer says so",
-        withheld="transaction:list",
-    ),
-    MagicCustomer("code-used", "the code was used already: the exchange is a 400", code="used"),
-    MagicCustomer("code-expired", "the code came too late: the exchange is a 400", code="expired"),
-    MagicCustomer(
-        "exchange-lost",
-        "the first exchange is worked out, then the connection is cut; a repeat is a replay",
-        fault="cut_after_charge",
-        attempts=1,
-    ),
-    MagicCustomer(
-        "auth-fails-twice",
-        "the first two calls for a token are a 503, the third is answered",
-        fault="http_503",
-        attempts=2,
-    ),
-    MagicCustomer(
-        "refresh-revoked", "the exchange works, every refresh is a 400", refresh="revoked"
-    ),
-    MagicCustomer(
-        "never-valid",
-        "every access token is refused with 403, refreshed ones too",
-        dead=True,
-    ),
-)
+_HABITS: Final = {
+    "state-changed": "the redirect carries another state than was sent",
+    "state-lost": "the redirect carries a code and no state",
+    "scope-missing": "grants every scope asked for but `transaction:list`; the answer says so",
+    "code-used": "the code was used already: the exchange is a 400",
+    "code-expired": "the code came too late: the exchange is a 400",
+    "refresh-revoked": "the exchange works, every refresh is a 400",
+    "never-valid": "every access token is refused with 403, refreshed ones too",
+}
 _RECORDS: Final = {
     "malformed-record": (
         "three records too many: one is text, one has a word for its amount, one no real date"
@@ -267,20 +233,34 @@ _RECORDS: Final = {
     "list-elsewhere": "the list is under `data.transactions`",
     "renamed-fields": "`amount` is `value`, `transaction_date` is `date`, `entry_type` is `type`",
 }
-
 CUSTOMERS: Final = (
-    *_GRANTS,
+    *(MagicCustomer(word, meaning, habit=word) for word, meaning in _HABITS.items()),
+    MagicCustomer(
+        "exchange-lost",
+        "the first exchange is worked out, then the connection is cut; a repeat is a replay",
+        fault="cut_after_charge",
+        attempts=1,
+    ),
+    MagicCustomer(
+        "auth-fails-twice",
+        "the first two calls for a token are a 503, the third is answered",
+        fault="http_503",
+        attempts=2,
+    ),
     *(MagicCustomer(word, meaning, records=word) for word, meaning in _RECORDS.items()),
 )
-_CUSTOMER_BY_WORD: Final = {row.word: row for row in CUSTOMERS}
+_CUSTOMER_BY_WORD: Final = {
+    row.word: row
+    for row in (
+        *(MagicCustomer(row.word, row.meaning, fault=row.fault) for row in TABLE if not row.only),
+        *CUSTOMERS,
+    )
+}
+_ORDINARY: Final = MagicCustomer("", "")
 
 
-def by_customer(customer: str) -> MagicCustomer | None:
-    """Find the row a username belongs to, in this table or among the faults of the first."""
+def by_customer(customer: str) -> MagicCustomer:
+    """Return the row a username belongs to, here or among the faults; most are ordinary."""
     if not customer.endswith(MAIL):
-        return None
-    word = customer.removesuffix(MAIL)
-    row, other = _CUSTOMER_BY_WORD.get(word), _BY_WORD.get(word)
-    if row or other is None or not other.fault or other.only:
-        return row
-    return MagicCustomer(other.word, other.meaning, fault=other.fault)
+        return _ORDINARY
+    return _CUSTOMER_BY_WORD.get(customer.removesuffix(MAIL), _ORDINARY)

@@ -9,15 +9,15 @@ for some the day on which it is gone. What a client changes through the service 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT, account_number
+from nightscreen.sandbox import banks
+from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT
 from nightscreen.sandbox.lives import Entry, Life, entries_of, everyday, life_of
 from nightscreen.sandbox.people import (
     ACCOUNT_DIGITS,
@@ -26,6 +26,7 @@ from nightscreen.sandbox.people import (
     FIRST_DAY,
     LINKED_PREFIX,
     Person,
+    Record,
     account_name,
     holder_of,
     is_digits,
@@ -34,14 +35,11 @@ from nightscreen.sandbox.people import (
 from nightscreen.sandbox.seeded_random import SeededRandom
 from nightscreen.sandbox.test_identifiers import by_customer
 
-Record = dict[str, object]
-Malform = Callable[[list[Record], int], object]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-HISTORY_DAYS: Final = 900
-"""Days of history of the customer with very many records."""
 LIVELY_DAYS: Final = 30
 """Only records of the last so many days before day 0 change or vanish; older ones are settled."""
-TEN_THOUSAND: Final = 10_000
 CHANGE_DAYS: Final = 20
 """A record changes only within so many days after it appears."""
 BACKDATED_SHARE: Final = 0.10
@@ -52,18 +50,10 @@ EXTRA_SHARE: Final = 0.05
 FIRST_BALANCE: Final = 250_000_00
 """Kobo on each account before the first record."""
 
+_MANY: Final = (900, 10_000)  # days and records of the customer with very many
 _KOBO: Final = Decimal("0.01")
 _CHANGES: Final = (0, 0, 0, 1, 1, 1, 1, 2)
-_KINDS: Final = ("note", "status", "narration")
 _NOTES: Final = ("Rent", "For school fees", "Shop stock", "Mama", "Family", "Refund expected")
-
-
-class Changes(NamedTuple):
-    """What differs between two days; records as on the later day, removed ones as last seen."""
-
-    added: tuple[Record, ...]
-    modified: tuple[Record, ...]
-    removed: tuple[Record, ...]
 
 
 class _Event(NamedTuple):
@@ -86,6 +76,15 @@ class _Story(NamedTuple):
     events: tuple[_Event, ...]
     gone: int | None
 
+    def on(self, day: int) -> Record:
+        """Return the record as it is on a day."""
+        record = dict(self.record)
+        for event in self.events:
+            if event.day <= day:
+                record[event.kind] = event.text
+                record["modified_on"] = event.when
+        return record
+
 
 def owner_of(customer: str) -> Owner:
     """Return who is behind a username that nobody planted."""
@@ -106,7 +105,7 @@ def bank_accounts_of(customer: str, day: int = 0, owner: Owner | None = None) ->
     return [{**account, **balance_on(customer, account, day, owner)} for account in opened]
 
 
-def balance_on(customer: str, account: Record, day: int, owner: Owner | None = None) -> Record:
+def balance_on(customer: str, account: Record, day: int, owner: Owner) -> Record:
     """Return what is on an account on a day, and since when: after its newest transaction."""
     for record in transactions_of(customer, day, owner):
         if record["account_number"] == account["account_number"]:
@@ -120,12 +119,12 @@ def _opened_accounts(customer: str, person: Person) -> list[Record]:
     places = [(person.bank_code, person.account_number)]
     for _ in range(draw.pick((0, 0, 0, 1, 1, 2))):
         code = draw.pick(BANKS_BY_WEIGHT)
-        places.append((code, account_number(code, draw.below(10**9))))
+        places.append((code, banks.account_number(code, draw.below(10**9))))
     name = " ".join(part for part in (person.first_name, person.last_name) if part).upper()
-    return [bank_account(customer, code, number, name) for code, number in places]
+    return [_bank_account(customer, code, number, name) for code, number in places]
 
 
-def bank_account(customer: str, code: str, number: str, name: str, day: int = 0) -> Record:
+def _bank_account(customer: str, code: str, number: str, name: str, day: int = 0) -> Record:
     """Write one linked bank account, first seen on a day."""
     draw = SeededRandom("linked account", customer, code, number)
     opened = _moment(day or -3 * LIVELY_DAYS, draw)
@@ -140,10 +139,16 @@ def bank_account(customer: str, code: str, number: str, name: str, day: int = 0)
         "data_source": draw.pick((["bank"], ["email"], ["email", "sms"], ["sms"])),
         "description": draw.pick((None, None, "Salary account", "Shop", "Savings")),
         "bank": _bank(code),
-        "created_on": opened,
-        "created_by": customer,
-        "modified_on": opened,
-        "modified_by": customer,
+        **_audit(opened, customer),
+    }
+
+
+def _audit(moment: str, who: str) -> Record:
+    return {
+        "created_on": moment,
+        "created_by": who,
+        "modified_on": moment,
+        "modified_by": who,
         "deleted_on": None,
         "deleted_by": None,
     }
@@ -170,46 +175,12 @@ def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> 
         The records as the list shows them, without the oddities of some magic customers
         (`listed_of`); without `id` for the customers `no-ids` and `twins`.
     """
-    owner = owner or owner_of(customer)
-    return _newest_first(
-        [_at(story, day) for story in _stories(customer, day, owner) if _is_visible(story, day)]
-    )
-
-
-def changes_between(customer: str, before: int, day: int) -> Changes:
-    """Return what was added, modified and removed from one day to a later one."""
-    added, modified, removed = [], [], []
-    for story in _stories(customer, day, owner_of(customer)):
-        was, is_there = _is_visible(story, before), _is_visible(story, day)
-        if is_there and not was:
-            added.append(_at(story, day))
-        elif was and not is_there:
-            removed.append(_at(story, before))
-        elif was and any(before < event.day <= day for event in story.events):
-            modified.append(_at(story, day))
-    return Changes(*(tuple(_newest_first(records)) for records in (added, modified, removed)))
-
-
-def _is_visible(story: _Story, day: int) -> bool:
-    return story.born <= day and (story.gone is None or day < story.gone)
-
-
-def _newest_first(records: list[Record]) -> list[Record]:
+    records = [
+        story.on(day)
+        for story in _diary(customer, owner or owner_of(customer)).through(day)
+        if story.born <= day and (story.gone is None or day < story.gone)
+    ]
     return sorted(records, key=lambda record: str(record["transaction_date"]), reverse=True)
-
-
-def _at(story: _Story, day: int) -> Record:
-    record = dict(story.record)
-    for event in story.events:
-        if event.day <= day:
-            record[event.kind] = event.text
-            record["modified_on"] = event.when
-    return record
-
-
-def _stories(customer: str, day: int, owner: Owner) -> list[_Story]:
-    """Return the histories that begin on or before a day, those of earlier days first."""
-    return [story for story in _diary(customer, owner).through(day) if story.born <= day]
 
 
 @lru_cache(maxsize=4096)
@@ -221,10 +192,9 @@ class _Diary:
     """Writes one customer's stories, day after day; balances run on from record to record."""
 
     def __init__(self, customer: str, owner: Owner) -> None:
-        row = by_customer(customer)
         self._customer = customer
         self._life = owner.life
-        self._kind = row.records if row else ""
+        self._kind = by_customer(customer).records
         self._accounts = _opened_accounts(customer, owner.person)
         self._months: dict[int, list[Entry]] = {}
         self._balances = [FIRST_BALANCE] * len(self._accounts)
@@ -243,25 +213,26 @@ class _Diary:
         if self._kind == "no-transactions":
             return []
         if self._kind == "ten-thousand":
-            entries = everyday(self._customer, HISTORY_DAYS, TEN_THOUSAND)
+            entries = everyday(self._customer, *_MANY)
         else:
             months = [self._entries(month) for month in range(-self._life.months, 1)]
             entries = [entry for month in months for entry in month if entry.day <= 0]
-        stories = self._changes_of(0, entries)
+        stories = self._written(0, entries)
         if self._kind == "twins":
             alike = stories[0].record
             stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
         return stories
 
     def _new_on(self, born: int) -> list[_Story]:
-        first = FIRST_DAY + timedelta(days=max(1, born - MOST_LATE))
-        last = FIRST_DAY + timedelta(days=born)
-        months = {_month_of(first), _month_of(last)}
-        entries = [entry for month in sorted(months) for entry in self._entries(month)]
-        lately = [entry for entry in entries if max(1, born - MOST_LATE) <= entry.day <= born]
-        return self._changes_of(
-            born, [entry for entry in lately if entry.day + self._late(entry) == born]
-        )
+        since = max(1, born - MOST_LATE)
+        months = {_month_of(FIRST_DAY + timedelta(days=day)) for day in (since, born)}
+        lately = [
+            entry
+            for month in sorted(months)
+            for entry in self._entries(month)
+            if since <= entry.day <= born and entry.day + self._late(entry) == born
+        ]
+        return self._written(born, lately)
 
     def _late(self, entry: Entry) -> int:
         """Return how many days after its date an entry appears; 0 for most."""
@@ -274,7 +245,7 @@ class _Diary:
             self._months[month] = entries_of(self._customer, self._life, month)
         return self._months[month]
 
-    def _changes_of(self, born: int, entries: list[Entry]) -> list[_Story]:
+    def _written(self, born: int, entries: list[Entry]) -> list[_Story]:
         stories = []
         for number, entry in enumerate(entries):
             story = self._story(born, number, entry)
@@ -288,19 +259,19 @@ class _Diary:
     def _story(self, born: int, number: int, entry: Entry) -> _Story:
         draw = SeededRandom("transaction", self._customer, str(born), str(number))
         record = self._record(draw, born, entry)
-        lively = entry.day > -LIVELY_DAYS and not entry.tag
-        events = self._events(draw, born, record) if lively else ()
+        if entry.day <= -LIVELY_DAYS or entry.tag:
+            return _Story(born, record, (), None)
+        events = _events(draw, born, record)
         gone = born + draw.between(1, CHANGE_DAYS) if draw.share() < GONE_SHARE else None
-        return _Story(born, record, events, gone if lively else None)
+        return _Story(born, record, events, gone)
 
     def _record(self, draw: SeededRandom, born: int, entry: Entry) -> Record:
         place = 0 if entry.tag else draw.below(len(self._accounts))
         account = self._accounts[place]
-        credit = entry.kobo > 0
         self._balances[place] += entry.kobo
         amount = _text(abs(entry.kobo))
         reference = f"{draw.below(10**15):015d}"
-        narration, moment = entry.narration, _at_second(entry.day, entry.second, draw)
+        moment = _at_second(entry.day, entry.second, draw)
         seen = max(moment, _moment(born, draw)) if born else moment
         record: Record = {
             "id": _uuid(draw),
@@ -311,45 +282,38 @@ class _Diary:
             "reference": reference,
             "hash": blake2b(f"{reference} {amount} {moment}".encode(), digest_size=16).hexdigest(),
             "status": "success",
-            "entry_type": "credit" if credit else "debit",
-            "narration": narration,
+            "entry_type": "credit" if entry.kobo > 0 else "debit",
+            "narration": entry.narration,
             "transaction_date": moment,
             "transaction_type": entry.word,
             "note": None,
             "source": "statement",
             "provider": "direct",
             "bank": account["bank"],
-            "created_on": seen,
-            "created_by": "system",
-            "modified_on": seen,
-            "modified_by": "system",
-            "deleted_on": None,
-            "deleted_by": None,
+            **_audit(seen, "system"),
         }
-        return self._with_habits(draw, record)
-
-    def _with_habits(self, draw: SeededRandom, record: Record) -> Record:
-        extra = draw.share() < EXTRA_SHARE or self._kind == "extra-fields"
-        if extra:
+        if draw.share() < EXTRA_SHARE or self._kind == "extra-fields":
             record["category"] = draw.pick(("food", "transport", "rent", "family", None))
             record["location"] = {"city": draw.pick(("Lagos", "Kano", "Aba", "Jos"))}
         if self._kind in ("no-ids", "twins"):
             del record["id"]
         return record
 
-    def _events(self, draw: SeededRandom, born: int, record: Record) -> tuple[_Event, ...]:
-        events = []
-        kinds = list(_KINDS)
-        for _ in range(draw.pick(_CHANGES)):
-            kind = kinds.pop(draw.below(len(kinds)))
-            day = born + draw.between(1, CHANGE_DAYS)
-            text = draw.pick(_NOTES)
-            if kind == "status":
-                record["status"], text = "pending", "success"
-            elif kind == "narration":
-                text = f"{record['narration']} REF {draw.below(10**6):06d}"
-            events.append(_Event(day, kind, _moment(day, draw), text))
-        return tuple(sorted(events))
+
+def _events(draw: SeededRandom, born: int, record: Record) -> tuple[_Event, ...]:
+    """Draw what becomes of a record; one that is to succeed later is pending at first."""
+    events = []
+    kinds = ["note", "status", "narration"]
+    for _ in range(draw.pick(_CHANGES)):
+        kind = kinds.pop(draw.below(len(kinds)))
+        day = born + draw.between(1, CHANGE_DAYS)
+        text = draw.pick(_NOTES)
+        if kind == "status":
+            record["status"], text = "pending", "success"
+        elif kind == "narration":
+            text = f"{record['narration']} REF {draw.below(10**6):06d}"
+        events.append(_Event(day, kind, _moment(day, draw), text))
+    return tuple(sorted(events))
 
 
 def _month_of(day: date) -> int:
@@ -358,10 +322,9 @@ def _month_of(day: date) -> int:
 
 
 def _bank(code: str) -> Record:
-    name = BANK_NAMES.get(code, "Bank")
     return {
         "id": f"{SeededRandom('bank', code).below(1 << 128):032x}",
-        "name": name,
+        "name": BANK_NAMES.get(code, "Bank"),
         "short_code": code,
         "long_code": f"{SeededRandom('long code', code).below(10**6):06d}",
         "icon": f"https://images.example/banks/{code}.png",
@@ -401,13 +364,10 @@ class LinkedAccounts:
 
     def accounts(self, customer: str, owner: Owner) -> dict[str, Record]:
         """Return a customer's bank accounts by id; what is changed in it stays changed."""
-        known = self._accounts.get(customer)
-        if known is None:
-            known = {
-                str(account["id"]): account for account in bank_accounts_of(customer, owner=owner)
-            }
-            self._accounts[customer] = known
-        return known
+        if customer not in self._accounts:
+            opened = bank_accounts_of(customer, owner=owner)
+            self._accounts[customer] = {str(account["id"]): account for account in opened}
+        return self._accounts[customer]
 
     def forget(self, customer: str) -> None:
         """Take back what a client changed in a customer's bank accounts."""
@@ -423,26 +383,12 @@ class LinkedAccounts:
         holder = holder_of(bank_code, number, day=day) if right else None
         if holder is None:
             raise ValueError("Enter a valid account number and bank code.")
-        record = bank_account(
-            customer, bank_code, number, account_name(holder, bank_code, number), day
-        )
-        known = self.accounts(customer, owner)
+        name, known = account_name(holder, bank_code, number), self.accounts(customer, owner)
+        record = _bank_account(customer, bank_code, number, name, day)
         if str(record["id"]) in known:
             raise ValueError("This bank account is linked already.")
         known[str(record["id"])] = record
         return record
-
-
-SHORT: Final = 3
-"""How many records a short answer holds."""
-
-MALFORMED_IDS: Final = (
-    "00000000-0000-4000-8000-00000000000a",
-    "00000000-0000-4000-8000-00000000000b",
-)
-"""Ids of the record without an amount and of the one without a date."""
-
-_RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": "type"}
 
 
 def listed_of(customer: str, day: int = 0) -> object:
@@ -452,31 +398,26 @@ def listed_of(customer: str, day: int = 0) -> object:
 
 def malformed(customer: str, day: int, records: list[Record]) -> object:
     """Do to a list of transactions what its magic customer asks for; others get it as it is."""
-    row = by_customer(customer)
-    change = _MALFORMED.get(row.records) if row else None
+    change = _MALFORMED.get(by_customer(customer).records)
     return change(records, day) if change else records
+
+
+_SHORT: Final = 3
+_IDS: Final = tuple(f"00000000-0000-4000-8000-00000000000{end}" for end in "ab")
+_RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": "type"}
 
 
 def _malformed(records: list[Record], _day: int) -> object:
     whole: list[object] = list(records)
-    like = records[0]
-    without_amount = {**like, "id": MALFORMED_IDS[0], "amount": "twelve", "balance": {}}
-    dateless = {**like, "id": MALFORMED_IDS[1], "transaction_date": "2026-02-31T25:61:00Z"}
     whole.insert(1, "this is no record")
-    whole.insert(3, without_amount)
-    whole.insert(5, dateless)
+    whole.insert(3, {**records[0], "id": _IDS[0], "amount": "twelve", "balance": {}})
+    whole.insert(5, {**records[0], "id": _IDS[1], "transaction_date": "2026-02-31T25:61:00Z"})
     return whole
 
 
 def _number_amounts(records: list[Record], _day: int) -> object:
-    return [
-        {
-            **record,
-            "amount": Decimal(str(record["amount"])),
-            "balance": Decimal(str(record["balance"])),
-        }
-        for record in records
-    ]
+    money = ("amount", "balance")
+    return [record | {name: Decimal(str(record[name])) for name in money} for record in records]
 
 
 def _renamed(records: list[Record], _day: int) -> object:
@@ -491,9 +432,9 @@ def _shuffled(records: list[Record], _day: int) -> object:
     )
 
 
-_MALFORMED: Final[dict[str, Malform]] = {
+_MALFORMED: Final[dict[str, Callable[[list[Record], int], object]]] = {
     "malformed-record": _malformed,
-    "short-answer": lambda records, day: records[:SHORT] if day % 2 else records,
+    "short-answer": lambda records, day: records[:_SHORT] if day % 2 else records,
     "empty-answer": lambda records, day: [] if day % 2 else records,
     "null-answer": lambda records, day: None if day % 2 else records,
     "repeats": lambda records, _day: [*records[:4], *records[2:]],

@@ -11,22 +11,17 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel, Field
 
 from nightscreen.sandbox import people, test_identifiers
-from nightscreen.sandbox.auth import by_key
 from nightscreen.sandbox.otp import drawn_delivery, masked_contact, registered_contact
 from nightscreen.sandbox.people import ACCOUNT_DIGITS, BANK_CODE_DIGITS, BVN_DIGITS, is_digits
-from nightscreen.sandbox.request_pipeline import Answer, Operation, Subject
+from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nightscreen.sandbox.state import Sandbox
-
-    Body = dict[str, object]
+    from nightscreen.sandbox.people import Record
+    from nightscreen.sandbox.request_pipeline import Call
 
 BAD_BVN: Final = "Enter a valid BVN number."
 _NO_RECORD: Final = Answer.error("not_found", "BVN record not found", 404)
-_OTP_SENT: Final = "Please provide OTP sent to contact"
 _OTP_REFUSALS: Final = {
     "not_started": "Please call initialize",
     "otp_expired": "OTP has expired",
@@ -35,7 +30,6 @@ _OTP_REFUSALS: Final = {
 _SAMPLE: Final = test_identifiers.by_word("listed")
 _SAMPLE_DOMAIN: Final = "0zspgifzbo.ga"
 """The identity of the sample karma record, whatever was asked."""
-_SAMPLE_IMAGE: Final = "https://images.example/sample.jpg"
 
 
 class ContactBody(BaseModel):
@@ -63,83 +57,83 @@ class BankAccountBody(BaseModel):
     bank_code: str = Field(description="3 digits, of the central bank")
 
 
-def _read_karma(_sandbox: Sandbox, subject: Subject, _body: Body) -> None:
-    subject.identity = identity = subject.fields["identity"]
-    subject.row = test_identifiers.by_karma_identity(identity)
+def _read_karma(call: Call) -> None:
+    call.identity = call.fields["identity"]
+    call.row = test_identifiers.by_karma_identity(call.identity)
 
 
-def _read_bvn(_sandbox: Sandbox, subject: Subject, _body: Body) -> None:
-    subject.identity = bvn = subject.fields["bvn"]
-    subject.row = test_identifiers.by_bvn(bvn)
+def _read_bvn(call: Call) -> None:
+    call.identity = bvn = call.fields["bvn"]
+    call.row = test_identifiers.by_bvn(bvn)
     if not is_digits(bvn, BVN_DIGITS):
-        subject.refusal = BAD_BVN
-    if subject.missing:
-        subject.hangs = "missing_field"
+        call.refusal = BAD_BVN
+    if call.missing:
+        call.hangs = "missing_field"
 
 
-def _read_selfie(sandbox: Sandbox, subject: Subject, body: Body) -> None:
-    _read_bvn(sandbox, subject, body)
-    is_address = subject.fields["image"].startswith(("http://", "https://"))
-    if not (is_address or subject.missing or subject.refusal):
-        subject.hangs = "malformed"
+def _read_selfie(call: Call) -> None:
+    _read_bvn(call)
+    is_address = call.fields["image"].startswith(("http://", "https://"))
+    if not (is_address or call.missing or call.refusal):
+        call.hangs = "malformed"
 
 
-def _read_bank_account(_sandbox: Sandbox, subject: Subject, _body: Body) -> None:
-    number, code = subject.fields["account_number"], subject.fields["bank_code"]
-    subject.identity = f"{code}-{number}" if code or number else ""
-    if subject.missing:
-        subject.hangs = "missing_field"
-    elif not subject.refusal and not is_digits(number, ACCOUNT_DIGITS):
-        subject.refusal = "Enter a valid account number."
-    elif not subject.refusal and not is_digits(code, BANK_CODE_DIGITS):
-        subject.refusal = "Enter a valid bank code."
-    elif not subject.refusal:
-        subject.row = test_identifiers.by_account(number)
+def _read_bank_account(call: Call) -> None:
+    number, code = call.fields["account_number"], call.fields["bank_code"]
+    call.identity = f"{code}-{number}" if code or number else ""
+    if call.missing:
+        call.hangs = "missing_field"
+        return
+    if not is_digits(number, ACCOUNT_DIGITS):
+        call.refuse("Enter a valid account number.")
+    if not is_digits(code, BANK_CODE_DIGITS):
+        call.refuse("Enter a valid bank code.")
+    if not call.refusal:
+        call.row = test_identifiers.by_account(number)
 
 
-def _karma(sandbox: Sandbox, subject: Subject) -> Answer:
+def _karma(call: Call) -> Answer:
     """Look an identity up in the blacklist; what is of no known kind is a miss like any other."""
-    record = sandbox.planted.karma(subject.identity, sandbox.day)
+    record = call.sandbox.planted.karma(call.identity, call.sandbox.day)
     if record:
-        return Answer("listed", "Successful", record)
-    status = sandbox.manners.karma_miss.partition("_")[2]
+        return _found("listed", record)
+    status = call.sandbox.manners.karma_miss.partition("_")[2]
     text = "Identity not found in karma ecosystem"
     return Answer("clear", text, status=status, http_status=404, meta=False)
 
 
-def _ecosystem(sandbox: Sandbox, subject: Subject) -> Answer:
+def _ecosystem(call: Call) -> Answer:
     """Look a BVN up in the borrower history."""
-    record = sandbox.planted.history(subject.identity, sandbox.day)
+    record = call.sandbox.planted.history(call.identity, call.sandbox.day)
     if record:
-        return Answer("found", "Successful", record)
-    return Answer.error("not_found", f"{subject.identity} not found in ecosystem", 404)
+        return _found("found", record)
+    return Answer.error("not_found", f"{call.identity} not found in ecosystem", 404)
 
 
-def _bank_account(sandbox: Sandbox, subject: Subject) -> Answer:
+def _bank_account(call: Call) -> Answer:
     """Look up who holds an account."""
-    code, number = subject.fields["bank_code"], subject.fields["account_number"]
-    masked = sandbox.manners.masked_bvn
-    record = sandbox.planted.account(code, number, sandbox.day, masked=masked)
+    place, sandbox = (call.fields["bank_code"], call.fields["account_number"]), call.sandbox
+    record = sandbox.planted.account(*place, sandbox.day, masked=sandbox.manners.masked_bvn)
     if record:
-        return Answer("found", "Successful", record)
+        return _found("found", record)
     return Answer.error("not_found", "Invalid account number", 500)
 
 
-def _selfie(_sandbox: Sandbox, subject: Subject) -> Answer:
+def _selfie(call: Call) -> Answer:
     """Compare a photograph with the BVN record."""
-    record = people.selfie_of(subject.identity, subject.fields["image"])
+    record = people.selfie_of(call.identity, call.fields["image"])
     if record is None:
         return _NO_RECORD
-    return Answer("match" if record["match"] else "no_match", "Successful", record)
+    return _found("match" if record["match"] else "no_match", record)
 
 
-def _bvn_start(sandbox: Sandbox, subject: Subject) -> Answer:
+def _bvn_start(call: Call) -> Answer:
     """Send the one-time password, to a registered contact only."""
-    bvn, row = subject.identity, subject.row
+    bvn, row, sandbox = call.identity, call.row, call.sandbox
     if row and not row.bvn_known:
         return _NO_RECORD
-    registered = people.contacts_of(bvn, sandbox.planted.person(bvn))
-    contact = registered_contact(subject.fields["contact"], registered)
+    registered = sandbox.planted.person(bvn).contacts
+    contact = registered_contact(call.fields["contact"], registered)
     if contact is None:  # the form of this refusal was never recorded
         masked = [masked_contact(known) for known in registered]
         text = "The contact is not registered with this BVN"
@@ -151,16 +145,22 @@ def _bvn_start(sandbox: Sandbox, subject: Subject) -> Answer:
     if delivery == "unreachable":
         return Answer.error("unreachable", "Unable to send OTP to the contact of this BVN")
     sandbox.otps.send(bvn, contact, sandbox.now(), delivery)
-    return Answer("otp_sent", _OTP_SENT, masked_contact(contact), status="otp")
+    return _sent(contact)
 
 
-def _bvn_finish(sandbox: Sandbox, subject: Subject) -> Answer:
+def _sent(contact: str) -> Answer:
+    text, masked = "Please provide OTP sent to contact", masked_contact(contact)
+    return Answer("otp_sent", text, masked, status="otp")
+
+
+def _bvn_finish(call: Call) -> Answer:
     """Check the one-time password and return the record, in one of its three shapes."""
-    bvn, person = subject.identity, sandbox.planted.person(subject.identity)
-    word = sandbox.otps.give(bvn, subject.fields["otp"], sandbox.now())
+    bvn, sandbox = call.identity, call.sandbox
+    word = sandbox.otps.give(bvn, call.fields["otp"], sandbox.now())
     if word in _OTP_REFUSALS:
         return Answer.error(word, _OTP_REFUSALS[word])
-    shape: str = (subject.row and subject.row.finish) or sandbox.manners.bvn_finish
+    person = sandbox.planted.person(bvn)
+    shape: str = (call.row and call.row.finish) or sandbox.manners.bvn_finish
     if shape == "mixed":
         shape = SeededRandom("finish shape", bvn).pick(("details", "accounts", "together"))
     if shape == "accounts":
@@ -168,48 +168,49 @@ def _bvn_finish(sandbox: Sandbox, subject: Subject) -> Answer:
     details = people.bvn_details(bvn, person)
     if shape == "together":
         details["accounts"] = people.bvn_accounts(bvn, person)
-    return Answer("consented", "Successful", details)
+    return _found("consented", details)
 
 
-def _told(word: str, make: Callable[[], object]) -> Callable[[], Answer]:
-    return lambda: Answer(word, "Successful", make())
+def _found(word: str, record: Record | None) -> Answer:
+    return Answer(word, "Successful", record)
 
 
-_BVN: Final = "/v2/verification/bvn/{bvn:path}"
-OPERATIONS: Final = (
-    Operation(
-        *("karma", "GET", "/v2/verification/karma/{identity:path}"),
-        *(by_key, _read_karma, _karma),
-        _told("listed", lambda: people.karma_record(_SAMPLE_DOMAIN, "domain")),
-    ),
-    Operation(
-        *("ecosystem", "GET", "/v2/verification/ecosystem/{bvn:path}"),
-        *(by_key, _read_bvn, _ecosystem),
-        _told("found", lambda: people.ecosystem_of(_SAMPLE.bvn)),
-    ),
-    Operation(
-        *("bank_account", "POST", "/v2/verification/bankaccount/bvn"),
-        *(by_key, _read_bank_account, _bank_account),
-        _told("found", lambda: people.account_of("058", _SAMPLE.account_number)),
-        BankAccountBody,
-    ),
-    Operation(
-        *("selfie", "POST", f"{_BVN}/selfies"),
-        *(by_key, _read_selfie, _selfie),
-        _told("match", lambda: people.selfie_of(_SAMPLE.bvn, _SAMPLE_IMAGE)),
-        ImageBody,
-    ),
-    Operation(
-        *("bvn_start", "POST", f"{_BVN}/accounts"),
-        *(by_key, _read_bvn, _bvn_start),
-        lambda: Answer("otp_sent", _OTP_SENT, masked_contact(_SAMPLE.phone), status="otp"),
-        ContactBody,
-    ),
-    Operation(
-        *("bvn_finish", "PUT", f"{_BVN}/accounts"),
-        *(by_key, _read_bvn, _bvn_finish),
-        _told("consented", lambda: people.bvn_details(_SAMPLE.bvn)),
-        OtpBody,
-    ),
+_BVN: Final = "bvn/{bvn:path}"
+OPERATIONS: Final = tuple(
+    Operation(name, method, f"/v2/verification/{path}", by_key, read, work, sample, body)
+    for name, method, path, read, work, sample, body in (
+        (
+            *("karma", "GET", "karma/{identity:path}", _read_karma, _karma),
+            lambda: _found("listed", people.karma_record(_SAMPLE_DOMAIN, "domain")),
+            None,
+        ),
+        (
+            *("ecosystem", "GET", "ecosystem/{bvn:path}", _read_bvn, _ecosystem),
+            lambda: _found("found", people.ecosystem_of(_SAMPLE.bvn)),
+            None,
+        ),
+        (
+            *("bank_account", "POST", "bankaccount/bvn", _read_bank_account, _bank_account),
+            lambda: _found("found", people.account_of("058", _SAMPLE.account_number)),
+            BankAccountBody,
+        ),
+        (
+            *("selfie", "POST", f"{_BVN}/selfies", _read_selfie, _selfie),
+            lambda: _found(
+                "match", people.selfie_of(_SAMPLE.bvn, "https://images.example/sample.jpg")
+            ),
+            ImageBody,
+        ),
+        (
+            *("bvn_start", "POST", f"{_BVN}/accounts", _read_bvn, _bvn_start),
+            lambda: _sent(_SAMPLE.phone),
+            ContactBody,
+        ),
+        (
+            *("bvn_finish", "PUT", f"{_BVN}/accounts", _read_bvn, _bvn_finish),
+            lambda: _found("consented", people.bvn_details(_SAMPLE.bvn)),
+            OtpBody,
+        ),
+    )
 )
 """The operations of area B."""

@@ -6,7 +6,6 @@ A night that leans on an earlier one is spent in the same world after it. All pe
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nightscreen.config.settings import ContestClocks
@@ -186,7 +185,7 @@ def faulty(world: FixedWorld) -> Nights:
     world.settings["timeout_s"] = dict.fromkeys(CHECKS, 20)
     world.settings["attempts"] = 3
     manners = world.sandbox.manners
-    world.sandbox.manners = replace(manners, silence_s=60.0)
+    world.sandbox.manners = manners.model_copy(update={"silence_s": 60.0})
     world.sandbox.faults.seed = 11
     world.sandbox.faults.rates = {"all": dict.fromkeys(FAULTS, 0.03)}
     rows = people(world, range(100, 122))

@@ -16,7 +16,7 @@ from nightscreen.portal.app import application
 from nightscreen.portal.otp import TRIES_A_MINUTE
 from tests.portal.visiting import PORTAL, Clock, settings_in
 from tests.privacy.search import Search
-from tests.sandbox.consented import quick_sandbox
+from tests.sandbox.in_process import quick_sandbox
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ async def test_links_that_are_none_say_nothing(desk: Desk, token: str) -> None:
 async def test_service_that_is_away_uses_nothing_up(desk: Desk) -> None:
     """The same password may be tried again."""
     sandbox, right = desk.world.sandbox, desk.world.sandbox.authorization
-    sandbox.authorization = b"Bearer another"
+    sandbox.authorization = "Bearer another"
     page = await desk.type(desk.otp)
     assert (page.status_code, heading(page)) == (503, "The code could not be checked now")
     sandbox.authorization = right

@@ -19,7 +19,7 @@ from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
 from nightscreen.schemas.clock import system_clock
-from tests.sandbox.consented import quick_sandbox
+from tests.sandbox.in_process import quick_sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ class Town:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.sandbox.client = type(self.sandbox.client)(redirect_uris=(PORTAL + CALLBACK,))
+        self.sandbox.redirect_uris = (PORTAL + CALLBACK,)
         self.settings = settings_in(self.folder, **self.changes)
         self.journal: Journal = open_journal(self.folder / "home", clock=self.clock)
         self.service = httpx.ASGITransport(sandbox_application(self.sandbox))

@@ -1,22 +1,20 @@
-"""The control surface: what it sets, and how it refuses what it does not know."""
+"""The control surface: what it sets and plants, and how it refuses what it does not know."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from statistics import quantiles
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
-from nightscreen.sandbox import faults, test_identifiers
-from nightscreen.sandbox.people import karma_of
+from nightscreen.sandbox.people import karma_of, person_of_bvn
 from nightscreen.sandbox.state import SCENARIOS
+from nightscreen.sandbox.test_identifiers import by_word
+from tests.sandbox.in_process import VALIDATION, Here
 
-if TYPE_CHECKING:
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.sandbox.conftest import Caller
-
-LISTED = test_identifiers.by_word("listed").bvn
+LISTED = by_word("listed").bvn
+BVN = "12345678901"
+NUMBER = "0000000001"
+"""A number whose check digit is no bank's: only planted does it exist."""
 
 
 @pytest.mark.parametrize(
@@ -25,7 +23,6 @@ LISTED = test_identifiers.by_word("listed").bvn
         ("reset", {"scenario": "stormy"}),
         ("wallet", {"balance": -1}),
         ("wallet", {"top_up": "much"}),
-        ("wallet", {"dry_at_call": 0}),
         ("wallet", {"drain_every": {"calls": 0, "amount": 1}}),
         ("wallet", {"topup": 1}),
         ("latency", {"kind": "gamma"}),
@@ -35,119 +32,182 @@ LISTED = test_identifiers.by_word("listed").bvn
         ("faults", {"rates": {"http_500": 0.7, "http_502": 0.7}}),
         ("faults", {"operation": "cooking", "rates": {}}),
         ("faults", {"script": [{"at_call": 1, "fault": "rain"}]}),
-        ("faults", {"script": {}}),
         ("mode", {"test_mode": "half"}),
         ("manners", {"nonsense": True}),
+        ("manners", {"masked_bvn": "yes"}),
+        ("manners", {"karma_miss": "418"}),
+        ("manners", {"slow_s": -1}),
         ("prices", {"karma": -1}),
         ("prices", {"cooking": 1}),
-        ("capacity", {"max_in_flight": 0}),
-        ("capacity", {"max_in_flight": 1, "refusal": "http_418"}),
-        ("world", {}),
         ("world", {"day": 1.5}),
-        ("world", {"day": 36_501}),
-        ("clock", {}),
+        ("world", []),
         ("clock", {"advance_s": -1}),
+        ("grants", {"customer": " "}),
+        ("grants", {"customer": "ada", "scopes": []}),
+        ("grants", {"customer": "ada", "scopes": ["everything"]}),
+        ("grants", {"customer": "ada", "redirect_uri": "callback"}),
+        ("tokens", {"action": "burn"}),
     ],
 )
-def test_what_is_not_understood_changes_nothing(
-    sandbox: SandboxProcess, address: str, body: dict[str, object]
-) -> None:
+async def test_what_is_not_understood_changes_nothing(address: str, body: object) -> None:
     """A wrong setting is a 400 with a reason, and everything stays as it was."""
-    before = sandbox.get("/_sandbox/state")
-    with pytest.raises(ValueError, match=r"\w"):
-        sandbox.post(f"/_sandbox/{address}", body)
-    assert sandbox.get("/_sandbox/state") == before
+    assert await Here().refusal(address, body)
 
 
-def test_control_methods_and_bodies_are_checked(sandbox: SandboxProcess) -> None:
-    """The wrong method is a 405, a list for an object or a wrong parameter a 400."""
-    assert sandbox.request("GET", "/_sandbox/reset")[0] == 405
-    assert sandbox.request("POST", "/_sandbox/ledger", {})[0] == 405
-    assert sandbox.request("POST", "/_sandbox/world", [])[0] == 400
-    assert sandbox.request("GET", "/_sandbox/ledger?since=x")[0] == 400
-    assert sandbox.request("GET", "/_sandbox/ledger?limit=0")[0] == 400
-
-
-def test_browsers_and_control_stay_out_of_the_ledger(sandbox: SandboxProcess) -> None:
-    """Neither an icon nor an unknown control address is a request to the service."""
-    statuses = [sandbox.request("GET", path)[0] for path in ("/favicon.ico", "/_sandbox/x")]
-    assert statuses == [404, 404]
-    assert sandbox.totals()["totals"]["requests"] == 0
+async def test_browsers_and_control_stay_out_of_the_ledger() -> None:
+    """Neither a wrong method, an icon nor an unknown control address is a call of the service."""
+    here = Here()
+    assert (await here.browser.get("/_sandbox/reset")).status_code == 405
+    for path in ("/favicon.ico", "/_sandbox/x"):
+        assert (await here.browser.get(path)).status_code == 404
+    assert (await here.browser.get("/_sandbox/ledger?limit=0")).status_code == 400
+    assert (await here.browser.get("/docs")).status_code == 200
+    assert here.sandbox.ledger.count == 0
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_reset_can_change_the_scenario(sandbox: SandboxProcess, scenario: str) -> None:
-    """A reset with a name starts that scenario; without one, the first again."""
-    sandbox.reset(scenario)
-    assert sandbox.get("/_sandbox/state")["scenario"] == scenario
-    sandbox.reset()
-    assert sandbox.get("/_sandbox/state")["scenario"] == "calm"
+async def test_reset_goes_back_to_the_beginning(scenario: str) -> None:
+    """Nothing is left of calls, faults and days; a name starts that scenario, none the first."""
+    here = Here()
+    fresh = await here.control("reset", {"scenario": scenario})
+    assert fresh["scenario"] == scenario
+    await here.karma(LISTED)
+    await here.control("world", day=3)
+    await here.control("faults", rates={"http_500": 1})
+    assert await here.control("reset", {"scenario": scenario}) == fresh
+    assert here.sandbox.ledger.count == 0
+    assert (await here.control("reset", {}))["scenario"] == "calm"
 
 
-def test_reset_empties_ledger_and_settings(caller: Caller) -> None:
-    """After a reset nothing is left of calls, charges, faults and days."""
-    caller.karma(LISTED)
-    caller.sandbox.post("/_sandbox/world", {"day": 3})
-    caller.sandbox.post("/_sandbox/faults", {"rates": {"http_500": 1}})
-    caller.sandbox.reset()
-    state = caller.sandbox.get("/_sandbox/state")
-    assert (state["day"], state["faults"]["rates"], state["ledger_entries"]) == (0, {}, 0)
-    assert state["wallet"]["balance"] == "1000000"
-    caller.karma(LISTED)
-    assert caller.sandbox.ledger()["entries"][0]["attempt"] == 1
-
-
-def test_mock_answers_are_the_same_for_everyone_and_free(caller: Caller) -> None:
+async def test_mock_answers_are_the_same_for_everyone_and_free() -> None:
     """Test mode gives one sample record to all, marked, and charges nothing."""
-    caller.sandbox.post("/_sandbox/mode", {"test_mode": "mock-response"})
-    answers = [caller.karma(bvn).json for bvn in ("22999000000", "22123456789")]
-    assert answers[0] == answers[1]
-    assert isinstance(answers[0]["mock-response"], str)
-    assert answers[0]["data"]
-    assert caller.bvn_start("22123456789").json["status"] == "otp"
-    assert caller.sandbox.totals()["totals"]["charged"] == "0"
+    here = Here()
+    await here.control("mode", test_mode="mock-response")
+    first, second = [(await here.karma(bvn)).json() for bvn in ("22999000000", "22123456789")]
+    assert first == second
+    assert isinstance(first["mock-response"], str)
+    assert first["data"]["karma_identity"] == "0zspgifzbo.ga"
+    await here.control("mode", test_mode="empty")
+    assert (await here.karma(LISTED)).json() == {}
+    assert here.sandbox.ledger.totals_json()["charged"] == "0"
 
 
-@pytest.mark.parametrize(("refusal", "status"), [("http_503", 503), ("http_429", 429)])
-def test_calls_above_the_hidden_limit_are_refused(
-    caller: Caller, refusal: str, status: int
-) -> None:
-    """Of six calls at once two are answered where two may be in flight."""
-    caller.sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 200})
-    caller.sandbox.post(
-        "/_sandbox/capacity", {"operation": "karma", "max_in_flight": 2, "refusal": refusal}
-    )
-    with ThreadPoolExecutor(6) as pool:
-        statuses = [one.status for one in pool.map(lambda _: caller.karma(LISTED), range(6))]
-    assert sorted(statuses) == sorted([200, 200, *[status] * 4])
-    assert caller.ecosystem(LISTED).status == 200
+async def test_world_and_latency_are_set() -> None:
+    """On a later day answers are those of that day; one operation can have its own latency."""
+    here, bvns = Here(), (f"22{number:09d}" for number in range(10_000))
+    changing = next(bvn for bvn in bvns if karma_of(bvn) is None and karma_of(bvn, day=9))
+    assert (await here.karma(changing)).status_code == 404
+    await here.control("world", day=9)
+    assert (await here.karma(changing)).json()["data"] == karma_of(changing, day=9)
+    shown = await here.control("latency", kind="fixed", ms=30, operation="bank_account")
+    assert shown == {"kind": "none", "by_operation": {"bank_account": {"kind": "fixed", "ms": 30}}}
 
 
-def test_world_moves_on(caller: Caller) -> None:
-    """On a later day the sandbox answers as the pure functions say for that day."""
-    changing = next(
-        bvn
-        for bvn in (f"22{number:09d}" for number in range(10_000))
-        if karma_of(bvn) is None and karma_of(bvn, day=9) is not None
-    )
-    assert caller.karma(changing).status == 404
-    caller.sandbox.post("/_sandbox/world", {"day": 9})
-    assert caller.karma(changing).json["data"] == karma_of(changing, day=9)
+async def ask(here: Here, method: str, path: str, **body: object) -> dict[str, Any]:
+    """Ask the service with the right key."""
+    answer = await here.client.request(method, f"{VALIDATION}{path}", json=body or None)
+    return {"http": answer.status_code, **answer.json()}
 
 
-def test_lognormal_latency_has_its_median_and_tail() -> None:
-    """Half of the waits lie below the median, one in a hundred above the limit."""
-    drawn = faults.Latency(faults.lognormal(100, 1000), seed=1)
-    waits = [drawn.seconds("karma") for _ in range(20_000)]
-    cuts = quantiles(waits, n=100)
-    assert 0.095 < cuts[49] < 0.105
-    assert 0.85 < cuts[98] < 1.15
+async def test_a_planted_person_is_who_they_were_said_to_be() -> None:
+    """Account, history and BVN details name the person planted; the rest stays as made up."""
+    here, account = Here(), {"bank_code": "058", "account_number": NUMBER}
+    person = {"first_name": "Ngozi", "last_name": "Testcase", "phone": "08031234567"}
+    history = {"past_due_loans": 7}
+    shown = await here.control("people", bvn=BVN, person=person, account=account, history=history)
+    assert shown["person"]["gender"] == person_of_bvn(BVN).gender
+    held = await ask(here, "POST", "/bankaccount/bvn", **account)
+    name = held["data"]["account_name"].upper().replace(",", "").split()
+    assert {"NGOZI", "TESTCASE"} <= set(name)
+    found = (await ask(here, "GET", f"/ecosystem/{BVN}"))["data"]
+    assert (found["first_name"], found["past_due_loans"]) == ("Ngozi", 7)
+    assert (await here.start(BVN, "+2348031234567")).json()["status"] == "otp"
 
 
-def test_latency_of_one_operation(sandbox: SandboxProcess) -> None:
-    """One operation can have its own latency beside that of all others."""
-    shown = sandbox.post(
-        "/_sandbox/latency", {"kind": "fixed", "ms": 30, "operation": "bank_account"}
-    )
-    assert shown["kind"] == "none"
-    assert shown["by_operation"] == {"bank_account": {"kind": "fixed", "ms": 30}}
+async def test_what_is_planted_as_absent_is_not_found() -> None:
+    """An account that is there and a history that is known go, and come back with a reset."""
+    here, bvn = Here(), "22123456789"
+    code, number = person_of_bvn(bvn).account
+    account = {"bank_code": code, "account_number": number}
+    await here.control("people", bvn=bvn, account={**account, "exists": False}, history=None)
+    assert (await ask(here, "POST", "/bankaccount/bvn", **account))["http"] == 500
+    assert (await ask(here, "GET", f"/ecosystem/{bvn}"))["http"] == 404
+    await here.control("reset", {})
+    assert (await ask(here, "POST", "/bankaccount/bvn", **account))["http"] == 200
+
+
+@pytest.mark.parametrize(
+    "identity",
+    ["12345678902", "+2348000000001", "a@b.example", "b.example", "058-0000000002"],
+)
+async def test_any_identifier_is_listed_or_cleared(identity: str) -> None:
+    """A listing is planted under a BVN, phone, email, domain or account, and taken away."""
+    here, record = Here(), {"amount_in_contention": "77.00"}
+    assert karma_of(identity) is None
+    await here.control("people", listing={"identity": identity, "record": record})
+    data = (await here.karma(identity)).json()["data"]
+    assert (data["karma_identity"], data["amount_in_contention"]) == (identity, "77.00")
+    await here.control("people", listing={"identity": identity, "listed": False})
+    assert (await here.karma(identity)).status_code == 404
+
+
+async def test_a_planted_life_is_pulled_and_its_truth_read() -> None:
+    """Who signs in under a planted name earns what was planted; tests read the truth."""
+    here = Here()
+    life = {"kind": "monthly", "pay": 333_000, "employer": "ACME NIG", "months": 3}
+    await here.control("people", customer="ngozi", bvn=BVN, life=life)
+    token = (await here.tokens("ngozi"))["access_token"]
+    pay = [one for one in (await here.data(token)).json()["data"] if "ACME" in one["narration"]]
+    assert len({one["transaction_date"][:7] for one in pay}) == 3
+    (account, *_) = (await here.data(token, "/bank-accounts")).json()["data"]
+    assert account["account_number"] == person_of_bvn(BVN).account_number
+    await here.control("people", customer="ngozi", bvn="12345678909")
+    (account, *_) = (await here.data(token, "/bank-accounts")).json()["data"]
+    assert account["account_number"] == person_of_bvn("12345678909").account_number
+    await here.control("people", bvn="12345678909", person={"first_name": "Zuwaira"})
+    profile = (await here.data(token, "/profile")).json()["data"]
+    assert profile["first_name"] == "Zuwaira"
+    truth = (await here.control("truth?customer=ngozi"))["truth"]
+    assert (truth["employer"], truth["income_monthly"]) == ("ACME NIG", 333_000)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"bvn": BVN}, "name what to plant"),
+        ({"person": {"first_name": "A"}}, "needs the bvn"),
+        ({"life": {"kind": "monthly"}}, "needs the customer"),
+        ({"customer": "a", "life": {"kind": "pirate"}}, "no kind of life"),
+        ({"bvn": "123", "history": {}}, "bvn"),
+        ({"bvn": BVN, "person": {}, "history": {"past_due": 2}}, "no field past_due; it has"),
+        ({"bvn": BVN, "listing": {"identity": BVN, "record": {"karma_typ": "x"}}}, "karma_type"),
+        ({"bvn": BVN, "person": {"date_of_birth": "yesterday"}}, "date_of_birth"),
+    ],
+)
+async def test_what_cannot_be_planted_is_said(body: dict[str, object], says: str) -> None:
+    """A body that is not understood is a 400 with the reason, and plants nothing."""
+    here = Here()
+    assert says in await here.refusal("people", body)
+    planted = here.sandbox.planted
+    assert not any((planted.people, planted.histories, planted.listings, planted.customers))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 403),
+        ({"host": "127.0.0.1:8800", "origin": "https://evil.example"}, 403),
+        ({"host": "127.0.0.1:8800", "origin": "null"}, 403),
+        ({"host": "127.0.0.1:8800", "origin": "http://127.0.0.1:8800"}, 200),
+        ({"host": "localhost:8800"}, 200),
+        ({"host": "sandbox:8800"}, 200),
+        ({"host": "[::1]:8800"}, 200),
+    ],
+)
+async def test_foreign_pages_cannot_steer_it(headers: dict[str, str], status: int) -> None:
+    """The control surface refuses a foreign Host or Origin, for looks and for changes."""
+    here = Here()
+    assert (await here.browser.get("/_sandbox/state", headers=headers)).status_code == status
+    answer = await here.browser.post("/_sandbox/world", json={"day": 3}, headers=headers)
+    assert answer.status_code == status
+    assert here.sandbox.day == (3 if status == 200 else 0)

@@ -15,7 +15,7 @@ from nightscreen.client.classify import Classifier, Exchange
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.sandbox.app import OPERATIONS, application
 from nightscreen.sandbox.faults import NO_WAIT
-from nightscreen.sandbox.people import contacts_of
+from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.requests import Request
@@ -103,10 +103,10 @@ class Replay:
         return password
 
     async def _phone(self, bvn: str) -> str:
-        return contacts_of(bvn)[0]
+        return person_of_bvn(bvn).contacts[0]
 
     async def _email(self, bvn: str) -> str:
-        return contacts_of(bvn)[1]
+        return person_of_bvn(bvn).contacts[1]
 
     async def _code(self, customer: str, scopes: str) -> str:
         body = {"customer": customer, "scopes": scopes.split(), "redirect_uri": REDIRECT_URI}

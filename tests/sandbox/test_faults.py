@@ -3,112 +3,62 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection, HTTPException, IncompleteRead, RemoteDisconnected
+from http.client import HTTPException, IncompleteRead, RemoteDisconnected
+from statistics import quantiles
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import pytest
 
-from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox import faults
 from nightscreen.sandbox.faults import FAULTS
+from nightscreen.sandbox.people import otp_of, person_of_bvn
+from nightscreen.sandbox.test_identifiers import by_word
+from tests.sandbox.in_process import CALLBACK, Here
 
 if TYPE_CHECKING:
-    from nightscreen.sandbox.process import SandboxProcess
     from tests.sandbox.conftest import Caller
 
-CUT = (RemoteDisconnected, ConnectionResetError)
-PLAIN = {
-    "http_429": 429,
-    "http_500": 500,
-    "http_502": 502,
-    "http_503": 503,
-    "http_504": 504,
-    "http_500_after_charge": 500,
-    "http_502_after_charge": 502,
-    "http_504_after_charge": 504,
-    "unreadable": 200,
-    "no_data": 200,
-    "mock_response": 200,
-    "empty_object": 200,
-    "denied": 403,
-    "unpriced": 500,
-    "low_wallet": 402,
-    "foreign_404": 404,
-    "redirect": 302,
-    "slow": 200,
-    "huge": 200,
-    "not_offered": 500,
-    "mock_message": 200,
-}
+LISTED = by_word("listed").bvn
 
 
-@pytest.fixture(autouse=True)
-def _quick(sandbox: SandboxProcess) -> None:
-    """Let silence and slowness be short."""
-    sandbox.post("/_sandbox/manners", {"silence_s": 0.05, "slow_s": 0.01})
-
-
-def charged(caller: Caller) -> str:
-    """What the ledger says was charged in all."""
-    return str(caller.sandbox.totals()["totals"]["charged"])
-
-
-@pytest.mark.parametrize("fault", PLAIN)
-def test_fault_with_an_answer(caller: Caller, fault: str) -> None:
-    """The magic identifier gives the fault's status, and a charge only after the work is done."""
-    answer = caller.karma(test_identifiers.by_word(fault.replace("_", "-")).bvn)
-    assert answer.status == PLAIN[fault]
-    assert charged(caller) == ("10" if FAULTS[fault].after else "0")
-
-
-@pytest.mark.parametrize(
-    ("fault", "cost"),
-    [
-        ("cut_before_charge", "0"),
-        ("cut_after_charge", "10"),
-        ("timeout_before_charge", "0"),
-        ("timeout", "10"),
-    ],
-)
-def test_cut_connection_sends_nothing(caller: Caller, fault: str, cost: str) -> None:
-    """The socket closes without a byte, charged or not as the fault is named."""
-    with pytest.raises(CUT):
-        caller.karma(test_identifiers.by_word(fault.replace("_", "-")).bvn)
-    assert charged(caller) == cost
-    entry = caller.sandbox.ledger()["entries"][-1]
-    assert (entry["http_status"], entry["delivery"], entry["fault"]) == (0, "cut", fault)
-
-
-def test_truncated_body_is_shorter_than_it_said(caller: Caller) -> None:
-    """The body stops in the middle, and the call is charged."""
-    with pytest.raises(IncompleteRead):
-        caller.karma(test_identifiers.by_word("truncated").bvn)
-    assert charged(caller) == "10"
-    entry = caller.sandbox.ledger()["entries"][-1]
-    assert (entry["http_status"], entry["delivery"]) == (200, "cut")
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
+def test_a_fault_is_what_its_row_says(caller: Caller, fault: faults.Fault) -> None:
+    """The status is the row's, a cut is one on the socket, a charge comes after the work alone."""
+    caller.sandbox.post("/_sandbox/manners", {"silence_s": 0.05, "slow_s": 0.01})
+    bvn, delivery = by_word(fault.name.replace("_", "-")).bvn, "sent"
+    if fault.status == 0:
+        delivery = "cut"
+        with pytest.raises((RemoteDisconnected, ConnectionResetError)):
+            caller.karma(bvn)
+    elif fault.name == "truncated":
+        delivery = "cut"
+        with pytest.raises(IncompleteRead):
+            caller.karma(bvn)
+    else:
+        assert caller.karma(bvn).status == fault.status
+    (entry,) = caller.sandbox.ledger()["entries"]
+    assert (entry["delivery"], entry["http_status"]) == (delivery, fault.status)
+    assert entry["charged"] == ("10" if fault.after else "0")
 
 
 @pytest.mark.parametrize("kind", ["phone", "email", "domain", "bvn"])
-def test_faults_by_every_kind_of_identity(caller: Caller, kind: str) -> None:
+async def test_faults_by_every_kind_of_identity(kind: str) -> None:
     """A fault is met by whatever identity of the row is looked up."""
-    assert caller.karma(getattr(test_identifiers.by_word("http-503"), kind)).status == 503
+    assert (await Here().karma(getattr(by_word("http-503"), kind))).status_code == 503
 
 
-def test_retry_after_is_set(caller: Caller) -> None:
+async def test_retry_after_is_set() -> None:
     """A 429 names its wait in seconds."""
-    caller.sandbox.post("/_sandbox/faults", {"retry_after_s": 7})
-    parts = urlsplit(caller.sandbox.url)
-    connection = HTTPConnection(parts.hostname or "", parts.port)
-    path = f"/v2/verification/karma/{test_identifiers.by_word('http-429').bvn}"
-    connection.request("GET", path, headers=caller.headers)
-    assert connection.getresponse().getheader("Retry-After") == "7"
-    connection.close()
+    here = Here()
+    await here.control("faults", retry_after_s=7)
+    answer = await here.karma(by_word("http-429").bvn)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
 
 
-def outcomes(caller: Caller, workers: int) -> dict[str, list[str]]:
-    """Ask about a hundred people twice, and tell which faults each attempt met."""
-    caller.sandbox.reset()
+def met_by(caller: Caller, workers: int) -> dict[str, list[str]]:
+    """Ask about a hundred people twice, and return which faults each attempt met."""
     rates = {"http_500": 0.2, "cut_after_charge": 0.2, "truncated": 0.1}
+    caller.sandbox.reset()
     caller.sandbox.post("/_sandbox/latency", {"kind": "none"})
     caller.sandbox.post("/_sandbox/faults", {"operation": "karma", "rates": rates, "seed": 5})
 
@@ -129,17 +79,56 @@ def outcomes(caller: Caller, workers: int) -> dict[str, list[str]]:
 
 def test_drawn_faults_do_not_depend_on_concurrency(caller: Caller) -> None:
     """Who meets which fault at which attempt is the same with one caller and with eight."""
-    alone, together = outcomes(caller, 1), outcomes(caller, 8)
+    alone, together = met_by(caller, 1), met_by(caller, 8)
     assert alone == together
-    hit = [fault for faults in alone.values() for fault in faults if fault]
+    hit = [fault for met in alone.values() for fault in met if fault]
     assert 60 < len(hit) < 140
     assert set(hit) == {"http_500", "cut_after_charge", "truncated"}
 
 
-def test_scripted_fault_comes_at_its_call(caller: Caller) -> None:
+async def test_scripted_fault_comes_at_its_call() -> None:
     """The script counts the calls of its operation, and lasts as long as it says."""
-    script = [{"operation": "karma", "at_call": 2, "calls": 2, "fault": "http_503"}]
-    caller.sandbox.post("/_sandbox/faults", {"script": script})
-    caller.ecosystem("22123456789")
-    statuses = [caller.karma(test_identifiers.by_word("listed").bvn).status for _ in range(4)]
-    assert statuses == [200, 503, 503, 200]
+    here = Here()
+    line = {"operation": "karma", "at_call": 2, "calls": 2, "fault": "http_503"}
+    await here.control("faults", script=[line])
+    await here.client.get("/v2/verification/ecosystem/22123456789")
+    assert [(await here.karma(LISTED)).status_code for _ in range(4)] == [200, 503, 503, 200]
+
+
+def test_lognormal_latency_has_its_median_and_tail() -> None:
+    """Half of the waits lie below the median, one in a hundred above the limit."""
+    drawn = faults.Latency(faults.lognormal(100, 1000), seed=1)
+    cuts = quantiles((drawn.seconds("karma") for _ in range(20_000)), n=100)
+    assert 0.095 < cuts[49] < 0.105
+    assert 0.85 < cuts[98] < 1.15
+
+
+def test_consent_in_doubt_is_as_it_was_worked_out(caller: Caller) -> None:
+    """A start that is cut has sent a password that works; a finish that is cut has used it."""
+    for word, operation in (("start-in-doubt", "bvn_start"), ("finish-in-doubt", "bvn_finish")):
+        bvn = by_word(word).bvn
+        path = f"/v2/verification/bvn/{bvn}/accounts"
+        contact = {"contact": person_of_bvn(bvn).contacts[0]}
+        calls = [("POST", contact), ("PUT", {"otp": otp_of(bvn)})]
+        for method, body in calls[: 1 if operation == "bvn_start" else 2]:
+            if (method == "POST") is (operation == "bvn_start"):
+                with pytest.raises(ConnectionError):
+                    caller.call(method, path, body)
+            else:
+                assert caller.call(method, path, body).status == 200
+        (held,) = caller.sandbox.get(f"/_sandbox/otps?bvn={bvn}")["otps"]
+        assert held["state"] == ("arrived" if operation == "bvn_start" else "used")
+    entry = caller.sandbox.ledger()["entries"][-1]
+    assert (entry["outcome"], entry["charged"], entry["delivery"]) == ("consented", "20", "cut")
+
+
+def test_a_lost_exchange_is_a_replay_when_repeated(caller: Caller) -> None:
+    """The answer of the first exchange is lost on the wire; the repeat revokes the grant."""
+    code = caller.sandbox.grant("exchange-lost@magic.example")
+    body = {"code": code, "grant_type": "authorization_code", "redirect_uri": CALLBACK}
+    with pytest.raises((OSError, HTTPException)):
+        caller.call("POST", "/v2/aggregator/auth", body)
+    assert caller.call("POST", "/v2/aggregator/auth", body).status == 400
+    shown = caller.sandbox.get("/_sandbox/grants")
+    assert (shown["totals"]["exchanges"], shown["totals"]["replays"]) == (1, 1)
+    assert shown["grants"][0]["state"] == "revoked"

@@ -1,4 +1,4 @@
-"""The six operations over the wire: what hits, misses and refusals look like."""
+"""The service over the wire: hits, misses, refusals, unknown addresses, and anything at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -14,170 +13,129 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.sandbox import test_identifiers
-from nightscreen.sandbox.app import OPERATIONS
-from nightscreen.sandbox.people import (
-    account_of,
-    ecosystem_of,
-    karma_of,
-    selfie_of,
-)
+from nightscreen.sandbox.app import OPERATIONS, openapi
+from nightscreen.sandbox.behaviour_flags import OPERATIONS as NAMES
+from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of, selfie_of
 from tests.how_many import examples
-from tests.sandbox.in_process import here
-
-if TYPE_CHECKING:
-    import httpx
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.sandbox.conftest import Caller
+from tests.sandbox.in_process import VALIDATION, Here
 
 CLEAR = test_identifiers.by_word("clear")
 LISTED = test_identifiers.by_word("listed")
-MISSING = test_identifiers.by_word("missing-account")
-NOBODY = test_identifiers.by_word("nobody")
+NOBODY = "11111111111"
 IMAGE = "https://images.example/me.jpg"
-
-
-def test_karma_hit_carries_record_cost_and_balance(caller: Caller) -> None:
-    """A listed identity costs 10 naira and comes with its record."""
-    answer = caller.karma(LISTED.bvn)
-    assert answer.status == 200
-    assert answer.json["status"] == "success"
-    assert answer.json["data"] == karma_of(LISTED.bvn)
-    assert answer.json["meta"] == {"cost": 10, "balance": 999_990}
+ACCOUNT = {"bank_code": "058", "account_number": LISTED.account_number}
+SELFIE = f"bvn/{CLEAR.bvn}/selfies"
 
 
 @pytest.mark.parametrize(
-    "identity",
+    ("method", "path", "body", "record", "cost"),
     [
-        *("+2348031234567", "058-0123456789", "lender.example", "a+b/c?d#e%f@x.example"),
-        "ọlábísí@x.example",
+        ("GET", f"karma/{LISTED.bvn}", None, karma_of(LISTED.bvn), 10),
+        ("GET", f"ecosystem/{LISTED.bvn}", None, ecosystem_of(LISTED.bvn), 25),
+        ("POST", "bankaccount/bvn", ACCOUNT, account_of(*ACCOUNT.values()), 10),
+        ("POST", SELFIE, {"image": IMAGE}, selfie_of(CLEAR.bvn, IMAGE), 30),
     ],
 )
-def test_karma_identity_arrives_as_it_was_meant(caller: Caller, identity: str) -> None:
-    """Plus signs, slashes, question marks and letters beyond ASCII survive percent-encoding."""
-    caller.karma(quote(identity, safe=""))
-    entry = caller.sandbox.ledger()["entries"][-1]
-    assert entry["identity"] == identity
-    assert entry["outcome"] in {"clear", "listed"}
-
-
-@pytest.mark.parametrize(
-    "identity", ["00000000000", "058-123", "2348031234567", "nonsense", "a b", "058-00000000000"]
-)
-def test_karma_takes_anything(caller: Caller, identity: str) -> None:
-    """What is no identity at all is answered like any that is not listed."""
-    answer = caller.karma(quote(identity))
-    assert (answer.status, answer.json["status"]) == (404, "success")
-    assert answer.json["message"] == "Identity not found in karma ecosystem"
-
-
-def test_one_digit_eleven_times_is_nobodys_bvn(caller: Caller) -> None:
-    """The borrower history does not know it, no password is sent, no photograph compared."""
-    bvn = "11111111111"
-    answer = caller.ecosystem(bvn)
-    assert (answer.status, answer.json["message"]) == (404, f"{bvn} not found in ecosystem")
-    assert caller.bvn_start(bvn).status == 404
-    assert caller.selfie(bvn, IMAGE).status == 404
-    assert caller.karma(bvn).status == 404
-
-
-@pytest.mark.parametrize("image", ["ftp://images.example/a.jpg", "me.jpg", "/9j/4AAQSkZJRg=="])
-def test_image_that_is_no_address_ends_at_the_gateway(caller: Caller, image: str) -> None:
-    """The service never answers; its gateway does, not in JSON, and nothing is charged."""
-    answer = caller.selfie(CLEAR.bvn, image)
-    assert (answer.status, answer.body) == (504, b"upstream request timeout")
-    assert caller.sandbox.totals()["totals"]["charged"] == "0"
-
-
-def test_ecosystem_hit_has_the_record_with_exact_numbers(caller: Caller) -> None:
-    """The record is the person's, amounts included."""
-    answer = caller.ecosystem(LISTED.bvn)
-    assert json.loads(answer.body, parse_float=Decimal)["data"] == ecosystem_of(LISTED.bvn)
-    assert answer.json["meta"]["cost"] == 25
-
-
-def test_bank_account_hit_is_masked(caller: Caller) -> None:
-    """The holder's name comes with a BVN that shows four digits."""
-    answer = caller.bank_account("058", LISTED.account_number)
-    assert answer.json["data"] == account_of("058", LISTED.account_number)
-    assert answer.json["data"]["bvn"] == "22000000001"
-
-
-def test_selfie_gives_match_and_similarity(caller: Caller) -> None:
-    """The score is a decimal number, the match the service's own view."""
-    answer = caller.selfie(CLEAR.bvn, IMAGE)
-    data = json.loads(answer.body, parse_float=Decimal)["data"]
-    assert data == selfie_of(CLEAR.bvn, IMAGE)
-    assert data["match"] is True
-
-
-@pytest.mark.parametrize("bvn", ["2212345678", "221234567890", "2212345678O", "%20", "a/b"])
-def test_malformed_bvn_is_400(caller: Caller, bvn: str) -> None:
-    """A BVN that is not eleven digits is refused with the service's words."""
-    answer = caller.ecosystem(bvn)
-    assert answer.status == 400
-    assert answer.json["message"] == "Enter a valid BVN number."
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"bank_code": "058"}, {"bank_code": "", "account_number": "0123456789"}, []]
-)
-def test_missing_field_is_504_and_not_json(caller: Caller, body: object) -> None:
-    """A required field that is absent or empty ends in a gateway timeout."""
-    answer = caller.call("POST", "/v2/verification/bankaccount/bvn", body)
-    assert answer.status == 504
-    with pytest.raises(json.JSONDecodeError):
-        _ = answer.json
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"bank_code": "058", "account_number": 123456789},
-        {"bank_code": "058", "account_number": "123456789"},
-        {"bank_code": "000013", "account_number": "0123456789"},
-    ],
-)
-def test_malformed_account_is_400(caller: Caller, body: object) -> None:
-    """Numbers for text, nine digits and codes of other schemes are refused."""
-    assert caller.call("POST", "/v2/verification/bankaccount/bvn", body).status == 400
-
-
-@pytest.mark.parametrize(
-    ("headers", "status", "word"),
-    [({}, 401, "no_key"), ({"Authorization": "Bearer other"}, 403, "wrong_key")],
-)
-def test_key_is_asked_for(
-    sandbox: SandboxProcess, headers: dict[str, str], status: int, word: str
+async def test_a_hit_carries_record_cost_and_balance(
+    method: str, path: str, body: object, record: object, cost: int
 ) -> None:
+    """The record is the person's, its amounts exact; the balance is less by the cost."""
+    answer = await Here().client.request(method, f"{VALIDATION}/{path}", json=body)
+    told = json.loads(answer.content, parse_float=Decimal)
+    assert (answer.status_code, told["status"]) == (200, "success")
+    assert told["data"] == record
+    assert told["meta"] == {"cost": cost, "balance": 1_000_000 - cost}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "text"),
+    [
+        ("GET", "karma/00000000000", None, 404, "Identity not found in karma ecosystem"),
+        ("GET", "karma/nonsense", None, 404, "Identity not found in karma ecosystem"),
+        ("GET", f"karma/{NOBODY}", None, 404, "Identity not found in karma ecosystem"),
+        ("GET", f"ecosystem/{NOBODY}", None, 404, f"{NOBODY} not found in ecosystem"),
+        ("POST", f"bvn/{NOBODY}/accounts", {"contact": "x"}, 404, "BVN record not found"),
+        ("POST", f"bvn/{NOBODY}/selfies", {"image": IMAGE}, 404, "BVN record not found"),
+        ("GET", "ecosystem/2212345678", None, 400, "Enter a valid BVN number."),
+        ("GET", "ecosystem/2212345678O", None, 400, "Enter a valid BVN number."),
+        ("GET", "ecosystem/a/b", None, 400, "Enter a valid BVN number."),
+        ("POST", SELFIE, {"image": "me.jpg"}, 504, "upstream request timeout"),
+        ("POST", SELFIE, {"image": "/9j/4AAQSk=="}, 504, "upstream request timeout"),
+        ("POST", "bankaccount/bvn", {}, 504, "upstream request timeout"),
+        ("POST", "bankaccount/bvn", [], 504, "upstream request timeout"),
+        ("POST", "bankaccount/bvn", {**ACCOUNT, "bank_code": ""}, 504, "upstream request timeout"),
+        ("POST", "bankaccount/bvn", {**ACCOUNT, "account_number": 1}, 400, "must be a string"),
+        ("POST", "bankaccount/bvn", {**ACCOUNT, "account_number": "1"}, 400, "account number"),
+        ("POST", "bankaccount/bvn", {**ACCOUNT, "bank_code": "000013"}, 400, "bank code"),
+        ("POST", "bankaccount/bvn", {**ACCOUNT, "account_number": "9990000012"}, 500, "Invalid"),
+    ],
+)
+async def test_misses_and_refusals_are_free(
+    method: str, path: str, body: object, status: int, text: str
+) -> None:
+    """A miss of karma is a success that is a 404; a missing field ends at the gateway, no JSON."""
+    here = Here()
+    answer = await here.client.request(method, f"{VALIDATION}/{path}", json=body)
+    assert answer.status_code == status
+    assert text in answer.text
+    assert here.sandbox.ledger.entries[-1].charged == 0
+    if status != 504:
+        assert answer.json()["status"] == ("success" if "karma" in path else "error")
+
+
+@pytest.mark.parametrize("identity", ["+2348031234567", "a+b/c?d#e%f@x.example", "ọlá@x.example"])
+async def test_karma_identity_arrives_as_it_was_meant(identity: str) -> None:
+    """Plus signs, slashes, question marks and letters beyond ASCII survive percent-encoding."""
+    here = Here()
+    await here.karma(quote(identity, safe=""))
+    assert here.sandbox.ledger.entries[-1].identity == identity
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "word"),
+    [("", 401, "no_key"), ("Bearer other", 403, "wrong_key"), ("sandbox-key", 403, "wrong_key")],
+)
+async def test_key_is_asked_for(key: str, status: int, word: str) -> None:
     """No key and a wrong key are told apart, and written down as unauthorised."""
-    answer = sandbox.request("GET", "/v2/verification/karma/22999000001", None, headers)
-    assert answer[0] == status
-    entry = sandbox.ledger()["entries"][-1]
-    assert (entry["outcome"], entry["authorized"], entry["attempt"]) == (word, False, 0)
+    here = Here()
+    answer = await here.browser.get("/v2/loans/products", headers={"Authorization": key})
+    entry = here.sandbox.ledger.entries[-1]
+    assert answer.status_code == status
+    assert (entry.outcome, entry.authorized, entry.attempt) == (word, False, 0)
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [
         ("GET", "/v2/nowhere"),
-        ("DELETE", "/v2/verification/karma/22999000001"),
-        ("HEAD", "/v2/verification/karma/22999000001"),
+        ("GET", "/v1/loans/products"),
+        ("DELETE", f"/v2/verification/karma/{LISTED.bvn}"),
+        ("HEAD", f"/v2/verification/karma/{LISTED.bvn}"),
         ("GET", "/v2/verification/karma/"),
         ("GET", "/v2/verification/bankaccount/bvn"),
     ],
 )
-def test_unknown_route_or_method_is_404(caller: Caller, method: str, path: str) -> None:
-    """Whatever the service does not know is a 404, never a 405, and costs nothing."""
-    answer = caller.call(method, path)
-    assert answer.status == 404
-    assert caller.sandbox.ledger()["entries"][-1]["operation"] == "unknown"
+async def test_unknown_route_or_method_is_404(method: str, path: str) -> None:
+    """Whatever the service does not know is a 404, never a 405, and the text echoes the path."""
+    here = Here()
+    answer = await here.client.request(method, path)
+    assert answer.status_code == 404
+    assert here.sandbox.ledger.entries[-1].operation == "unknown"
     if method != "HEAD":
-        assert answer.json == {
+        assert answer.json() == {
             "status": "error",
             "message": f"The requested URL - {path} and method - {method} is not found. "
             "Please check the endpoint and try again",
         }
+
+
+def test_every_operation_is_named_and_described() -> None:
+    """Names, routes and the description agree; the control surface and the pages are in it."""
+    assert {each.name for each in OPERATIONS} == set(NAMES)
+    described = {(path, method) for path, each in openapi()["paths"].items() for method in each}
+    for each in OPERATIONS:
+        assert (each.path.replace(":path}", "}"), each.method.lower()) in described
+    assert {("/_sandbox/ledger", "get"), ("/data-share", "get"), ("/l/{token}", "get")} <= described
 
 
 TEXT = st.text(max_size=20)
@@ -199,15 +157,14 @@ def test_whatever_is_sent_is_answered(routed: tuple[str, str], part: str, body: 
     """Nothing breaks the sandbox: a 5xx is one of the two that are meant; refusals are free."""
     path, method = routed
 
-    async def ask() -> httpx.Response:
-        async with here() as one:
-            address = re.sub(r"\{[^}]*\}", quote(part, safe=""), path)
-            answer = await one.client.request(method, address, json=body)
-            charged = (await one.control("ledger?totals=1"))["totals"]["charged"]
-            assert charged == "0" or answer.status_code == 200
-            return answer
+    async def ask() -> tuple[int, str]:
+        here = Here()
+        address = re.sub(r"\{[^}]*\}", quote(part, safe=""), path)
+        answer = await here.client.request(method, address, json=body)
+        charged = here.sandbox.ledger.totals_json()["charged"]
+        assert charged == "0" or answer.status_code == 200
+        return answer.status_code, answer.text
 
-    answer = asyncio.run(ask())
-    assert answer.status_code in {200, 400, 404, 500, 504}
-    if answer.status_code == 500:
-        assert answer.json()["message"] == "Invalid account number"
+    status, text = asyncio.run(ask())
+    assert status in {200, 400, 404, 500, 504}
+    assert status != 500 or "Invalid account number" in text

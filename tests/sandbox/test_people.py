@@ -1,25 +1,45 @@
-"""The people: stable, linked, and as often listed, found and missing as ordinary people are."""
+"""The people: stable, linked, as often listed and missing as others; their lives and batches."""
 
 from __future__ import annotations
+
+import csv
+from collections import Counter, defaultdict
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import get_args
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.sandbox import banks, test_identifiers
+from nightscreen.sandbox.batch import COLUMNS, make_batch
+from nightscreen.sandbox.batch import KINDS as DAMAGES
+from nightscreen.sandbox.behaviour_flags import BehaviourFlags
+from nightscreen.sandbox.faults import FAULTS
+from nightscreen.sandbox.lives import KINDS, Life, entries_of, truth_of
 from nightscreen.sandbox.people import (
     account_name,
     account_of,
+    bvn_accounts,
     ecosystem_of,
     holder_of,
     identity_kind,
+    is_digits,
     karma_of,
     person_of_bvn,
     selfie_of,
 )
+from nightscreen.sandbox.test_identifiers import by_customer, by_word
+from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
 
-PEOPLE = 4000
-SPECIFIED_ECOSYSTEM_FIELDS = 22
+BVNS = [f"22{number * 618_033_989 % 10**9:09d}" for number in range(4000)]
+DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
+TODAY = date(2026, 3, 1)
+LAGOS = ZoneInfo("Africa/Lagos")
+PAY = 200_000
 RECORDED = {
     *("bvn_phone_number", "unique_phone_numbers", "phone_number", "unique_emails", "email"),
     *("gender", "failed_selfie_bvn_check", "lending_lenders", "loan_amount"),
@@ -30,95 +50,72 @@ RECORDED = {
     *("failed_loan_requests", "unique_login_ips", "unique_device_ids", "distinct_mobile_os"),
     *("duplicated_devices", "shared_device_users"),
 }
-"""The 29 names that were recorded beside the specified ones; no others are sent."""
-
-
-def some_bvns(count: int = PEOPLE) -> list[str]:
-    """BVNs spread over all linked ones."""
-    return [f"22{number * 618_033_989 % 10**9:09d}" for number in range(count)]
+"""The 29 names that were recorded beside the 22 specified ones; no others are sent."""
 
 
 def test_check_digit_is_the_published_example() -> None:
-    """Bank 011 with serial 000001457 has the check digit 9."""
-    assert banks.check_digit("011", "000001457") == "9"
+    """Bank 011 with serial 000001457 has the check digit 9; a wrong one is no account."""
+    assert banks.account_number("011", 1457) == "0000014579"
+    assert account_of("011", "0000014578") is None
 
 
 @given(st.integers(0, 10**9 - 1), st.sampled_from(sorted(banks.BANK_NAMES)))
 def test_serial_and_holder_are_one_to_one(holder: int, bank_code: str) -> None:
     """A serial leads back to the holder it was made from, at every bank."""
-    serial = banks.serial_of_holder(bank_code, holder)
-    assert banks.holder_of_serial(bank_code, serial) == holder
+    assert banks.holder_of_serial(bank_code, banks.serial_of_holder(bank_code, holder)) == holder
 
 
-def test_linked_account_gives_the_person_back_or_is_a_known_exception() -> None:
-    """About 2 % of accounts are missing, about 3 % belong to others, the rest are the person's."""
-    own = missing = 0
-    for bvn in some_bvns():
-        person = person_of_bvn(bvn)
-        holder = holder_of(*person.account)
-        own += holder == person
-        missing += holder is None
-    other = PEOPLE - own - missing
-    assert 0.012 < missing / PEOPLE < 0.028
-    assert 0.02 < other / PEOPLE < 0.04
+def test_shares_are_those_of_the_document() -> None:
+    """About 3 % are listed, 60 % have a history, 2 % of accounts are missing, 3 % are others'."""
+    people = [person_of_bvn(bvn) for bvn in BVNS]
+    holders = [holder_of(*person.account) for person in people]
+    own = sum(held == person for held, person in zip(holders, people, strict=True))
+    missing = holders.count(None)
+    gone = sum(holder_of(*each.account, day=30) is None for each in people) - missing
+    counts = {
+        "listed": (sum(karma_of(bvn) is not None for bvn in BVNS), 0.02, 0.04),
+        "by phone": (sum(karma_of(each.phone) is not None for each in people), 0.007, 0.017),
+        "found": (sum(ecosystem_of(bvn) is not None for bvn in BVNS), 0.57, 0.63),
+        "missing": (missing, 0.012, 0.028),
+        "somebody else's": (len(people) - own - missing, 0.02, 0.04),
+        "gone within 30 days": (gone, 0.03, 0.09),
+    }
+    for what, (count, least, most) in counts.items():
+        assert least < count / len(people) < most, what
 
 
-def test_account_answer_bears_the_holders_name_and_masked_bvn() -> None:
-    """The answer names the holder; the middle seven digits of the BVN are zero unless unmasked."""
-    person = next(one for one in map(person_of_bvn, some_bvns()) if holder_of(*one.account) == one)
-    answer = account_of(*person.account)
-    assert answer is not None
-    assert answer["account_name"] == account_name(person, *person.account)
-    assert answer["bvn"] == f"{person.bvn[:2]}0000000{person.bvn[-2:]}"
-    unmasked = account_of(*person.account, masked=False)
-    assert unmasked is not None
-    assert unmasked["bvn"] == person.bvn
-
-
-def test_wrong_check_digit_is_no_account() -> None:
-    """An account number whose check digit does not agree does not exist."""
+def test_an_account_bears_its_holders_name_and_masked_bvn() -> None:
+    """The middle seven digits of the BVN are zero unless unmasked; statuses are numbers."""
     person = person_of_bvn("22123456789")
-    wrong = str((int(person.account_number[-1]) + 1) % 10)
-    assert account_of(person.bank_code, person.account_number[:-1] + wrong) is None
-
-
-def test_shares_of_listed_and_found() -> None:
-    """About 3 % are listed by BVN, fewer by phone, and about 60 % have a history."""
-    people = [person_of_bvn(bvn) for bvn in some_bvns()]
-    listed = sum(karma_of(one.bvn) is not None for one in people) / PEOPLE
-    by_phone = sum(karma_of(one.phone) is not None for one in people) / PEOPLE
-    found = sum(ecosystem_of(one.bvn) is not None for one in people) / PEOPLE
-    assert 0.02 < listed < 0.04
-    assert 0 < by_phone < listed
-    assert 0.57 < found < 0.63
+    shown, whole = account_of(*person.account), account_of(*person.account, masked=False)
+    assert shown is not None
+    assert whole is not None
+    assert shown["account_name"] == account_name(person, *person.account)
+    assert (shown["bvn"], whole["bvn"]) == ("22000000089", person.bvn)
+    accounts = [each for bvn in BVNS[:400] for each in bvn_accounts(bvn)]
+    statuses = Counter(each["account_status"] for each in accounts)
+    assert set(statuses) == set(range(1, 9))
+    assert statuses[1] > len(accounts) / 2
 
 
 def test_the_world_changes_with_the_days_and_stays_changed() -> None:
-    """Later days bring listings, clearances and lost accounts; a newly listed one stays listed."""
-    bvns = some_bvns()
-    states = [[karma_of(bvn, day=day) is not None for bvn in bvns] for day in (0, 5, 30)]
-    assert any(new and not old for old, new in zip(states[0], states[1], strict=True))
-    assert any(old and not new for old, new in zip(states[0], states[2], strict=True))
-    newly = [i for i in range(PEOPLE) if states[1][i] and not states[0][i]]
-    assert all(states[2][i] for i in newly)
-    accounts = [person_of_bvn(bvn).account for bvn in bvns]
-    gone = [one for one in accounts if holder_of(*one) and not holder_of(*one, day=30)]
-    assert 0.03 < len(gone) / PEOPLE < 0.09
+    """Later days bring listings and clearances; a newly listed one stays listed."""
+    first, fifth, last = ({bvn for bvn in BVNS if karma_of(bvn, day=day)} for day in (0, 5, 30))
+    assert fifth - first
+    assert first - last
+    assert fifth - first <= last
 
 
 def test_ecosystem_record_agrees_with_itself() -> None:
     """Counts add up, amounts are ordered, extras come on top of the specified fields."""
-    records = [found for found in map(ecosystem_of, some_bvns(500)) if found]
+    records: list[dict[str, int]] = [found for bvn in BVNS[:500] if (found := ecosystem_of(bvn))]  # type: ignore[misc]
     for record in records:
-        assert record["loans"] == record["settled_loans"] + record["running_loans"]  # type: ignore[operator]
-        assert record["past_due_loans"] <= record["running_loans"]  # type: ignore[operator]
-        assert (
-            record["loan_amount_minimum"]
-            <= record["loan_amount_average"]  # type: ignore[operator]
-            <= record["loan_amount_maximum"]
-        )
-    assert set(records[0]) >= RECORDED
-    assert len(set(records[0]) - RECORDED) == SPECIFIED_ECOSYSTEM_FIELDS
+        assert record["loans"] == record["settled_loans"] + record["running_loans"]
+        assert record["past_due_loans"] <= record["running_loans"]
+        amounts = [record[f"loan_amount_{which}"] for which in ("minimum", "average", "maximum")]
+        assert amounts == sorted(amounts)
+        assert set(record) >= RECORDED
+        assert len(set(record) - RECORDED) == 22
 
 
 @pytest.mark.parametrize(
@@ -130,33 +127,186 @@ def test_ecosystem_record_agrees_with_itself() -> None:
         ("a+b/c@x.example", "email"),
         ("ọlá@x.example", "email"),
         ("lender.example", "domain"),
-        ("08031234567", "bvn"),
-        ("2348031234567", None),
-        ("58-0123456789", None),
-        ("iVBORw0KGgo=", None),
-        ("", None),
+        ("2212345678", None),
+        ("+23480312345678", None),
+        ("nonsense", None),
+        ("a b@x.example", None),
     ],
 )
-def test_kind_is_told_by_form(identity: str, kind: str | None) -> None:
-    """Each accepted form is its kind; an image, and anything else, is none."""
+def test_identities_are_known_by_their_form(identity: str, kind: str | None) -> None:
+    """Each kind has one form; anything else is none, and cannot be looked up."""
     assert identity_kind(identity) == kind
+    if kind is None:
+        with pytest.raises(ValueError, match="karma identity"):
+            karma_of(identity)
 
 
-@given(st.text(alphabet="0123456789", min_size=11, max_size=11))
-def test_every_bvn_has_a_life(bvn: str) -> None:
-    """Any eleven digits are somebody, with a well-formed phone, email, account and birthday."""
-    person = person_of_bvn(bvn)
-    assert person == person_of_bvn(bvn)
-    assert identity_kind(person.phone) == "phone"
-    assert identity_kind(person.email) == "email"
-    assert banks.is_right_account(*person.account)
-    assert selfie_of(bvn, "https://x.example/a.jpg") is not None or test_identifiers.by_bvn(bvn)
+def test_likeness_goes_by_person_and_picture() -> None:
+    """Most match; the same picture gives the same score."""
+    scores = [selfie_of(bvn, "https://x.example/a.jpg") for bvn in BVNS[:500]]
+    assert 0.85 < sum(bool(score and score["match"]) for score in scores) / 500 < 0.97
+    assert selfie_of(BVNS[0], "https://x.example/a.jpg") == scores[0]
 
 
-@pytest.mark.parametrize(
-    "bvn", ["", "2212345678", "221234567890", "2212345678a", "\uff122123456789"]
-)
-def test_malformed_bvn_is_refused(bvn: str) -> None:
-    """Only eleven plain digits are a BVN."""
-    with pytest.raises(ValueError, match="11 digits"):
-        person_of_bvn(bvn)
+@pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)
+def test_magic_identifiers_lead_back_and_do_what_their_row_says(
+    row: test_identifiers.MagicPerson,
+) -> None:
+    """Blacklist, account and history answer what the row promises, by every identifier."""
+    place = (test_identifiers.BANK_CODE, row.account_number)
+    identities = (row.bvn, row.phone, row.email, row.domain, "-".join(place))
+    assert [test_identifiers.by_karma_identity(one) for one in identities] == [row] * 5
+    assert {karma_of(one) is not None for one in identities} == {row.listed}
+    person = person_of_bvn(row.bvn)
+    assert (person.phone, person.email, person.account) == (row.phone, row.email, place)
+    account = account_of(*place, masked=False)
+    expected = {"own": True, "other": False, "missing": None}[row.account]
+    assert (account["bvn"] == row.bvn if account else None) is expected
+    record = ecosystem_of(row.bvn)
+    past_due = None if record is None else bool(record["past_due_loans"])
+    assert past_due is {"good": False, "bad": True, "none": None}[row.history]
+
+
+def test_magic_tables_are_whole_and_documented() -> None:
+    """Every fault has a row; docs/sandbox.md shows every row and switch, in order."""
+    assert {row.fault for row in test_identifiers.TABLE if row.fault} == set(FAULTS)
+    assert all(by_customer(row.customer) is row for row in test_identifiers.CUSTOMERS)
+    assert by_customer(by_word("http-502").email).trouble(at_auth=False) == ("http_502", 0)
+    for name in ("ada", "clear@magic.example", "finish-in-doubt@magic.example"):
+        assert by_customer(name).trouble(at_auth=False) is None
+    people = [
+        (row.word, row.meaning, row.bvn, row.account_number, row.phone)
+        for row in test_identifiers.TABLE
+    ]
+    customers = [(row.word, row.meaning) for row in test_identifiers.CUSTOMERS]
+    switches = []
+    for name, flag in BehaviourFlags.model_fields.items():
+        choices = ", ".join(word for word in get_args(flag.annotation) if isinstance(word, str))
+        meaning = f"{flag.description} ({choices})" if choices else str(flag.description)
+        switches.append((name, str(flag.default), meaning))
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for rows in (people, customers, switches):
+        assert "| --- |\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows) in text
+
+
+def lived(kind: str, **more: int) -> Life:
+    """Return the plan of a life of a year."""
+    return Life(kind, PAY, "HARBOUR LOGISTICS", months=12, **more)
+
+
+def listed(name: str, life: Life) -> list[dict[str, object]]:
+    """Return what the service lists of somebody who lives so."""
+    return transactions_of(name, 0, Owner(person_of_customer(name), life))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_truth_is_what_the_entries_add_up_to(kind: str) -> None:
+    """Income is the median of what each month paid; who gets no salary has no employer."""
+    truth, shown = truth_of("ada", lived(kind)), set()
+    for one in listed("ada", lived(kind)):
+        shown.add((one["narration"], one["amount"], one["entry_type"]))
+    earned: dict[int, int] = defaultdict(int)
+    for month in range(-12, 0):
+        for entry in entries_of("ada", lived(kind), month):
+            earned[month] += entry.kobo if entry.tag == "pay" else 0
+            side = "credit" if entry.kobo > 0 else "debit"
+            assert (entry.narration, f"{abs(entry.kobo) / 100:.2f}", side) in shown or not entry.tag
+    assert truth.income_monthly == round(median(earned.values()) / 100 if earned else 0)
+    assert truth.salary is bool(truth.employer) is (kind in "monthly weekly gambler borrower")
+    assert not truth.salary or abs(truth.income_monthly - PAY) <= 4
+    owes = (truth.loans > 0, truth.repayments > 0, bool(truth.lenders))
+    assert owes == (kind == "borrower",) * 3
+
+
+def test_lives_have_lost_months_reversals_repeats_and_early_decembers() -> None:
+    """Nothing of a lost month is listed; some postings stand twice; pay days slide to a Friday."""
+    lost = lived("borrower", lost=3)
+    months = {str(one["transaction_date"])[:7] for one in listed("ada", lost)}
+    assert months >= {"2026-03", "2026-05"}
+    assert "2026-04" not in months
+    whole = truth_of("ada", lived("borrower"))
+    assert truth_of("ada", lost).repayments == whole.repayments - 2
+    several = [listed(f"C{number}", lived("monthly")) for number in range(8)]
+    assert any(len({one["reference"] for one in each}) < len(each) for each in several)
+    every = [one for each in several for one in each]
+    assert any(str(one["narration"]).startswith("RVSL ") for one in every)
+    paid = [
+        str(one["transaction_date"])[:10]
+        for one in every
+        if one["entry_type"] == "credit" and "HARBOUR" in str(one["narration"])
+    ]
+    december = [each for each in paid if each.startswith("2025-12")]
+    assert december
+    assert all("2025-12-12" <= each <= "2025-12-22" for each in december)
+
+
+def read(path: Path) -> list[list[str]]:
+    """Read a batch back as lines of fields, without its heading."""
+    with path.open(encoding="utf-8", newline="") as file:
+        head, *lines = csv.reader(file)
+    assert head == list(COLUMNS)
+    return lines
+
+
+def test_undamaged_rows_are_the_sandboxes_people_and_the_seed_decides(tmp_path: Path) -> None:
+    """Every row bears a person's own BVN, account, birthday and email; consents are as counted."""
+    path, again = tmp_path / "a.csv", tmp_path / "b.csv"
+    facts = make_batch(path, rows=1000, seed=1, damage_pct=0, today=TODAY)
+    make_batch(again, rows=1000, seed=1, damage_pct=0, today=TODAY)
+    assert path.read_bytes() == again.read_bytes()
+    make_batch(again, rows=1000, seed=2, damage_pct=0, today=TODAY)
+    assert path.read_bytes() != again.read_bytes()
+    rows = [dict(zip(COLUMNS, line, strict=True)) for line in read(path)]
+    for row in rows:
+        person = person_of_bvn(row["bvn"])
+        assert row["account_number"] == person.account_number
+        assert row["email"] == person.email
+        assert row["date_of_birth"] == person.date_of_birth.isoformat()
+        assert bool(row["bank_code"]) != bool(row["bank_name"])
+        assert row["phone"].replace(" ", "").replace("-", "")[-10:] == person.phone[-10:]
+    assert len({row["customer_id"] for row in rows}) == facts.rows == 1000
+    assert len({row["bvn"] for row in rows}) == facts.people == 1000 - facts.duplicates
+    assert Counter(map(consent_state, rows)) == facts.consents
+    assert 0.65 < facts.consents["valid"] / 1000 < 0.75
+
+
+def moment(text: str) -> datetime | None:
+    """Read an instant as a lender's file has it: Lagos, unless it says otherwise."""
+    read = datetime.fromisoformat(text) if text else None
+    return read.replace(tzinfo=LAGOS) if read and read.tzinfo is None else read
+
+
+def consent_state(row: dict[str, str]) -> str:
+    """Judge a consent at noon of the batch's day, twelve months where no end is given."""
+    now = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC)
+    given, ends = moment(row["consented_at"]), moment(row["consent_expires_at"])
+    withdrawn = moment(row["consent_withdrawn_at"])
+    if given is None:
+        return "none"
+    if given > now:
+        return "future"
+    if withdrawn and withdrawn <= now:
+        return "withdrawn"
+    return "expired" if (ends or given + timedelta(days=365)) <= now else "valid"
+
+
+def test_facts_count_the_damage(tmp_path: Path) -> None:
+    """Broken lines, missing and repeated ids, and bad BVNs are as many as the facts say."""
+    facts = make_batch(tmp_path / "a.csv", rows=3000, seed=1, damage_pct=20, today=TODAY)
+    damaged, lines = facts.damaged, read(tmp_path / "a.csv")
+    assert set(damaged) == set(DAMAGES)
+    assert 500 < damaged.total() < 700
+    whole = [line for line in lines if len(line) == len(COLUMNS)]
+    broken = damaged["too_few_fields"] + damaged["too_many_fields"]
+    ids = [line[0] for line in whole]
+    repeated = sum(map(bool, ids)) - len(set(filter(None, ids)))
+    assert len(lines) - len(whole) == broken
+    assert ids.count("") == damaged["customer_id_missing"]
+    assert repeated == damaged["customer_id_duplicate"]
+    assert facts.refused == broken + ids.count("") + repeated
+    bad = sum(not is_digits(line[4], 11) for line in whole)
+    expected = sum(damaged[kind] for kind in DAMAGES if kind.startswith("bvn_"))
+    assert expected <= bad <= expected + damaged["absent_value"]
+    assert sum(len(line[5]) == 9 for line in whole) == damaged["account_short"]
+    with pytest.raises(ValueError, match="percent"):
+        make_batch(tmp_path / "x.csv", rows=1, seed=1, damage_pct=101)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
-from nightscreen.cli.main import load
-from nightscreen.sandbox.__main__ import serve_parser
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.sandbox.state import SCENARIOS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,12 +69,12 @@ def test_port_in_use_and_wrong_balance_are_bad_usage() -> None:
     assert "naira" in wrong.stderr
 
 
-def test_the_command_takes_what_the_module_takes() -> None:
-    """`nightscreen sandbox` has every option of the module, with the same default."""
-    module = {one.dest: one.default for one in serve_parser()._actions if one.dest != "help"}
-    command = load("sandbox")
-    assert {one.name: one.default for one in command.params} == module
-    assert getattr(command.params[1], "help", "").rstrip(".").split(", ") == [*SCENARIOS]
+def test_a_batch_is_written_and_its_facts_printed(tmp_path: Path) -> None:
+    """`batch` writes the rows asked for and prints the counts as JSON."""
+    path = tmp_path / "out.csv"
+    done = run("batch", "--rows", "50", "--seed", "3", "--damage-pct", "0", str(path))
+    assert (done.returncode, json.loads(done.stdout)["rows"]) == (0, 50)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 51
 
 
 def test_sandbox_ends_with_its_parent() -> None:

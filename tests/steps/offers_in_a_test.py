@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -215,7 +215,7 @@ class Lender:
     def is_distributor(self, *, now: bool) -> None:
         """Let the service take the lender's key for a distributor's, or not any more."""
         sandbox = self.world.sandbox
-        sandbox.manners = replace(sandbox.manners, distributor=now)
+        sandbox.manners = sandbox.manners.model_copy(update={"distributor": now})
 
     def on_day(self, day: int) -> None:
         """Move the sandbox's world to a day."""

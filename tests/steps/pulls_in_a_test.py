@@ -80,6 +80,11 @@ class Lender:
         """Where the journal lies; empty for SQLite under HOME."""
         return str(self.settings.get("journal_url", ""))
 
+    def expire_tokens(self) -> None:
+        """Let every access token expire at the service."""
+        for grant in self.sandbox.grants.of(None):
+            grant.expire(self.sandbox.now())
+
     def consent(self, customers: Iterable[str], *scopes: str) -> list[Grant]:
         """Let customers consent, and keep what comes of it."""
         with self.consents() as consents:
@@ -87,18 +92,10 @@ class Lender:
 
     def _consent(self, consents: Consents, customer: str, scopes: tuple[str, ...]) -> Grant:
         box = self.sandbox
-        code = box.grants.allow(
-            username(customer),
-            scopes,
-            client_id=box.client.client_id,
-            redirect_uri=CALLBACK,
-            now=box.now(),
-        )
-        grant, access = box.grants.exchange(
-            code, CALLBACK, client_id=box.client.client_id, now=box.now()
-        )
+        code = box.grants.allow(username(customer), scopes, CALLBACK, box.now())
+        grant, access = box.grants.exchange(code, CALLBACK, box.now())
         token = TokenAnswer(
-            access_token=access.token,
+            access_token=access,
             username=grant.customer,
             refresh_token=grant.refresh_token,
             scope=" ".join(grant.scopes),

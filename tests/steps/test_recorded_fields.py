@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.checks.ecosystem import FIELDS
-from nightscreen.sandbox.behaviour_flags import changed
 from nightscreen.sandbox.people import bvn_accounts, ecosystem_of
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, EcosystemRecord
 from nightscreen.schemas.rows import INSTANT
@@ -80,7 +79,7 @@ def test_gender_of_a_history_must_be_wanted() -> None:
 )
 def test_status_of_the_rows_own_account_reaches_screening(world: BvnWorld, shape: str) -> None:
     """As a word, from either shape that lists accounts; another account's is only in the list."""
-    world.sandbox.manners = changed(world.sandbox.manners, {"bvn_finish": shape})
+    world.sandbox.manners = world.sandbox.manners.model_copy(update={"bvn_finish": shape})
     rows = [asked(number) for number in range(1, 6)]
     rows.append(asked(6, account_number="0000000000", bank_code="058"))
     world.request(rows)

@@ -12,7 +12,7 @@ import pytest
 from nightscreen.operations.transactions.pull import list_request
 from nightscreen.operations.transactions.records import NumberText, parse_text
 from nightscreen.operations.transactions.store import PullStore
-from nightscreen.sandbox.transactions import changes_between, transactions_of
+from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.stops import StopReason
@@ -46,9 +46,17 @@ def close_stopped(pull: Pull) -> dict[str, Any]:
     return report
 
 
-def ids(records: object) -> list[str]:
-    """Return the ids of a list of the sandbox, in order."""
-    return sorted(str(each["id"]) for each in records)  # type: ignore[attr-defined]
+def changes_between(customer: str, before: int, day: int) -> dict[str, list[str]]:
+    """Return the ids of what the sandbox added, modified and removed between two days."""
+    was, now = (
+        {str(each["id"]): each for each in transactions_of(customer, then)}
+        for then in (before, day)
+    )
+    return {
+        "added": [each for each in now if each not in was],
+        "modified": [each for each in now if each in was and now[each] != was[each]],
+        "removed": [each for each in was if each not in now],
+    }
 
 
 def test_every_transaction_is_there_once_and_typed(lender: Lender) -> None:
@@ -96,7 +104,7 @@ def test_days_are_told_exactly_as_the_sandbox_made_them(lender: Lender) -> None:
             expected = [
                 each
                 for customer in customers
-                for each in ids(getattr(changes_between(username(customer), day - 1, day), change))
+                for each in changes_between(username(customer), day - 1, day)[change]
             ]
             found = [
                 typed[row["record_key"]]["transaction_id"]
@@ -117,7 +125,7 @@ def test_days_are_told_exactly_as_the_sandbox_made_them(lender: Lender) -> None:
 def test_expired_token_is_refreshed_once_and_the_new_one_kept(lender: Lender) -> None:
     """An access token is used until it is refused; the refresh token outlives it."""
     lender.consent(["C1"])
-    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    lender.expire_tokens()
     report = lender.pull()
     assert report["customers"]["pulled"] == 1
     assert lender.count("C1", "refreshes") == 1
@@ -145,7 +153,7 @@ def test_token_refused_again_after_its_refresh_is_not_tried_further(lender: Lend
 def test_refused_refresh_lapses_the_grant_where_the_key_works(lender: Lender) -> None:
     """Also where the refusal came first: it is judged at the end of the run."""
     lender.consent(["C1", "refresh-revoked@magic.example", "C2"])
-    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    lender.expire_tokens()
     report = lender.pull()
     assert (report["state"], report["customers"]["lapsed"]) == ("completed", 1)
     assert "1 consents lapsed" in " ".join(report["notices"])
@@ -161,7 +169,7 @@ def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Pa
     """Where nothing under the key was answered, the stop is auth and every consent stays."""
     lender = Lender(tmp_path, quick_sandbox(api_key="right-key"))
     lender.consent([f"C{number}" for number in range(5)])
-    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    lender.expire_tokens()
     report = lender.pull()
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     assert report["customers"]["refresh_refused"] == 5
@@ -188,7 +196,7 @@ def test_refresh_in_doubt_leaves_the_grant_alive(lender: Lender) -> None:
     """Faults of the service prove nothing about a consent."""
     lender.settings["attempts"] = 1
     lender.consent(["auth-fails-twice@magic.example", "C1"])
-    lender.sandbox.grants.expire(None, lender.sandbox.now())
+    lender.expire_tokens()
     report = lender.pull()
     troubled = report["customers"]["in_doubt"] + report["customers"]["failed"]
     assert (troubled, report["customers"]["lapsed"]) == (1, 0)
@@ -228,7 +236,7 @@ def test_short_answer_removes_nothing_until_it_is_confirmed(lender: Lender, word
     lender.sandbox.day = 2
     recovered = lender.pull()
     expected = changes_between(customer, 0, 2)
-    assert recovered["changes"]["removed"] == len(expected.removed)
+    assert recovered["changes"]["removed"] == len(expected["removed"])
     assert recovered["customers"]["pulled"] == 1
 
 
@@ -351,8 +359,11 @@ def test_ten_thousand_transactions_and_three_days(lender: Lender) -> None:
     report = lender.pull()
     expected = changes_between(customer, 0, 1)
     changes = report["changes"]
-    assert (changes["added"], changes["modified"]) == (len(expected.added), len(expected.modified))
-    assert changes["removed"] + changes["out_of_reach"] == len(expected.removed)
+    assert (changes["added"], changes["modified"]) == (
+        len(expected["added"]),
+        len(expected["modified"]),
+    )
+    assert changes["removed"] + changes["out_of_reach"] == len(expected["removed"])
 
 
 # --- stopping and going on ---

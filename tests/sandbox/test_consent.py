@@ -1,0 +1,273 @@
+"""Consent to data: what the screen shows and refuses, what codes and tokens open, when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+
+from nightscreen.sandbox.grants import SCOPES, is_address, is_on_loopback
+from tests.sandbox.in_process import CALLBACK, Here, brought_back, wish
+
+ELSEWHERE = "http://127.0.0.1:8123/elsewhere"
+
+
+class Page(HTMLParser):
+    """Collects the elements of a page with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note one element."""
+        self.elements.append((tag, dict(attrs)))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """Return the attributes of all elements of a kind."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+async def test_screen_says_who_asks_for_what_and_needs_no_sight_mouse_or_script() -> None:
+    """Each scope in words and by name; one heading, a labelled field, two buttons, no script."""
+    answer = await Here().screen(scope=" ".join(SCOPES), login_hint='b"ola<x>')
+    page = Page(answer.text)
+    assert "Sandbox Lender" in answer.text
+    assert all(scope in answer.text and words[1:] in answer.text for scope, words in SCOPES.items())
+    (field,) = page.all("input")
+    assert field["value"] == 'b"ola<x>'
+    assert {"for": field["id"]} in page.all("label")
+    assert (len(page.all("h1")), page.all("script")) == (1, [])
+    assert [button["value"] for button in page.all("button")] == ["allow", "deny"]
+
+
+async def test_pages_have_strict_headers() -> None:
+    """Screen, refusal and redirect forbid scripts, frames, referrers and caches."""
+    here = Here()
+    answers = [await here.screen(), await here.screen(client_id="x"), await here.choose("ada")]
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+    policy = answers[0].headers["content-security-policy"]
+    assert "form-action 'self' http://127.0.0.1:8123;" in policy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"response_type": "token"},
+        {"client_id": "somebody-else"},
+        {"client_id": None},
+        {"redirect_uri": None},
+        {"redirect_uri": "https://evil.example/callback"},
+        {"redirect_uri": "http://127.0.0.1@evil.example/callback"},
+        {"redirect_uri": "javascript:alert(1)"},
+        {"scope": None},
+        {"scope": "transaction:list <script>alert(1)</script>"},
+    ],
+)
+async def test_a_wrong_request_ends_on_a_page(changes: dict[str, str | None]) -> None:
+    """Neither showing nor answering a wrong request sends the customer anywhere."""
+    here = Here()
+    for answer in (await here.screen(**changes), await here.choose("ada", "allow", **changes)):
+        assert answer.status_code == 400
+        assert "location" not in answer.headers
+        assert "<script" not in answer.text
+    assert not len(here.sandbox.grants)
+    assert here.sandbox.ledger.count == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "taken"),
+    [
+        ("http://localhost:80/x", True),
+        ("http://[::1]:9/x", True),
+        ("http://10.0.0.1/", False),
+        ("http://127.0.0.1.evil.example/", False),
+        ("http://localhost:port/", False),
+        ("http://localhost/\r\nset-cookie: a=b", False),
+        ("http://127.0.0.1/#part", False),
+        ("ftp://localhost/", False),
+    ],
+)
+def test_loopback_addresses_are_taken_by_default(address: str, taken: bool) -> None:
+    """Without a registration any address on loopback will do, and no other."""
+    assert is_on_loopback(address) is taken
+    assert is_address(CALLBACK)
+
+
+async def test_registered_addresses_must_be_exact() -> None:
+    """Once addresses are registered no other is taken, not even one on loopback."""
+    here, registered = Here(), "https://lender.example/back?from=bank"
+    here.sandbox.redirect_uris = (registered,)
+    assert (await here.screen()).status_code == 400
+    answer = await here.choose("ada", redirect_uri=registered)
+    assert set(brought_back(answer, registered)) == {"from", "code", "state"}
+
+
+@pytest.mark.parametrize("state", ["", "a b&c=d%20é+\n\"'<&amp;", "x" * 3000, None])
+async def test_state_comes_back_unchanged(state: str | None) -> None:
+    """With a code and with a refusal, also where the form's action is followed as it is shown."""
+    here = Here()
+    for decision in ("allow", "deny"):
+        told = brought_back(await here.choose("ada", decision, state=state))
+        assert told.get("state") == state
+        assert told.get("error") == (None if decision == "allow" else "access_denied")
+    assert await here.counts("ada") == {"allowed": 1, "codes": 1, "denied": 1}
+    form = Page((await here.screen(state=state)).text).all("form")[0]
+    action = httpx.URL("http://127.0.0.1:8800/data-share").join(form["action"] or "")
+    answer = await here.browser.post(action, data={"customer": "ada", "decision": "allow"})
+    assert brought_back(answer).get("state") == state
+
+
+@pytest.mark.parametrize(("customer", "decision"), [(" ", "allow"), ("ada", "x"), ("a\0", "allow")])
+async def test_an_unusable_answer_is_asked_again(customer: str, decision: str) -> None:
+    """No name, or no decision: the page comes again and says what is missing."""
+    answer = await Here().choose(customer, decision)
+    (field,) = Page(answer.text).all("input")
+    assert (answer.status_code, field["aria-invalid"]) == (400, "true")
+
+
+@pytest.mark.parametrize("separator", [" ", ",", "+", ", ", "%2B"])
+async def test_scopes_may_be_separated_by_blank_comma_or_plus(separator: str) -> None:
+    """Each way of writing two scopes asks for both, once."""
+    here, scope = Here(), separator.join(("transaction:list", "profile:view", "transaction:list"))
+    query = str(httpx.QueryParams(wish(scope=None))) + f"&scope={scope}"
+    form = {"customer": "ada", "decision": "allow"}
+    code = brought_back(await here.browser.post(f"/data-share?{query}", data=form))["code"]
+    assert (await here.exchange(code)).json()["scope"] == "transaction:list profile:view"
+
+
+async def test_refresh_gives_an_access_token_and_no_refresh_token() -> None:
+    """Each refresh gives another token; refreshes of a live one are counted."""
+    here = Here()
+    tokens = await here.tokens("ada")
+    await here.control("tokens", action="expire", customer="ada")
+    answers = await asyncio.gather(*(here.refresh(tokens["refresh_token"]) for _ in range(2)))
+    assert not any("refresh_token" in answer.json() for answer in answers)
+    issued = {answer.json()["access_token"] for answer in answers}
+    assert len(issued | {tokens["access_token"]}) == 3
+    for token in issued:
+        assert (await here.data(token)).status_code == 200
+    counts = await here.counts("ada")
+    assert (counts["refreshes"], counts["early_refreshes"]) == (2, 1)
+
+
+async def test_secrets_are_good_for_their_own_purpose_and_address_alone() -> None:
+    """Another address, another kind of secret or another grant type is a 400."""
+    here = Here()
+    code = await here.consent("ada")
+    assert (await here.exchange(code, ELSEWHERE)).status_code == 400
+    assert (await here.auth(code, "password")).status_code == 400
+    assert (await here.auth(code, 7)).status_code == 400
+    tokens = (await here.exchange(code)).json()
+    for answer in (
+        await here.exchange(tokens["access_token"]),
+        await here.exchange(tokens["refresh_token"]),
+        await here.refresh(tokens["access_token"]),
+        await here.refresh(tokens["refresh_token"], ELSEWHERE),
+    ):
+        assert (answer.status_code, answer.json()["status"]) == (400, "error")
+    assert (await here.refresh(tokens["refresh_token"])).status_code == 200
+
+
+async def test_codes_and_access_tokens_expire() -> None:
+    """A code is good for a minute, a token for five, by the sandbox's clock."""
+    here = Here()
+    early, late = await here.consent("ada"), await here.consent("ada")
+    await here.control("clock", advance_s=59)
+    token = (await here.exchange(early)).json()["access_token"]
+    await here.control("clock", advance_s=1)
+    assert (await here.exchange(late)).json()["message"] == "Authorization code has expired"
+    assert (await here.data(token)).status_code == 200
+    await here.control("clock", advance_s=299)
+    for given, word in ((token, "expired_token"), ("x" * 254, "unknown_token"), ("", "no_token")):
+        answer = await here.data(given)
+        text = "You are not authorized to access this service."
+        assert (answer.status_code, answer.json()["message"]) == (403, text)
+        assert here.sandbox.ledger.entries[-1].outcome == word
+
+
+async def test_a_replayed_code_takes_its_tokens_back() -> None:
+    """The second use of a code is refused and ends what came of the first; others go on."""
+    here = Here()
+    code, other = await here.consent("ada"), await here.tokens("ada")
+    tokens = (await here.exchange(code)).json()
+    assert (await here.exchange(code)).status_code == 400
+    assert (await here.data(tokens["access_token"])).status_code == 403
+    assert (await here.refresh(tokens["refresh_token"])).status_code == 400
+    assert (await here.data(other["access_token"])).status_code == 200
+    assert (await here.counts("ada"))["replays"] == 1
+
+
+async def test_grants_can_be_revoked_and_forgotten() -> None:
+    """Of one customer or of all, with or without the access tokens; a reset forgets them."""
+    here = Here()
+    ada, bola = await here.tokens("ada"), await here.tokens("bola")
+    assert await here.control("tokens", action="revoke", customer="ada") == {"revoked": 1}
+    assert (await here.data(ada["access_token"])).status_code == 403
+    refused = await here.refresh(ada["refresh_token"])
+    assert refused.json()["message"] == "Refresh token has been revoked"
+    await here.control("tokens", action="revoke_refresh")
+    assert (await here.data(bola["access_token"])).status_code == 200
+    assert (await here.refresh(bola["refresh_token"])).status_code == 400
+    await here.control("reset", {})
+    assert (await here.data(bola["access_token"])).status_code == 403
+
+
+async def test_grants_can_be_made_without_a_browser() -> None:
+    """The first exchange binds such a grant to its address, unless one was given."""
+    here = Here()
+    made = await here.control("grants", customer="ada", scopes=["profile:view"])
+    tokens = (await here.exchange(made["code"], ELSEWHERE)).json()
+    assert tokens["scope"] == "profile:view"
+    assert (await here.refresh(tokens["refresh_token"])).status_code == 400
+    assert (await here.refresh(tokens["refresh_token"], ELSEWHERE)).status_code == 200
+    made = await here.control("grants", customer="ada", redirect_uri=CALLBACK)
+    assert (await here.exchange(made["code"], ELSEWHERE)).status_code == 400
+
+
+async def test_views_show_counts_but_no_secret_and_secrets_show_all() -> None:
+    """Grants and ledger can be shown to anybody; the secrets have a view of their own."""
+    here = Here()
+    code = await here.consent("ada")
+    tokens = (await here.exchange(code)).json()
+    secrets = await here.control("secrets")
+    assert secrets == {
+        "codes": [code],
+        "access_tokens": [tokens["access_token"]],
+        "refresh_tokens": [tokens["refresh_token"]],
+    }
+    for address in ("grants", "ledger", "state"):
+        shown = str(await here.control(address))
+        assert not any(one in shown for group in secrets.values() for one in group)
+
+
+async def test_magic_customers_spoil_consent_as_their_rows_say() -> None:
+    """State, scope, code and tokens; two 503 answers leave a code good for the third attempt."""
+    here = Here()
+    assert brought_back(await here.choose("state-changed@magic.example"))["state"] != "s-1"
+    assert set(brought_back(await here.choose("state-lost@magic.example"))) == {"code"}
+    for word in ("code-used", "code-expired"):
+        answer = await here.exchange(await here.consent(f"{word}@magic.example"))
+        assert answer.status_code == 400
+    tokens = await here.tokens("scope-missing@magic.example", "transaction:list", "profile:view")
+    assert tokens["scope"] == "profile:view"
+    tokens = await here.tokens("refresh-revoked@magic.example")
+    assert (await here.data(tokens["access_token"])).status_code == 200
+    assert (await here.refresh(tokens["refresh_token"])).status_code == 400
+    tokens = await here.tokens("never-valid@magic.example")
+    fresh = (await here.refresh(tokens["refresh_token"])).json()
+    for token in (tokens["access_token"], fresh["access_token"]):
+        assert (await here.data(token)).status_code == 403
+    code = await here.consent("auth-fails-twice@magic.example")
+    assert [(await here.exchange(code)).status_code for _ in range(3)] == [503, 503, 200]
+    tokens = await here.tokens("http-502@magic.example")  # a fault row spoils data calls alone
+    assert (await here.data(tokens["access_token"])).status_code == 502

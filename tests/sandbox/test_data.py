@@ -1,0 +1,243 @@
+"""Data of customers who consented: scopes, lists, own changes, and how lists differ by day."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.people import FIRST_DAY, person_of_bvn
+from nightscreen.sandbox.test_identifiers import CUSTOMERS
+from nightscreen.sandbox.transactions import (
+    bank_accounts_of,
+    listed_of,
+    person_of_customer,
+    transactions_of,
+)
+from nightscreen.sandbox.wire import dumps
+from tests.how_many import examples
+from tests.sandbox.in_process import Here
+
+if TYPE_CHECKING:
+    from nightscreen.sandbox.people import Record
+    from nightscreen.sandbox.test_identifiers import MagicCustomer
+
+PEOPLE = [f"customer-{number}" for number in range(60)]
+CODE, NUMBER = person_of_bvn("22123456789").account
+CALLS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "transaction:list": ("GET", "/transactions", {}),
+    "transaction:view": ("GET", "/transactions/{transaction}", {}),
+    "transaction:update": ("PATCH", "/transactions/{transaction}", {"note": "rent"}),
+    "bank_account:list": ("GET", "/bank-accounts", {}),
+    "bank_account:view": ("GET", "/bank-accounts/{account}", {}),
+    "bank_account:add": ("POST", "/bank-accounts", {"bank_code": CODE, "account_number": NUMBER}),
+    "bank_account:update": ("PATCH", "/bank-accounts/{account}", {"account_name": "SHOP"}),
+    "bank_account:sync": ("POST", "/bank-accounts/sync", {"account_id": "{account}"}),
+    "profile:view": ("GET", "/profile", {}),
+    "bank_account:delete": ("DELETE", "/bank-accounts/{account}", {}),
+}
+
+
+async def ask(here: Here, token: str, scope: str, customer: str) -> tuple[int, Any]:
+    """Make the call of a scope about somebody's records; returns status and body."""
+    method, path, body = CALLS[scope]
+    ids = {
+        "account": bank_accounts_of(customer)[0]["id"],
+        "transaction": transactions_of(customer)[0]["id"],
+    }
+    sent = {name: str(value).format(**ids) for name, value in body.items()}
+    answer = await here.data(token, path.format(**ids), method, **sent)
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_each_scope_opens_its_operation_and_no_other(scope: str) -> None:
+    """With one scope granted exactly one of the ten operations answers, for its customer alone."""
+    here = Here()
+    token = (await here.tokens("ada", scope))["access_token"]
+    others = [one for one in CALLS if one != scope]
+    for other in others:
+        status, body = await ask(here, token, other, "ada")
+        assert (status, body["status"]) == (403, "error")
+        assert other in body["message"]
+    if "{account}" in str(CALLS[scope]) or "{transaction}" in str(CALLS[scope]):
+        assert (await ask(here, token, scope, "bola"))[0] == 404
+    assert (await ask(here, token, scope, "ada"))[0] == 200
+    assert (await here.counts("ada"))["refused_scopes"] == len(others)
+    assert here.sandbox.ledger.entries[-1].identity == "ada"
+
+
+async def test_list_is_the_customers_transactions_newest_first() -> None:
+    """The list has an envelope without a message, costs nothing, and is what the people say."""
+    here = Here()
+    body = (await here.data((await here.tokens("ada"))["access_token"])).json()
+    body.pop("deprecation", None)
+    assert set(body) == {"status", "data", "meta"}
+    assert body["meta"] == {"cost": 0, "balance": 1_000_000}
+    assert body["data"] == transactions_of("ada")
+    dates = [one["transaction_date"] for one in body["data"]]
+    assert dates == sorted(dates, reverse=True)
+
+
+async def test_a_note_stays_and_shows_as_a_change() -> None:
+    """A changed note is in the answer, in the view and in the list, with its moment."""
+    here = Here()
+    token = (await here.tokens("ada"))["access_token"]
+    await here.control("world", day=2)
+    path = f"/transactions/{transactions_of('ada', 2)[3]['id']}"
+    changed = (await here.data(token, path, "PATCH", note="for the shop")).json()["data"]
+    assert (changed["note"], changed["modified_on"][:10]) == ("for the shop", "2026-07-03")
+    assert (await here.data(token, path)).json()["data"] == changed
+    assert changed in (await here.data(token)).json()["data"]
+
+
+async def test_bank_accounts_can_be_added_changed_and_removed() -> None:
+    """What a client does to the linked accounts shows in the list."""
+    here = Here()
+    token = (await here.tokens("ada"))["access_token"]
+    own, body = bank_accounts_of("ada"), {"bank_code": CODE, "account_number": NUMBER}
+    added = (await here.data(token, "/bank-accounts", "POST", **body)).json()["data"]
+    assert (added["account_number"], added["bank"]["short_code"]) == (NUMBER, CODE)
+    assert (await here.data(token, "/bank-accounts", "POST", **body)).status_code == 400
+    path = f"/bank-accounts/{added['id']}"
+    await here.data(token, path, "PATCH", account_name="SHOP")
+    assert (await here.data(token, path)).json()["data"]["account_name"] == "SHOP"
+    assert len((await here.data(token, "/bank-accounts")).json()["data"]) == len(own) + 1
+    assert (await here.data(token, path, "DELETE")).status_code == 200
+    assert (await here.data(token, "/bank-accounts")).json()["data"] == own
+    assert (await here.data(token, path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/transactions/unknown", 404),
+        ("PATCH", "/transactions/unknown", 400),
+        ("POST", "/bank-accounts", 400),
+        ("PUT", "/transactions", 404),
+        ("GET", "/balances", 404),
+    ],
+)
+async def test_unknown_ids_fields_and_routes(method: str, path: str, status: int) -> None:
+    """Unknown ids and routes are 404 as JSON, missing fields 400."""
+    here = Here()
+    answer = await here.data((await here.tokens("ada"))["access_token"], path, method)
+    assert (answer.status_code, answer.json()["status"]) == (status, "error")
+
+
+async def test_prices_wallet_rights_and_test_mode_hold_here_too() -> None:
+    """A price is charged, a wallet may be too low, a right may be missing."""
+    here = Here()
+    token = (await here.tokens("ada"))["access_token"]
+    await here.control("prices", aggregator_transactions="2.5")
+    assert (await here.data(token)).json()["meta"] == {"cost": 2.5, "balance": 999_997.5}
+    await here.control("wallet", balance=1)
+    assert (await here.data(token)).status_code == 402
+    await here.control("faults", operation="aggregator_profile_view", rates={"denied": 1})
+    assert (await here.data(token, "/profile")).status_code == 403
+    await here.control("mode", test_mode="mock-response")
+    assert "mock-response" in (await here.data(token, "/bank-accounts")).json()
+
+
+@pytest.mark.parametrize("row", [row for row in CUSTOMERS if row.records], ids=lambda row: row.word)
+async def test_magic_lists_are_what_the_people_say(row: MagicCustomer) -> None:
+    """Whatever a magic customer's list looks like, a test can know it beforehand."""
+    here = Here()
+    token = (await here.tokens(row.customer))["access_token"]
+    for day in (0, 1):
+        await here.control("world", day=day)
+        answer = (await here.data(token)).content
+        assert f'"data":{dumps(listed_of(row.customer, day))}'.encode() in answer
+
+
+def test_magic_lists_are_as_their_rows_say() -> None:
+    """Each oddity of a list is there, beside records that can be read."""
+
+    def shown(word: str, day: int = 0) -> Any:  # noqa: ANN401 - whatever the service sent
+        return listed_of(f"{word}@magic.example", day)
+
+    def true(word: str, day: int = 0) -> list[Record]:
+        return transactions_of(f"{word}@magic.example", day)
+
+    odd = [one for one in shown("malformed-record") if one not in true("malformed-record")]
+    assert [type(one) for one in odd] == [str, dict, dict]
+    assert len(true("ten-thousand")) > 9900
+    assert shown("no-transactions") == shown("no-transactions", 9) == []
+    assert shown("short-answer", 1) == true("short-answer", 1)[:3]
+    assert (shown("empty-answer", 1), shown("null-answer", 1)) == ([], None)
+    assert shown("empty-answer", 2) == true("empty-answer", 2)
+    assert all("id" not in one for one in shown("no-ids"))
+    twins = [dumps(one) for one in shown("twins")]
+    assert twins[-1] == twins[-2]  # beside what the person's life has twice by itself
+    ids = [one["id"] for one in shown("repeats")]
+    assert len(ids) - len(set(ids)) == 2
+    assert shown("shuffled") != true("shuffled")
+    assert all(one in true("shuffled") for one in shown("shuffled"))
+    assert not any(isinstance(one["amount"], str) for one in shown("number-amounts"))
+    assert shown("list-elsewhere")["transactions"] == true("list-elsewhere")
+    assert all("value" in one and "amount" not in one for one in shown("renamed-fields"))
+    assert all("category" in one for one in shown("extra-fields"))
+
+
+@given(customer=st.text(max_size=20), day=st.integers(0, 40))
+@settings(max_examples=examples(30), deadline=None)
+def test_records_are_as_seen_in_the_wild(customer: str, day: int) -> None:
+    """Ids are UUIDs, money is decimal text, moments have milliseconds, accounts are the owner's."""
+    own = {str(one["account_number"]) for one in bank_accounts_of(customer)}
+    assert 1 <= len(own) <= 3
+    for record in transactions_of(customer, day):
+        assert str(UUID(str(record["id"]))) == record["id"]
+        for name in ("amount", "balance"):
+            assert Decimal(str(record[name])).as_tuple().exponent == -2
+        assert Decimal(str(record["amount"])) > 0
+        for name in ("transaction_date", "created_on", "modified_on"):
+            moment = str(record[name])
+            assert (len(moment), moment[-1]) == (24, "Z")
+            assert datetime.fromisoformat(moment).date() <= FIRST_DAY + timedelta(days=day)
+        assert record["account_number"] in own
+
+
+def test_days_add_change_and_remove_records() -> None:
+    """New ones come up to three days late; what changes moves its moment; some are gone."""
+    lags, touched, gone = set(), set(), 0
+    for customer in PEOPLE:
+        days = [{str(one["id"]): one for one in transactions_of(customer, day)} for day in range(9)]
+        assert 30 <= len(days[0]) <= 250
+        for day, (before, after) in enumerate(pairwise(days), start=1):
+            gone += len(before.keys() - after.keys())
+            for key, record in after.items():
+                was = before.get(key)
+                if was is None:
+                    dated = date.fromisoformat(str(record["transaction_date"])[:10])
+                    lags.add((FIRST_DAY + timedelta(day) - dated).days)
+                elif was != record:
+                    touched |= {name for name in record if record[name] != was[name]}
+                    assert str(record["modified_on"]) > str(was["modified_on"])
+    assert lags == {0, 1, 2, 3}
+    assert touched == {"note", "status", "narration", "modified_on"}
+    assert gone > 0
+
+
+def test_balances_run_on_from_record_to_record() -> None:
+    """In order of appearance each balance is the one before plus or minus the amount."""
+    customer = next(one for one in PEOPLE if len(bank_accounts_of(one)) == 1)
+    once = {str(one["reference"]): one for one in transactions_of(customer)}  # some stand twice
+    for earlier, later in pairwise(sorted(once.values(), key=lambda one: str(one["created_on"]))):
+        sign = 1 if later["entry_type"] == "credit" else -1
+        expected = Decimal(str(earlier["balance"])) + sign * Decimal(str(later["amount"]))
+        assert Decimal(str(later["balance"])) == expected
+
+
+def test_customers_are_people_of_the_sandbox() -> None:
+    """A username that is a BVN is that person; records are handed out as copies."""
+    assert person_of_customer("22123456789") == person_of_bvn("22123456789")
+    assert person_of_customer("ada") != person_of_customer("bola")
+    transactions_of("ada")[0]["note"] = "scribble"
+    assert all(one["note"] != "scribble" for one in transactions_of("ada"))
