@@ -48,16 +48,8 @@ if TYPE_CHECKING:
 
 LARGEST_FORM: Final = 256 * 1024
 LARGEST_TABLE: Final = 4 * LARGEST_FORM
+"""A page of a quarantine, with a field for each cell."""
 SWEEP_S: Final = 30
-
-
-class _Refusals:
-    """Writes refusals of requests that reach no page."""
-
-    def trouble(self, kind: str, status: int) -> Response:
-        """Return the page of a kind of trouble."""
-        title, sentence = _TROUBLE.get(kind, _TROUBLE["broken"])
-        return html("bare", status, title=title, sentence=sentence)
 
 
 _TROUBLE = {
@@ -76,9 +68,14 @@ _TROUBLE = {
 }
 
 
+def _refusal(kind: str, status: int) -> Response:
+    """Return the page of a request that reaches no page."""
+    title, sentence = _TROUBLE.get(kind, _TROUBLE["broken"])
+    return html("bare", status, title=title, sentence=sentence)
+
+
 def application(desk: Context) -> ASGIApp:
     """Return the desk."""
-    refusals = _Refusals()
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -90,13 +87,13 @@ def application(desk: Context) -> ASGIApp:
 
     inner = Starlette(
         routes=_routes(desk),
-        exception_handlers=fault_pages(refusals, partial(_no_page, desk)),
+        exception_handlers=fault_pages(_refusal, partial(_no_page, desk)),
         lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
     headers = headers_of(POLICY, is_secure=desk.is_secure)
     log = Log("desk", in_json=desk.settings.log_format == "json")
-    return Guard(inner, desk.origins, headers, refusals, log, _longest)
+    return Guard(inner, desk.origins, headers, _refusal, log)
 
 
 def _routes(desk: Context) -> list[Route]:
@@ -105,11 +102,15 @@ def _routes(desk: Context) -> list[Route]:
     def get(path: str, view: View, *needs: str, **more: bool) -> Route:
         return Route(path, page(desk, view, *needs, **more), methods=["GET"])
 
-    def post(path: str, view: View, *needs: str, **more: bool) -> Route:
-        return Route(path, page(desk, view, *needs, **more), methods=["POST"])
+    def post(
+        path: str, view: View, *needs: str, largest: int = LARGEST_FORM, **more: bool
+    ) -> Route:
+        endpoint = page(desk, view, *needs, **more)
+        return Route(path, endpoint, methods=["POST"], max_body_size=largest)
 
     def both(path: str, view: View, *needs: str, **more: bool) -> Route:
-        return Route(path, page(desk, view, *needs, **more), methods=["GET", "POST"])
+        endpoint = page(desk, view, *needs, **more)
+        return Route(path, endpoint, methods=["GET", "POST"], max_body_size=LARGEST_FORM)
 
     return [
         both("/sign-in", sign_in.sign_in, signed_in=False),
@@ -118,7 +119,7 @@ def _routes(desk: Context) -> list[Route]:
         post("/sign-out", sign_in.sign_out),
         get("/", tonight.tonight),
         get("/new", new_file.new, "screen"),
-        post("/new", new_file.receive, "screen", takes_file=True),
+        post("/new", new_file.receive, "screen", takes_file=True, largest=LARGEST + LARGEST_FORM),
         both("/new/applicant", new_file.applicant, "screen"),
         get("/new/{upload_id}", new_file.file, "screen"),
         post("/new/{upload_id}/quote", new_file.quote, "screen"),
@@ -135,7 +136,9 @@ def _routes(desk: Context) -> list[Route]:
         get("/runs/{run_id}/report", runs.report, "runs", all_branches=True),
         get("/runs/{run_id}/files/{name:path}", runs.file, "runs"),
         get("/runs/{run_id}/fix", fix.fix, "screen", all_branches=True),
-        post("/runs/{run_id}/fix", fix.fix_rows, "screen", all_branches=True),
+        post(
+            "/runs/{run_id}/fix", fix.fix_rows, "screen", all_branches=True, largest=LARGEST_TABLE
+        ),
         get("/runs/{run_id}/decisions", decisions.run_decisions, "people"),
         get("/runs/{run_id}/decisions.{kind}", decisions.take_out, "export"),
         get("/decisions", my_work.my_work, "people"),
@@ -179,12 +182,6 @@ async def _sweep(desk: Context) -> None:
             with suppress(JournalError, OSError, ArrowException, DuckDBError):  # tried again later
                 await asyncio.to_thread(work)
         await asyncio.sleep(SWEEP_S)
-
-
-def _longest(path: str) -> int:
-    if path == "/new":
-        return LARGEST + LARGEST_FORM
-    return LARGEST_TABLE if path.endswith("/fix") else LARGEST_FORM
 
 
 async def static(request: Request) -> Response:

@@ -71,7 +71,7 @@ def application(
 
     routes = [
         Route(OTP_LINK, otp.show, methods=["GET"]),
-        Route(OTP_LINK, otp.take, methods=["POST"]),
+        Route(OTP_LINK, otp.take, methods=["POST"], max_body_size=LONGEST_BODY),
         *_plain_routes(journal, pages),
     ]
     if place.callback_path:  # the registered address goes before all others
@@ -79,18 +79,18 @@ def application(
             Route(place.callback_path, consent.come_back, methods=["GET"]),
             Route(TOLD, consent.told, methods=["GET"]),
             Route(LINK, consent.start, methods=["GET"]),
-            Route(LINK, consent.depart, methods=["POST"]),
+            Route(LINK, consent.depart, methods=["POST"], max_body_size=LONGEST_BODY),
             *routes,
         ]
     inner = Starlette(
         routes=routes,
-        exception_handlers=fault_pages(pages, partial(_no_page, pages)),
+        exception_handlers=fault_pages(pages.trouble, partial(_no_page, pages)),
         lifespan=lifespan,
     )
     inner.router.redirect_slashes = False
     headers = headers_of(policy(), is_secure=place.is_secure)
     log = Log("portal", in_json=settings.log_format == "json")
-    return Guard(inner, [place.origin], headers, pages, log, lambda _path: LONGEST_BODY)
+    return Guard(inner, [place.origin], headers, pages.trouble, log)
 
 
 def _plain_routes(journal: Journal, pages: Pages) -> list[Route]:

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    Refusal = Callable[[str, int], Response]
+
 HEALTH: Final = "/health"
 LONGEST_ADDRESS: Final = 4096
 _HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,4}[0-9]?)?")
@@ -37,13 +39,6 @@ _PORTS = {"http": 80, "https": 443}
 _NOTES = "nightscreen.notes"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE = frozenset({"same-origin", "none"})
-
-
-class Refusals(Protocol):
-    """Writes the page that says why a request is not answered."""
-
-    def trouble(self, kind: str, status: int) -> Response:
-        """Return the page of a kind of trouble."""
 
 
 def origin_of(url: str) -> str:
@@ -100,9 +95,8 @@ class Guard:
         inner: the application.
         origins: scheme, host and port of each address that is served.
         headers: the headers of every answer (`headers_of`).
-        pages: writes refusals.
+        refusal: writes the page of a kind of trouble, with a status.
         log: gets one line for each answer.
-        longest_body: gives the most bytes of a body by its path.
     """
 
     def __init__(
@@ -110,16 +104,14 @@ class Guard:
         inner: ASGIApp,
         origins: Collection[str],
         headers: Mapping[str, str],
-        pages: Refusals,
+        refusal: Refusal,
         log: Log,
-        longest_body: Callable[[str], int],
     ) -> None:
         self._inner = inner
         self._origins = frozenset(origins)
         self._schemes = {origin.partition(":")[0] for origin in origins}
-        self._pages = pages
+        self._page = refusal
         self._log = log
-        self._longest_body = longest_body
         self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,8 +134,7 @@ class Guard:
         if refusal is not None:
             await self._refuse(*refusal, scope, receive, with_headers)
         else:
-            limited = _limited(receive, self._longest_body(scope["path"]))
-            await self._pass(scope, limited, with_headers, sent)
+            await self._pass(scope, receive, with_headers, sent)
         self._log.write(
             {
                 "method": scope["method"] if scope["method"] in {*_SAFE, "POST"} else "other",
@@ -197,22 +188,7 @@ class Guard:
         self, kind: str, status: int, scope: Scope, receive: Receive, send: Send
     ) -> None:
         note(scope, refused=kind)
-        await self._pages.trouble(kind, status)(scope, receive, send)
-
-
-def _limited(receive: Receive, longest: int) -> Receive:
-    """Return what reads a body and refuses one that is too large."""
-    size = 0
-
-    async def read() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > longest:
-            raise HTTPException(413)
-        return message
-
-    return read
+        await self._page(kind, status)(scope, receive, send)
 
 
 def _values(scope: Scope, wanted: bytes) -> list[bytes]:
@@ -243,23 +219,23 @@ def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:
 
 
 def fault_pages(
-    pages: Refusals, no_page: Callable[[Request, HTTPException], Response]
+    refusal: Refusal, no_page: Callable[[Request, HTTPException], Response]
 ) -> dict[type[Exception], Callable[[Request, Exception], Response]]:
     """Return what answers an exception that reaches the application's edge.
 
     Args:
-        pages: writes refusals.
+        refusal: writes the page of a kind of trouble, with a status.
         no_page: answers where there is no page, or not for this method.
     """
 
     def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for that class alone
-        if error.status_code == 413:  # noqa: PLR2004 - a body over its limit
+        if error.status_code == 413:  # noqa: PLR2004 - a body over the limit of its route
             return shown("too_large", 413, request, error)
         return no_page(request, error)
 
     def shown(kind: str, status: int, request: Request, _error: Exception) -> Response:
         note(request.scope, refused=kind)
-        return pages.trouble(kind, status)
+        return refusal(kind, status)
 
     return {HTTPException: refused, Exception: partial(shown, "broken", 500)}

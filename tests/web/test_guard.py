@@ -25,12 +25,9 @@ FILE = (b"content-type", b"multipart/form-data; boundary=b")
 LONGEST = 4096
 
 
-class Refusals:
-    """Says why in one word."""
-
-    def trouble(self, kind: str, status: int) -> Response:
-        """Return the page of a kind of trouble."""
-        return PlainTextResponse(kind, status)
+def refusal(kind: str, status: int) -> Response:
+    """Say why in one word."""
+    return PlainTextResponse(kind, status)
 
 
 def guarded(reached: list[str]) -> ASGIApp:
@@ -56,13 +53,13 @@ def guarded(reached: list[str]) -> ASGIApp:
     inner = Starlette(
         routes=[
             Route("/", look),
-            Route("/change", change, methods=["POST"]),
-            Route("/upload", upload, methods=["POST"]),
+            Route("/change", change, methods=["POST"], max_body_size=LONGEST),
+            Route("/upload", upload, methods=["POST"], max_body_size=LONGEST),
         ],
-        exception_handlers=fault_pages(Refusals(), no_page),
+        exception_handlers=fault_pages(refusal, no_page),
     )
     headers = headers_of("default-src 'none'", is_secure=True)
-    return Guard(inner, [OWN], headers, Refusals(), Log("test"), lambda _path: LONGEST)
+    return Guard(inner, [OWN], headers, refusal, Log("test"))
 
 
 def send(
