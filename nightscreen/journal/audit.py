@@ -112,15 +112,18 @@ class Audit:
             entry["committed"] = self._digest("customer", salt, entry["customer"])
             entry["salt"] = salt
         with recording(self._journal.engine, Turn.DESK) as connection:
-            ends, last = self._ends(connection), self._last(connection)
-            # what somebody else put there is left as it is, for `journal verify` to find
-            number = max(0 if ends is None else ends.last, last.number) + 1
-            is_followed = ends is not None and ends.last >= last.number
-            before = bytes.fromhex(ends.mark) if ends is not None and is_followed else last.mark
+            ends = self._ends(connection)
+            newest = select(audit.c.number, audit.c.mark).order_by(audit.c.number.desc()).limit(1)
+            row = connection.execute(newest).first()
+            number, before = (0, b"") if row is None else (row.number, bytes(row.mark))
+            if ends is not None and ends.last >= number:
+                # what somebody else put behind the chain's end is left for `journal verify` to find
+                number, before = ends.last, bytes.fromhex(ends.mark)
+            entry["number"] = number = number + 1
             if customer_id:
                 plain, context = customer_id.encode(), AUDITED.context(number)
                 entry["sealed"] = self._journal.sealer.seal(plain, context)
-            entry |= {"number": number, "mark": self._mark({**entry, "number": number}, before)}
+            entry["mark"] = self._mark(entry, before)
             connection.execute(insert(audit), entry)
             if ends is not None:
                 self._write_ends(connection, ends._replace(last=number, mark=entry["mark"].hex()))
@@ -206,28 +209,23 @@ class Audit:
         }
 
     def _condition(self, asked: AuditQuery) -> ColumnElement[bool]:
-        kept = audit.c
-        customer = self.customer(asked.customer_id) if asked.customer_id else None
+        kept, text = audit.c, asked.search.strip()
         exact = {
             kept.user: asked.user,
             kept.action: asked.action,
             kept.run_id: asked.run_id,
-            kept.customer: customer,
+            kept.customer: self.customer(asked.customer_id) if asked.customer_id else None,
         }
         found = [column == value for column, value in exact.items() if value]
         if asked.since is not None:
             found.append(kept.at >= asked.since)
         if asked.until is not None:
             found.append(kept.at < asked.until)
-        text = asked.search.strip()
         if text:
             number = int(text) if text.isdecimal() and len(text) < 16 else -1  # noqa: PLR2004 - no audit is longer
-            words = (kept.action, kept.user, kept.run_id, kept.detail)
-            said = [
-                or_(*(each.icontains(word, autoescape=True) for each in words))
-                for word in text.split()
-            ]
             pseudonym = self.customer(text) if asked.by_customer else b""
+            line = kept.action + " " + kept.user + " " + kept.run_id + " " + kept.detail
+            said = [line.icontains(word, autoescape=True) for word in text.split()]
             found.append(or_(kept.customer == pseudonym, kept.number == number, and_(*said)))
         return and_(true(), *found)
 
@@ -246,22 +244,14 @@ class Audit:
 
     def _ends(self, connection: Connection) -> _Ends | None:
         """Return where the chain begins and ends; None where that was changed or removed."""
-        kept = read_meta(connection).get(ENDS)
+        kept = read_meta(connection).get(ENDS, "")
         try:
-            return None if kept is None else _Ends(*json.loads(self._open_ends(kept)))
+            return _Ends(*json.loads(open_text(self._journal.sealer, kept, ENDS)))
         except (JournalDamagedError, JournalKeyError, ValueError):
             return None
 
-    def _open_ends(self, kept: str) -> bytes:
-        return open_text(self._journal.sealer, kept, ENDS)
-
     def _write_ends(self, connection: Connection, ends: _Ends) -> None:
         put_meta(connection, ENDS, sealed_text(self._journal.sealer, ends.text(), ENDS))
-
-    def _last(self, connection: Connection) -> _Last:
-        query = select(audit.c.number, audit.c.mark).order_by(audit.c.number.desc()).limit(1)
-        row = connection.execute(query).first()
-        return _Last() if row is None else _Last(row.number, bytes(row.mark))
 
     def findings(self, connection: Connection) -> list[str]:
         """Return a sentence for each entry that is not as it was written, or not there."""
@@ -299,13 +289,6 @@ class Audit:
         customer, salt = bytes(row["customer"]), bytes(row["salt"] or b"")
         is_committed = committed == self._digest("customer", salt, customer)
         return is_committed and self.customer(plain) == customer
-
-
-class _Last(NamedTuple):
-    """The last entry that is there."""
-
-    number: int = 0
-    mark: bytes = b""
 
 
 def _older(connection: Connection, instant: int) -> int:

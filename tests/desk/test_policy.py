@@ -216,11 +216,6 @@ def test_who_may_look_propose_and_put_in_force(bank: Office) -> None:
     """By role; the right policy is given one by one; who sees some branches alone tries nothing."""
     ada = bank.browser("analyst", name="Ada")
     key = proposed(ada, **{"threshold-past_due_pct": "12"}, note="try")
-    assert bank.browser("administrator").get("/policy").status_code == 403
-    auditor = bank.browser("auditor")
-    assert auditor.post("/policy/propose").status_code == 403
-    assert auditor.post(f"/policy/{key}", do="approve").status_code == 403
-    assert bank.browser("privacy").post("/policy/propose").status_code == 403
     other = bank.browser("analyst", name="Eze")
     assert ">Approve</button>" not in other.get("/policy").text
     assert other.post(f"/policy/{key}", do="refuse").status_code == 403
