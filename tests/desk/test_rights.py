@@ -43,6 +43,8 @@ MATRIX: dict[tuple[str, str], tuple[str, ...]] = {
     ("GET", "/runs/{run_id}"): READS,
     ("POST", "/runs/{run_id}/stop"): WORKS,
     ("POST", "/runs/{run_id}/resume"): WORKS,
+    ("POST", "/runs/{run_id}/sign"): ("approver",),
+    ("POST", "/runs/{run_id}/release"): ("approver",),
     ("GET", "/runs/{run_id}/report"): COUNTS,
     ("GET", "/runs/{run_id}/files/{name:path}"): WORKS,
     ("GET", "/runs/{run_id}/fix"): WORKS,
