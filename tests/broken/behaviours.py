@@ -53,6 +53,7 @@ class Broken:
 _ASKING = "nightscreen/calling/asking.py"
 _CALLS = "nightscreen/journal/calls.py"
 _CALLS_SQL = "nightscreen/report/calls.sql"
+_CONFIRMATIONS = "nightscreen/operations/bvn/confirmations.py"
 _CONSENT_RULE = "nightscreen/planning/consent.py"
 _DECIDE = "nightscreen/results/decide.py"
 _ENGINE = "nightscreen/journal/engine.py"
@@ -67,6 +68,7 @@ _LOOKUPS = "nightscreen/journal/lookups.py"
 _MANNERS = "nightscreen/data/manners.toml"
 _MONEY = "nightscreen/journal/money.py"
 _OUTPUTS = "nightscreen/files/run_folder.py"
+_PERSON_RUN = "nightscreen/operations/person_run.py"
 _PLAN = "nightscreen/planning/plan.sql"
 _PRICES = "nightscreen/schemas/prices.py"
 _PURGING = "nightscreen/privacy/purging.py"
@@ -1680,6 +1682,88 @@ _REPORTING = (
 )
 """What the report says."""
 
+_ONE_BY_ONE = (
+    Broken(
+        "a password is sent by two at once",
+        "A customer's only password is used up, and the confirmation charged twice.",
+        (
+            Edit(
+                _CONFIRMATIONS,
+                "        if request is not None and request.finishing:\n            return False\n",
+                "",
+            ),
+            Edit(
+                _CONFIRMATIONS,
+                "            or refusal(request, self.run.settings.bvn_consent, now) is not None\n",
+                "",
+            ),
+            Edit(
+                _CONFIRMATIONS,
+                "        return kept.replace(person.request, request, now)\n",
+                "        kept.put([person.request], now)\n        return True\n",
+            ),
+        ),
+        ("tests/steps/test_bvn_links.py::test_two_at_a_time_are_one",),
+    ),
+    Broken(
+        "wrong passwords are not counted",
+        "Whoever has a customer's link may try passwords until one is right.",
+        (
+            Edit(
+                "nightscreen/operations/bvn/states.py",
+                'ended = {"settled_at": end.settled_at, "attempts": request.attempts + 1}',
+                'ended = {"settled_at": end.settled_at, "attempts": request.attempts}',
+            ),
+        ),
+        ("tests/steps/test_bvn_links.py::test_wrong_passwords_are_limited",),
+    ),
+    Broken(
+        "consent is not judged again before a password is sent",
+        "A BVN record is fetched, and paid for, of a customer who has withdrawn.",
+        (
+            Edit(
+                _CONFIRMATIONS,
+                "return CONSENT_ENDED if now >= request.consent_ends_at else None",
+                "return None",
+            ),
+        ),
+        ("tests/steps/test_bvn_consent.py::test_consent_is_judged_again_before_sending",),
+    ),
+    Broken(
+        "a lost answer counts as never sent",
+        "A customer gets a second link, or a second password, where the first may have arrived.",
+        (
+            Edit(
+                _PERSON_RUN,
+                "        return self.state in LOST\n",
+                "        return False\n",
+            ),
+        ),
+        (
+            "tests/steps/test_offering.py::test_lost_answer_is_named_and_never_asked_again_by_machine",
+        ),
+    ),
+    Broken(
+        "an offer is not written before its call",
+        "Nobody knows of a link whose run was killed, and the customer gets another.",
+        (
+            Edit(
+                "nightscreen/operations/loans/offers.py",
+                "return bool(self._kept.add([person.offer]))",
+                "return True",
+            ),
+        ),
+        ("tests/steps/test_offering.py::test_offering_again_makes_no_second_link",),
+    ),
+    Broken(
+        "calls of a living process are taken over",
+        "A password that is under way counts as lost, or is sent a second time.",
+        (Edit(_PERSON_RUN, "if worker != run_id and is_under_way(journal, worker):", "if False:"),),
+        ("tests/storage/test_bvn_consents.py::test_calls_of_the_dead_alone_are_learnt[sqlite]",),
+    ),
+)
+"""Runs that ask person by person."""
+
 BEHAVIOURS: tuple[Broken, ...] = (
     *_RESERVING,
     *_WRITING,
@@ -1692,4 +1776,5 @@ BEHAVIOURS: tuple[Broken, ...] = (
     *_ROWS,
     *_DECIDING,
     *_REPORTING,
+    *_ONE_BY_ONE,
 )

@@ -13,6 +13,7 @@ from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.bvn.states import newest
 from nightscreen.privacy.erasure import erase, look
@@ -314,6 +315,15 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     assert told.states == {"awaiting_otp": 1}
     assert told.rows["C1"]["masked_contact"]
     assert len(world.calls("bvn_start")) == 1
+    otp = world.otp(asked(1)) or ""
+    monkeypatch.setattr(BvnConfirmations, "learn", lambda *_: None)
+    monkeypatch.setattr(BvnConfirmations, "recover", lambda _: None)
+    world.confirm({"C1": otp})
+    monkeypatch.undo()
+    again = world.confirm({"C1": otp})
+    assert again.problems == [("2", "already_confirmed")]
+    assert again.rows["C1"]["state"] == "confirmed"
+    assert len(world.calls("bvn_finish")) == 1
 
 
 def test_requests_are_abandoned_after_a_set_time(world: BvnWorld) -> None:

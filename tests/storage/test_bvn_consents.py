@@ -50,7 +50,7 @@ def test_only_what_waits_is_abandoned(journal: Journal) -> None:
     assert states == ["abandoned", "confirmed", "awaiting_otp", "awaiting_otp"]
 
 
-def test_a_call_of_a_dead_process_is_learnt_and_of_a_living_one_is_not(journal: Journal) -> None:
+def test_calls_of_the_dead_alone_are_learnt(journal: Journal) -> None:
     """A request is free again where nothing was sent for it; the newest of a customer counts."""
     kept = requests_of(journal)
     at = journal.clock()

@@ -173,49 +173,36 @@ def write_bvns(
     return dict(sorted(states.items())), {"total": total, "kinds": dict(sorted(kinds.items()))}
 
 
-def _rows(journal: Journal, lines: Iterable[BvnRecord], now: int) -> Iterator[dict[str, Any]]:
-    lines = list(lines)
-    shown = [line.request for line in lines if line.request is not None and _lawful(line, now)]
-    confirmed = [record.subject for record in shown if record.state is BvnState.CONFIRMED]
-    stored = journal.answers.latest(Operation.BVN_FINISH.value, confirmed)
+def _rows(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[dict[str, Any]]:
+    subjects = [line.request.subject for line in lines if line.request is not None]
+    stored = journal.answers.latest(Operation.BVN_FINISH.value, subjects)
     for line in lines:
-        if line.request is None or not _lawful(line, now):
+        request = line.request
+        row = {
+            "customer_id": line.customer_id,
+            "bvn": None if request is None else request.held.bvn,
+            "batch": line.batch,
+            "cost": from_micro(0 if request is None else request.cost_micro),
+        }
+        if request is None or line.why or now >= request.consent_ends_at:
             word = line.why or NoAnswer.REFUSED.value
-            yield _row(line, word)
-        else:
-            answer = stored.get(line.request.subject)
-            yield {**_asked(line, line.request), **_details(journal, line.request, answer)}
-
-
-def _lawful(line: BvnRecord, now: int) -> bool:
-    return not line.why and line.request is not None and now < line.request.consent_ends_at
-
-
-def _row(line: BvnRecord, state: str) -> dict[str, Any]:
-    return {
-        "customer_id": line.customer_id,
-        "bvn": None if line.request is None else line.request.held.bvn,
-        "batch": line.batch,
-        "state": state,
-        "explained": EXPLAINED[state],
-        "cost": from_micro(0 if line.request is None else line.request.cost_micro),
-    }
-
-
-def _asked(line: BvnRecord, request: BvnRequest) -> dict[str, Any]:
-    doubt = None if request.doubt is None else request.doubt.value
-    return {
-        **_row(line, request.state.value),
-        "in_doubt": doubt,
-        "explained": EXPLAINED[doubt or request.state.value],
-        "masked_contact": request.held.masked_contact,
-        "attempts": request.attempts,
-        "requested_at": request.at,
-        "settled_at": request.settled_at,
-        "consent_reference": request.consent_reference,
-        "otp_link": line.link if request.is_open else None,
-        "run_id": request.finish_run_id or request.run_id,
-    }
+            yield {**row, "state": word, "explained": EXPLAINED[word]}
+            continue
+        doubt = None if request.doubt is None else request.doubt.value
+        yield {
+            **row,
+            "state": request.state.value,
+            "in_doubt": doubt,
+            "explained": EXPLAINED[doubt or request.state.value],
+            "masked_contact": request.held.masked_contact,
+            "attempts": request.attempts,
+            "requested_at": request.at,
+            "settled_at": request.settled_at,
+            "consent_reference": request.consent_reference,
+            "otp_link": line.link if request.is_open else None,
+            "run_id": request.finish_run_id or request.run_id,
+            **_details(journal, request, stored.get(request.subject)),
+        }
 
 
 def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None) -> dict[str, Any]:
@@ -224,19 +211,19 @@ def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None)
         return {}
     check = Operation.BVN_FINISH
     answer = parse_answer(check, journal.answers.body(check.value, stored))
-    found: dict[str, Any] = {"checked_at": stored.answered_at}
-    if isinstance(answer, BvnDetails):
-        found |= {f"bvn_{name}": getattr(answer, name) for name in _FIELDS}
-        found[WATCHLISTED] = None if answer.watchlisted is None else int(answer.watchlisted)
-        found["bvn_extra"] = answer.extra_json() if answer.extra else None
-        if answer.accounts:
-            found["bvn_accounts"] = [
-                {name: getattr(account, name) for name in _ACCOUNT_FIELDS}
-                for account in answer.accounts
-            ]
-    else:
-        return found
-    return found | asdict(compare(request.held, answer))
+    if not isinstance(answer, BvnDetails):
+        return {"checked_at": stored.answered_at}
+    accounts = [
+        {name: getattr(account, name) for name in _ACCOUNT_FIELDS} for account in answer.accounts
+    ]
+    return {
+        "checked_at": stored.answered_at,
+        **{f"bvn_{name}": getattr(answer, name) for name in _FIELDS},
+        WATCHLISTED: None if answer.watchlisted is None else int(answer.watchlisted),
+        "bvn_extra": answer.extra_json() if answer.extra else None,
+        "bvn_accounts": accounts or None,
+        **asdict(compare(request.held, answer)),
+    }
 
 
 def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:

@@ -29,6 +29,7 @@ from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.offers import OfferWord
 from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.values.addresses import judge_email
 from nightscreen.values.phones import judge_phone
@@ -66,7 +67,6 @@ class OfferSource:
             chosen unsolicited offers.
     """
 
-    folder: Path
     run_id: str
     batch: str
     parts: tuple[Path, ...]
@@ -79,9 +79,7 @@ class Candidate:
 
     Attributes:
         decided_by: `policy` or `review`.
-        superseded: the newest decision is another than the chosen ones.
-        contested: the customer contests something, so that nothing is offered meanwhile.
-        unrequested: the customer asked for no loan, and unsolicited offers were not chosen.
+        word: why nothing is offered, whatever was before; `PENDING` where something may be.
     """
 
     customer: bytes
@@ -91,9 +89,7 @@ class Candidate:
     phone: str | None = field(repr=False)
     decision: str = ""
     decided_by: str = "policy"
-    superseded: bool = False
-    contested: bool = False
-    unrequested: bool = False
+    word: OfferWord = OfferWord.PENDING
 
 
 def read_source(parameters: OfferLoans) -> OfferSource:
@@ -133,7 +129,7 @@ def read_source(parameters: OfferLoans) -> OfferSource:
             f"a request ({', '.join(REQUESTED)}): credit that nobody asked for is restricted, see "
             "docs/loans.md. If counsel has agreed to it, use --unsolicited"
         )
-    return OfferSource(folder, run_id, str(manifest["batch"]), parts, every_row)
+    return OfferSource(run_id, str(manifest["batch"]), parts, every_row)
 
 
 def _has_request(part: Path) -> bool:
@@ -235,6 +231,12 @@ class _Judge:
             return None
         if own not in self._wanted and decided_by != "review":
             return None
+        asks = self._source.every_row or any(row.get(name) is not None for name in REQUESTED)
+        word = OfferWord.PENDING if asks else OfferWord.NO_REQUEST
+        if pseudonym in self._contested:
+            word = OfferWord.CONTESTED
+        if decision not in self._wanted:
+            word = OfferWord.SUPERSEDED
         return Candidate(
             customer=self._pseudonyms.customers_anywhere([row["customer_id"]]),
             customer_id=row["customer_id"],
@@ -243,10 +245,7 @@ class _Judge:
             phone=_sound(row.get("phone"), judge_phone),
             decision=decision,
             decided_by=decided_by,
-            superseded=decision not in self._wanted,
-            contested=pseudonym in self._contested,
-            unrequested=not self._source.every_row
-            and all(row.get(name) is None for name in REQUESTED),
+            word=word,
         )
 
     def _newest(
@@ -258,8 +257,7 @@ class _Judge:
         if review is not None and review.evidence == evidence_digest(known.state):
             return review.decision, "review"
         part = known.state.get(LISTED_PART)
-        later = part is not None and part.run_id != self._source.run_id
-        if part is not None and later:
+        if part is not None and part.run_id != self._source.run_id:
             return str(part.values["decision"]), "policy"
         return own, "policy"
 

@@ -86,8 +86,6 @@ OFFERS = pa.schema(
         pa.field("offer_run_id", WORD),
     ]
 )
-_NEVER = frozenset({OfferWord.SUPERSEDED, OfferWord.CONTESTED, OfferWord.NO_REQUEST})
-"""Words of rows that get no link, whatever was offered before."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,19 +139,11 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         """
         decisions = self.parameters.decisions
         found, self.rows_read = candidates(self.run.journal, self._source, decisions)
-        return [Offered(candidate=each, word=self._word(each)) for each in found]
-
-    def _word(self, candidate: Candidate) -> OfferWord:
-        """Return what is clear of a row before anything is known of offers."""
-        if candidate.superseded:
-            return OfferWord.SUPERSEDED
-        if candidate.contested:
-            return OfferWord.CONTESTED
-        if candidate.unrequested:
-            return OfferWord.NO_REQUEST
-        if self.parameters.prefill and not self._contacts(candidate):
-            return OfferWord.NO_CONTACT
-        return OfferWord.PENDING
+        rows = [Offered(candidate=each, word=each.word) for each in found]
+        for row in rows if self.parameters.prefill else ():
+            if row.word == PENDING and not self._contacts(row.candidate):
+                row.word = OfferWord.NO_CONTACT
+        return rows
 
     def _contacts(self, candidate: Candidate) -> dict[str, str]:
         """Return what is sent to the service about a customer."""
@@ -174,7 +164,7 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         self._look_up(self.people)
 
     def _look_up(self, rows: Sequence[Offered]) -> None:
-        asked = [row for row in rows if row.word not in _NEVER]
+        asked = [row for row in rows if row.candidate.word == PENDING]
         customers = [row.candidate.customer for row in asked]
         known = newest_offers(self._kept, customers, self.parameters.product)
         for row in asked:
@@ -466,11 +456,7 @@ def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[s
     journal.calls.recover()
     bring_up_to_date(journal)
     found, _ = candidates(journal, read_source(parameters), parameters.decisions)
-    known = {
-        each.customer_id: each.customer
-        for each in found
-        if not (each.superseded or each.contested or each.unrequested)
-    }
+    known = {each.customer_id: each.customer for each in found if each.word == PENDING}
     kept = Records.of(journal, Offer)
     offers = newest_offers(kept, list(known.values()), parameters.product)
     again: list[Offer] = []
