@@ -59,6 +59,7 @@ LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UN
 """States of a call of which nobody knows what it did, though an unreadable one is paid for."""
 
 _NOT_KEPT = frozenset({"run", "deadline", "quote_only"})
+"""What a resumed run does not take over: a deadline would be over, but a cap still holds."""
 _PATHS = ("input", "mapping", "run_dir", "output")
 _TURNS_A_CALL = 2
 """People whose turn it is at once for each call in flight: one is asked, one is written down."""

@@ -198,8 +198,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         before, now = person.offer, self.run.clock()
         seen = None if end is None else _seen(before, end)
         if seen is None:
-            lost = {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
-            if person.task is not None and person.task.status in lost:
+            if person.task is not None and person.task.status is not LookupStatus.WAITING:
                 person.word = FAILED
             return
         person.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
