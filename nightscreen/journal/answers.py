@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import bindparam, case, func, literal, select
+from sqlalchemy import bindparam, case, func, literal, null, select
 
+from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.calls import NO_ANSWER, OUTAGE, open_answer
 from nightscreen.journal.engine import outlasting, reading, reading_settled
 from nightscreen.journal.schema import answers, calls
@@ -21,26 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import ColumnElement, Connection, Engine, Select
+    from sqlalchemy import ColumnElement, Engine
 
     from nightscreen.files.sealing import Sealer
 
-_BLOCK = 4000
+_BLOCK = 4000 * SUBJECT_BYTES
 OUTCOMES = tuple(Outcome)
 """Outcomes by the numbers that `Latest` gives them."""
 NONE = -1
 """Stands in `Latest` for no answer, and for a cost that the service did not say."""
-
-
-class _Numbers(dict[str, int]):
-    """Numbers of outcomes; one that is not known counts as none."""
-
-    def __missing__(self, word: str) -> int:
-        return NONE
-
-
-_NUMBERS = _Numbers({outcome.value: number for number, outcome in enumerate(OUTCOMES)})
-SIXTEEN = "S16"
+_NUMBERS = {outcome.value: number for number, outcome in enumerate(OUTCOMES)}
+SIXTEEN = f"S{SUBJECT_BYTES}"
 """numpy's type of a pseudonym."""
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
 _RECENT = 20_000  # answers among which those in a row are looked for
@@ -132,10 +124,10 @@ class Answers:
         self, check: str, subjects: Sequence[bytes], *, bodies: bool = True
     ) -> dict[bytes, StoredAnswer]:
         """Return the latest answer of each subject that has one."""
-        found: dict[bytes, StoredAnswer] = {}
-        for rows in self._rows(check, subjects, _WHOLE if bodies else _WITHOUT_BODY):
-            found.update((row[0], StoredAnswer._make(row)) for row in rows)
-        return found
+        body = answers.c.body if bodies else literal(b"")
+        joined = b"".join(sorted(subjects))
+        blocks = self._blocks(check, joined, *_COLUMNS, body)
+        return {row[0]: StoredAnswer._make(row) for rows in blocks for row in rows}
 
     @outlasting
     def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
@@ -149,17 +141,28 @@ class Answers:
 
         What another run could not read in an outage of the check is left out: it has no age.
         """
-        asked = np.frombuffer(subjects, SIXTEEN)
-        found = Latest.nothing(len(asked))
-        query = self._of_subjects(*_STANDING)
-        with reading(self._engine) as connection:
-            for start in range(0, len(asked), _BLOCK):
-                block = asked[start : start + _BLOCK]
-                values = {"subjects": block.tobytes(), "check": check, "run_id": run_id}
-                rows = fetched(connection.execute(query, values))
-                if rows:
-                    _enter(found, start, block, _StoredRows.of_rows(rows), since)
-            _leave_out_outages(connection, found)
+        found = Latest.nothing(len(subjects) // SUBJECT_BYTES)
+        blocks = self._blocks(check, subjects, *_COLUMNS, answers.c.answer_id, _TROUBLE)
+        for number, rows in enumerate(blocks):
+            last = {row[0]: row for row in rows}
+            asked = {row[0] for row in rows if row[4] == run_id}  # by this run, now or before
+            block = subjects[number * _BLOCK : (number + 1) * _BLOCK]
+            places, entered = [], []
+            for place in range(0, len(block), SUBJECT_BYTES):
+                row = last.get(block[place : place + SUBJECT_BYTES])
+                if row is None:
+                    continue
+                subject, outcome, answered_at, call_id, run, cost_micro, answer_id, trouble = row
+                if trouble == OUTAGE and run != run_id:
+                    continue
+                cost = NONE if cost_micro is None else cost_micro
+                current = subject in asked or answer_id > since
+                numbered = _NUMBERS.get(outcome, NONE)
+                entered.append((numbered, answered_at, call_id, run == run_id, cost, current))
+                places.append((number * _BLOCK + place) // SUBJECT_BYTES)
+            if entered:
+                columns = map(np.array, zip(*entered, strict=True))
+                found.put(np.array(places), Latest(*columns))
         return found
 
     @outlasting
@@ -202,29 +205,21 @@ class Answers:
             check: the check.
             calls: each call with the subject it was about.
         """
-        for rows in self._rows(check, list(set(calls.values())), _WHOLE):
-            for row in rows:
-                answer = StoredAnswer._make(row)
+        joined = b"".join(sorted(set(calls.values())))
+        for rows in self._blocks(check, joined, *_COLUMNS, answers.c.body):
+            for answer in map(StoredAnswer._make, rows):
                 if calls.get(answer.call_id) == answer.subject:
                     yield answer.call_id, answer
 
-    def _rows(
-        self, check: str, subjects: Sequence[bytes], columns: Sequence[ColumnElement[Any]]
+    def _blocks(
+        self, check: str, subjects: bytes, *columns: ColumnElement[Any]
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield answers in blocks, those of a subject together and the latest last.
+        """Yield the answers about a block of pseudonyms after the other, each's latest last.
 
-        Subjects are looked up in their own order, which is the index's, so that neighbours share
-        pages.
+        The pseudonyms are looked up in their own order, which is the index's, so that neighbours
+        share pages.
         """
-        ordered, query = sorted(subjects), self._of_subjects(*columns)
-        with reading(self._engine) as connection:
-            for start in range(0, len(ordered), _BLOCK):
-                values = {"subjects": b"".join(ordered[start : start + _BLOCK]), "check": check}
-                yield fetched(connection.execute(query, values))
-
-    def _of_subjects(self, *columns: ColumnElement[Any]) -> Select[Any]:
-        """Return a query for the answers to a check about some subjects, each's latest last."""
-        return (
+        query = (
             select(*columns)
             .where(
                 among_joined(self._engine.dialect.name, "subject", "subjects"),
@@ -233,6 +228,10 @@ class Answers:
             )
             .order_by(answers.c.subject, answers.c.answer_id)
         )
+        with reading(self._engine) as connection:
+            for start in range(0, len(subjects), _BLOCK):
+                values = {"subjects": subjects[start : start + _BLOCK], "check": check}
+                yield fetched(connection.execute(query, values))
 
     def body(self, check: str, answer: StoredAnswer) -> bytes:
         """Return an answer's body as it was received.
@@ -244,69 +243,15 @@ class Answers:
         return open_answer(self._sealer, check, answer.subject, answer.outcome, answer.sealed)[1]
 
 
-_COLUMNS = [
+_COLUMNS = tuple(
     answers.c[name]
     for name in ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
-]
-_WHOLE = (*_COLUMNS, answers.c.body)
-_WITHOUT_BODY = (*_COLUMNS, literal(b""))
-_STANDING = (
-    *(answers.c[name] for name in ("subject", "outcome", "answered_at", "call_id", "answer_id")),
-    func.coalesce(answers.c.cost_micro, NONE),
-    case((answers.c.run_id == bindparam("run_id"), 1), else_=0),
 )
-
-
-class _StoredRows(NamedTuple):
-    """Answers as they stand in the journal, those of a lookup together and the latest last."""
-
-    subject: NDArray[np.bytes_]
-    answer_id: NDArray[np.int64]
-    answers: Latest
-
-    @classmethod
-    def of_rows(cls, rows: Sequence[tuple[Any, ...]]) -> _StoredRows:
-        """Return rows of `_STANDING` as columns."""
-        columns = zip(*rows, strict=True)
-        subjects, outcomes, answered_at, call_id, answer_id, cost_micro, own_run = columns
-        return cls(
-            np.frombuffer(b"".join(subjects), SIXTEEN),
-            np.array(answer_id, np.int64),
-            Latest(
-                np.fromiter(map(_NUMBERS.__getitem__, outcomes), np.int8, len(outcomes)),
-                np.array(answered_at, np.int64),
-                np.array(call_id, np.int64),
-                np.array(own_run, bool),
-                np.array(cost_micro, np.int64),
-                np.zeros(len(rows), bool),
-            ),
-        )
-
-
-def _enter(
-    found: Latest, start: int, block: NDArray[np.bytes_], standing: _StoredRows, since: int
-) -> None:
-    """Enter a block's answers; of several to one lookup the last counts, others are left out."""
-    subject, answers = standing.subject, standing.answers
-    last = np.ones(len(subject), dtype=bool)
-    last[:-1] = subject[1:] != subject[:-1]
-    begins = np.flatnonzero(np.roll(last, 1))
-    asked_here = np.logical_or.reduceat(answers.own_run, begins)  # by this run, now or before
-    answers.current[last] = asked_here | (standing.answer_id[last] > since)
-    place = np.minimum(np.searchsorted(block, subject), len(block) - 1)
-    last &= block[place] == subject
-    found.put(start + place[last], answers.take(last))
-
-
-def _leave_out_outages(connection: Connection, found: Latest) -> None:
-    """Take out answers of other runs that could not be read in an outage of their check."""
-    unread = np.flatnonzero((found.outcome == _NUMBERS[Outcome.UNREADABLE]) & ~found.own_run)
-    for start in range(0, len(unread), _BLOCK):
-        places = unread[start : start + _BLOCK]
-        of_outage = connection.execute(
-            select(calls.c.call_id).where(
-                calls.c.call_id.in_(found.call_id[places].tolist()), calls.c.trouble == OUTAGE
-            )
-        ).scalars()
-        gone = places[np.isin(found.call_id[places], list(of_outage))]
-        found.put(gone, Latest.nothing(len(gone)))
+_TROUBLE = case(
+    (
+        answers.c.outcome == Outcome.UNREADABLE.value,
+        select(calls.c.trouble).where(calls.c.call_id == answers.c.call_id).scalar_subquery(),
+    ),
+    else_=null(),
+)
+"""Trouble of the call, looked up of answers that could not be read only."""

@@ -33,7 +33,6 @@ from nightscreen.journal import askers, lookups
 from nightscreen.journal.disputes import IS_OPEN, dispute
 from nightscreen.journal.engine import (
     Turn,
-    in_one_stroke,
     outlast,
     outlasting,
     reading,
@@ -224,9 +223,7 @@ class Calls:
                 granted = turn.grant_all(asks, wishes)
                 _INTEND.run(connection, [turn.intent(purpose, *pair) for pair in turn.granted])
                 unsure[:] = [granted]
-                if turn.deltas:
-                    with in_one_stroke(connection):
-                        apply_deltas(connection, turn.deltas)
+                apply_deltas(connection, turn.deltas)
             return granted
 
         return outlast(self._engine, try_once)
@@ -315,10 +312,8 @@ class Calls:
                 costs, recounted = dispute(connection, fresh, self._clock())
                 for scope, delta in recounted.items():
                     deltas.setdefault(scope, Delta()).add(delta)
-            charged = _charged_prices(answered, self._clock())
-            with in_one_stroke(connection):
-                _PRICES.run(connection, charged)
-                apply_deltas(connection, deltas)
+            _PRICES.run(connection, _charged_prices(answered, self._clock()))
+            apply_deltas(connection, deltas)
         return costs
 
     def _seal(self, settled: CallResult) -> bytes:

@@ -373,23 +373,6 @@ def recording(
 
 
 @contextmanager
-def in_one_stroke(connection: Connection) -> Iterator[None]:
-    """Send what the body writes, and the commit, in one message where the database can do that.
-
-    The body may not read, and what it writes must be small, as counters are: of more than a socket
-    takes at once the driver leaves a rest unsent, and waits for an answer for good. An error shows
-    only when the body is left; nothing is committed then.
-    """
-    if connection.dialect.name != "postgresql":
-        yield
-        return
-    driver: Any = connection.connection.driver_connection
-    with driver.pipeline():
-        yield
-        driver.commit()
-
-
-@contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One read transaction; never waits for writers, and never makes them wait."""
     with _transaction(engine, _reach, reads=True) as connection:
@@ -475,8 +458,7 @@ def _is_away(engine: Engine, error: BaseException | None, word: str) -> bool:
     if word:
         return word in _AWAY or word.startswith(_CONNECTION)
     driver: Any = engine.dialect.loaded_dbapi
-    broken = isinstance(error, driver.OperationalError | driver.InterfaceError)
-    return broken and not isinstance(error, driver.errors.PipelineAborted)
+    return isinstance(error, driver.OperationalError | driver.InterfaceError)
 
 
 def _busy(engine: Engine) -> JournalBusyError:

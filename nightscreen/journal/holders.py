@@ -15,9 +15,10 @@ import socket
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -27,7 +28,6 @@ from nightscreen.files.private_files import make_private_folder
 from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -46,17 +46,17 @@ _LOOK_AGAIN_S = 0.1
 _OPEN: weakref.WeakSet[FileHolders] = weakref.WeakSet()
 
 
-class Holders(Protocol):
-    """Takes a lock in this process's name and knows which others are still held.
+class Holders:
+    """Knows which processes of a journal still hold their locks; takes none itself.
 
     Attributes:
-        name: this process, as the journal knows it.
+        name: this process, as the journal knows it; empty where it has no lock.
         was_lost: the lock was gone for a while and is held again; the code that handled this resets
             it.
     """
 
-    name: str
-    was_lost: bool
+    name = ""
+    was_lost = False
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name still lives.
@@ -65,6 +65,7 @@ class Holders(Protocol):
             holder: the name.
             connection: the transaction under way, if the database has the answer.
         """
+        raise NotImplementedError
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name is dead for sure, before its work is taken over.
@@ -74,6 +75,7 @@ class Holders(Protocol):
             connection: the transaction under way, which must not wait for long; None: wait as long
                 as needed.
         """
+        return not self.alive(holder, connection)
 
     def assure(self, connection: Connection) -> None:
         """Make sure that this process still holds its own lock.
@@ -86,34 +88,22 @@ class Holders(Protocol):
         """Give the lock back."""
 
 
-class FileHolders:
-    """A lock file for each process under a folder that all processes of a journal share."""
-
-    was_lost = False
+class FileLocks(Holders):
+    """Looks at the lock files in a folder that all processes of a journal share."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = make_private_folder(folder)
-        self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._file = self._lock(self.name)
-        _OPEN.add(self)
+        self._folder = folder
 
     def _path(self, holder: str) -> Path:
         return self._folder / f"{holder}.lock"
 
-    def _lock(self, holder: str) -> IO[bytes]:
-        file = os.fdopen(os.open(self._path(holder), os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return file
-
-    def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as the protocol has it
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as of all holders
         """Return whether the process of this name still holds its lock.
 
         Askers share the lock for an instant, so that two who ask at once do not see each other.
         """
-        if holder == self.name:
-            return True
         try:
-            handle = os.open(self._path(holder), os.O_RDWR)
+            handle = os.open(self._path(holder), os.O_RDONLY)
         except FileNotFoundError:
             return False
         try:
@@ -121,21 +111,34 @@ class FileHolders:
         except BlockingIOError:
             return True
         else:
-            self._path(holder).unlink(missing_ok=True)
             return False
         finally:
             os.close(handle)
 
-    def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether the process of this name has released its lock, by asking the system."""
-        return not self.alive(holder, connection)
+    def living(self) -> list[str]:
+        """Return all processes that hold a lock."""
+        return [file.stem for file in self._folder.glob("*.lock") if self.alive(file.stem)]
 
-    def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as the protocol has it
-        """Make sure that the lock's file is still there for others to see.
 
-        Raises:
-            JournalError: somebody removed it.
-        """
+class FileHolders(FileLocks):
+    """Has a lock file of this process beside those of the others."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(make_private_folder(folder))
+        self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._file = os.fdopen(os.open(self._path(self.name), os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _OPEN.add(self)
+
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:
+        """Look as `FileLocks` does; the file of a process that is gone is removed."""
+        if holder == self.name or super().alive(holder, connection):
+            return True
+        self._path(holder).unlink(missing_ok=True)
+        return False
+
+    def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as of all holders
+        """Make sure that the lock's file is still there for others to see."""
         if not self._path(self.name).exists():
             raise JournalError(
                 f"the lock of this process under {self._folder} was removed, so that others take "
@@ -162,7 +165,28 @@ def _forget_inherited() -> None:
 os.register_at_fork(after_in_child=_forget_inherited)
 
 
-class AdvisoryHolders:
+Reader = Callable[[], "AbstractContextManager[Connection]"]
+"""Gives a connection for one look."""
+
+
+class AdvisoryLocks(Holders):
+    """Looks at the advisory locks of a PostgreSQL database."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+
+    def alive(self, holder: str, connection: Connection | None = None) -> bool:
+        """Return whether some session still holds this process's lock, or may soon again."""
+        return self._look(holder, connection) is not _Lock.FREE
+
+    def _look(self, holder: str, connection: Connection | None) -> _Lock:
+        if connection is not None:
+            return look_at(connection, holder)
+        with self._read() as own:
+            return look_at(own, holder)
+
+
+class AdvisoryHolders(AdvisoryLocks):
     """A PostgreSQL advisory lock for each process, on a separate connection.
 
     The database drops the lock with the connection, and with all connections when it restarts,
@@ -170,22 +194,15 @@ class AdvisoryHolders:
     at the first look, and after a restart every process has time. The name says when the database
     that first gave the lock was started. The lock is a shared one: it can be taken again while the
     database still has an old session of the same process.
-
-    Args:
-        engine: makes the connection.
-        read: gives a connection for one look.
     """
 
-    def __init__(
-        self, engine: Engine, read: Callable[[], AbstractContextManager[Connection]]
-    ) -> None:
+    def __init__(self, engine: Engine, read: Reader) -> None:
+        super().__init__(read)
         self._engine = engine
-        self._read = read
         self._number = secrets.randbits(62)
         self._guard = threading.Lock()
         self._released = threading.Event()
         self._dead: set[str] = set()
-        self.was_lost = False
         self._connection: Connection | None = self._locked()
         started = self._connection.execute(_STARTED).scalar()
         self.name = f"pg-{self._number}.{started}"
@@ -229,14 +246,8 @@ class AdvisoryHolders:
                 connection.close()
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether some session still holds this process's lock, or may soon again."""
-        return holder == self.name or self._look(holder, connection) is not _Lock.FREE
-
-    def _look(self, holder: str, connection: Connection | None) -> _Lock:
-        if connection is not None:
-            return look_at(connection, holder)
-        with self._read() as own:
-            return look_at(own, holder)
+        """Look as `AdvisoryLocks` does; this process knows of itself."""
+        return holder == self.name or super().alive(holder, connection)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether a lock stays free; looks more than once at one not known to be dead.
@@ -323,27 +334,6 @@ def look_at(connection: Connection, holder: str) -> _Lock:
         return _Lock.HELD
     restarted = taken_under not in (0, started)
     return _Lock.AWAITED if restarted and float(up_s) < RESTART_GRACE_S else _Lock.FREE
-
-
-def holds(connection: Connection, holder: str) -> bool:
-    """Return whether a process of this name holds its advisory lock, or may soon again."""
-    return look_at(connection, holder) is not _Lock.FREE
-
-
-def is_locked(file: Path) -> bool:
-    """Return whether the process of a lock's file lives; it is not touched."""
-    try:
-        handle = os.open(file, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(handle)
 
 
 def _halves(number: int) -> dict[str, int]:

@@ -30,7 +30,13 @@ from nightscreen.journal.engine import (
     told,
     writing,
 )
-from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders
+from nightscreen.journal.holders import (
+    AdvisoryHolders,
+    AdvisoryLocks,
+    FileHolders,
+    FileLocks,
+    Holders,
+)
 from nightscreen.journal.keyset import (
     PSEUDONYM_KEY,
     first_keys,
@@ -172,13 +178,13 @@ def journal_exists(home: Path, url: str = "") -> bool:
     return file is None or file.exists()
 
 
-def make_holders(engine: Engine) -> Holders:
-    """Take this process's lock where every process of the journal looks for it."""
-    folder = holders_folder(engine)
+def make_holders(engine: Engine, *, takes_lock: bool = True) -> Holders:
+    """Take this process's lock where every process of the journal looks for it, or only look."""
+    folder, read = holders_folder(engine), partial(reading, engine)
     if folder is not None:
-        return FileHolders(folder)
+        return FileHolders(folder) if takes_lock else FileLocks(folder)
     with told(engine):
-        return AdvisoryHolders(engine, partial(reading, engine))
+        return AdvisoryHolders(engine, read) if takes_lock else AdvisoryLocks(read)
 
 
 def _private_from_birth(engine: Engine, home: Path, remembered: str | None) -> None:

@@ -20,10 +20,10 @@ from nightscreen.journal.engine import (
     reading,
     sqlite_file,
 )
-from nightscreen.journal.holders import holds, is_locked
+from nightscreen.journal.holders import FileLocks
 from nightscreen.journal.keyset import LENDER_KEY, lender_key_of
 from nightscreen.journal.money import Money
-from nightscreen.journal.opening import MARKER, has_tables, journal_url
+from nightscreen.journal.opening import MARKER, has_tables, journal_url, make_holders
 from nightscreen.journal.runs import RUNNING, Runs
 from nightscreen.journal.schema import calls, read_meta, require_declared, runs, users
 from nightscreen.journal.wallet import runs_with_open_gaps
@@ -34,50 +34,20 @@ from nightscreen.schemas.errors import JournalError, NightscreenError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Engine
 
+    from nightscreen.journal.holders import Holders
     from nightscreen.schemas.approvals import Approval
 
 PATIENCE_S = 3.0
 """How long a look waits where another process has the journal locked."""
 
 
-@dataclass(slots=True)
-class ReadOnlyJournal:
-    """Tells which processes hold their locks, and takes none itself."""
-
-    _engine: Engine = field(repr=False)
-    name: str = ""
-    was_lost: bool = False
-
-    def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether the process of this name still lives."""
-        folder = holders_folder(self._engine)
-        if folder is not None:
-            return is_locked(folder / f"{holder}.lock")
-        if connection is not None:
-            return holds(connection, holder)
-        with reading(self._engine) as own:
-            return holds(own, holder)
-
-    def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Whether the process of this name seems to be dead; nothing follows from it here."""
-        return not self.alive(holder, connection)
-
-    def assure(self, connection: Connection) -> None:
-        """Do nothing: there is no lock to lose."""
-
-    def release(self) -> None:
-        """Do nothing: there is no lock to give back."""
-
-
 def pids_at_work(home: Path, url: str) -> list[int]:
     """Return the processes of this machine that have an SQLite journal open."""
     folder = holders_folder(make_engine(url or journal_url(home)))
-    if folder is None or not folder.is_dir():
-        return []
-    locked = [file.stem for file in folder.glob("*.lock") if is_locked(file)]
-    return sorted({pid for pid in map(pid_of, locked) if pid is not None})
+    living = [] if folder is None else FileLocks(folder).living()
+    return sorted({pid for pid in map(pid_of, living) if pid is not None})
 
 
 def pid_of(holder: str) -> int | None:
@@ -114,6 +84,7 @@ class Look:
     """
 
     engine: Engine = field(repr=False)
+    holders: Holders = field(repr=False)
     runs: Runs = field(repr=False)
     money: Money = field(repr=False)
     key_trouble: NightscreenError | None
@@ -130,7 +101,7 @@ class Look:
         query = select(runs.c.holder).where(runs.c.run_id == run_id, runs.c.state == RUNNING)
         with reading(self.engine) as connection:
             holder = connection.execute(query).scalar()
-        return holder if holder and ReadOnlyJournal(self.engine).alive(holder) else None
+        return holder if holder and self.holders.alive(holder) else None
 
     def waiting_approvals(self) -> list[Approval]:
         """Return the requests for approval that nobody has decided, oldest first, without notes."""
@@ -224,8 +195,15 @@ def look_into(
             lender_key_of(engine, configured_key(home, data_key), home)
         except NightscreenError as error:
             trouble = error
-        known = Runs(engine, ReadOnlyJournal(engine), clock)
-        return Look(engine, known, Money(engine, clock), trouble, facts.get(LENDER_KEY, ""))
+        holders = make_holders(engine, takes_lock=False)
+        return Look(
+            engine,
+            holders,
+            Runs(engine, holders, clock),
+            Money(engine, clock),
+            trouble,
+            facts.get(LENDER_KEY, ""),
+        )
     except BaseException:
         engine.dispose()
         raise

@@ -509,8 +509,8 @@ _REUSE = (
         (
             Edit(
                 "nightscreen/journal/answers.py",
-                "answers.current[last] = asked_here | (standing.answer_id[last] > since)",
-                "answers.current[last] = standing.answer_id[last] > since",
+                "current = subject in asked or answer_id > since",
+                "current = answer_id > since",
             ),
         ),
         (
@@ -875,9 +875,8 @@ _PROCESSES = (
         (
             Edit(
                 "nightscreen/journal/holders.py",
-                "            self._path(holder).unlink(missing_ok=True)\n"
-                "            return False\n",
-                "            return True\n",
+                "        self._path(holder).unlink(missing_ok=True)\n        return False\n",
+                "        return True\n",
             ),
         ),
         ("tests/storage/test_holders.py::test_a_killed_process_lets_go_at_once[sqlite]",),

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, event, func, select, text
 from nightscreen.files.keys import encode_key
 from nightscreen.journal.calls import STALE_MICROS, Claim, Wish
 from nightscreen.journal.copying import back_up
-from nightscreen.journal.engine import in_one_stroke
+from nightscreen.journal.engine import recording
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.lookups import LookupRun, NewLookup
 from nightscreen.journal.schema import PASSING_TABLES, ErasedPseudonyms, askers, calls, lookups
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
     from nightscreen.journal import Journal
+    from nightscreen.journal.engine import Turn
     from nightscreen.schemas.calls import ReserveRequest
 
 SHARED = Caps(in_flight=(("karma", 4), ("bvn", 2)))
@@ -658,21 +659,21 @@ def test_what_a_lost_connection_left_unsure_counts_once(
     cut: list[bool] = []
 
     @contextmanager
-    def cuts(connection: Connection) -> Iterator[None]:
-        if cut:
-            with in_one_stroke(connection):
-                yield
-            return
-        cut.append(True)
-        if not committed:
-            own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
-            with create_engine(server_place.url).connect() as other:
-                other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": own})
-        with in_one_stroke(connection):
-            yield
+    def cuts(
+        engine: Engine, turn: Turn | None = None, *, first: Callable[..., None] | None = None
+    ) -> Iterator[Connection]:
+        with recording(engine, turn, first=first) as connection:
+            yield connection
+            if cut:
+                return
+            cut.append(True)
+            if not committed:
+                own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
+                with create_engine(server_place.url).connect() as other:
+                    other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": own})
         raise JournalUnreachableError("the commit was not heard of")
 
-    monkeypatch.setattr("nightscreen.journal.calls.in_one_stroke", cuts)
+    monkeypatch.setattr("nightscreen.journal.calls.recording", cuts)
     if settles:
         _settles(journal, claimed)
     else:
