@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.wallet import Wallet
     from nightscreen.calling.writer import Writer
-    from nightscreen.client.limiter import CallStart, Cap
+    from nightscreen.client.limiter import AdaptiveCap, CallStart
     from nightscreen.journal.calls import Claim
     from nightscreen.journal.lookups import ClaimedLookup, Left
     from nightscreen.schemas.calls import CallResult
     from nightscreen.schemas.clock import Clock
 
 _HELD_POLL_S = 0.5
-_BUSY_POLL_S = 0.1
-"""Until calls are asked for again that others left no room for, unless one of our own settles."""
+_POLL_S = 0.1
+"""Until it is asked again where others left no room, or where a call under way may confirm the
+price or give money back, unless one of our own settles."""
 _BUSY_POLL_BESIDE_S = 0.5
 """The same where calls of our own are under way: what they leave is ours, and soon."""
-_LATER_POLL_S = 0.1
-"""Until a call under way has confirmed the price, given money back, or come to nothing."""
 _OTHERS_POLL_S = 0.5
 """Until it is looked at again whether others have ended, or left, what they have claimed."""
-_LEAST_WAIT_S = 0.001
+_TICK_S = 0.1
+"""How often a lane looks around by itself: for a wait that is over, a deadline, a new day."""
 _LOW = 4
 """A block is reserved once so small a part of the cap is ready: a quarter of a cap of 200 lasts for
 25 ms, and a claim takes 10."""
@@ -133,7 +133,7 @@ class Lane:
         *,
         send: Sender,
         writer: Writer,
-        cap: Cap,
+        cap: AdaptiveCap,
         stops: Stops,
         wallet: Wallet,
         attempts: int,
@@ -200,10 +200,7 @@ class Lane:
                 self._queue.append(task)
             mine.append(known)
         if mine:
-            self._run_on()
-            await asyncio.shield(asyncio.gather(*(task.done for task in mine if task.done)))
-        if self._writer.broken is not None:
-            raise self._writer.broken
+            await self._until(asyncio.gather(*(task.done for task in mine if task.done)))
         return mine
 
     async def ask(self, *, only: int | None = None) -> None:
@@ -219,17 +216,17 @@ class Lane:
         """
         if self._asking is None or self._asking.over.done():
             self.short = False
-            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._asking = _Asking(only, over)
-        self._run_on()
-        await asyncio.shield(self._asking.over)
-        if self._writer.broken is not None:
-            raise self._writer.broken
+            self._asking = _Asking(only, asyncio.get_running_loop().create_future())
+        await self._until(self._asking.over)
 
-    def _run_on(self) -> None:
+    async def _until(self, done: asyncio.Future[Any]) -> None:
+        """Keep the lane going until something is done; a caller that is cancelled leaves it so."""
         if self._runner is None or self._runner.done():
             self._runner = asyncio.get_running_loop().create_task(self._run())
         self._wake.set()
+        await asyncio.shield(done)
+        if self._writer.broken is not None:
+            raise self._writer.broken
 
     async def drain(self) -> None:
         """Wait until nothing is in flight and every outcome is committed."""
@@ -245,9 +242,7 @@ class Lane:
         try:
             while self._open or self._claims_more:
                 self._wake.clear()
-                looked_at = asyncio.get_running_loop().time()
-                halted = self._halted()
-                if halted:
+                if self._halted():
                     self._let_go()
                 else:
                     self._bring_back_due()
@@ -258,7 +253,7 @@ class Lane:
                     self._say_why()
                 self._progress.cap = self._cap.cap
                 if self._open or self._claims_more:
-                    await self._wait(None if halted else self._until_due(looked_at))
+                    await self._look_away()
         except Exception as error:  # noqa: BLE001 - callers would wait for ever: each gets it
             self._writer.breaks(error)
             for task in list(self._open.values()):
@@ -294,33 +289,11 @@ class Lane:
         until = self._stops.quota_until.get(self._check)
         return until is not None and self._clock() < until
 
-    async def _wait(self, due_s: float | None) -> None:
-        """Sleep until something settles, falls due or stops."""
-        timer = None
-        if due_s is not None:
-            timer = asyncio.get_running_loop().call_later(due_s, self._wake.set)
+    async def _look_away(self) -> None:
+        """Sleep until something settles or stops, for a moment at most."""
+        timer = asyncio.get_running_loop().call_later(_TICK_S, self._wake.set)
         await self._wake.wait()
-        if timer is not None:
-            timer.cancel()
-
-    def _until_due(self, looked_at: float) -> float | None:
-        """Return seconds until something falls due by itself.
-
-        Args:
-            looked_at: when the lane began to look around; what ended since is looked at again.
-        """
-        now = asyncio.get_running_loop().time()
-        due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
-        stops = self._stops
-        ends = [self._cap.paused_until, self._evidence.not_before, self._busy_until]
-        if self._asking is not None and not self._asking.ended:
-            ends.append(self._asking.not_before)
-        due += [end - now for end in ends if end > looked_at]
-        later = (stops.resume_at(looked_at), stops.silence.gives_up_at)
-        due += [at - now for at in later if at is not None]
-        if stops.deadline_at is not None:
-            due.append((stops.deadline_at - self._clock()) / MICROS)
-        return max(_LEAST_WAIT_S, min(due)) if due else None
+        timer.cancel()
 
     def _bring_back_due(self) -> None:
         """Put calls whose wait is over before all others, those due first in front."""
@@ -437,7 +410,7 @@ class Lane:
         self._wake.set()
 
     def _is_busy(self) -> None:
-        poll_s = _BUSY_POLL_BESIDE_S if self._intents else _BUSY_POLL_S
+        poll_s = _BUSY_POLL_BESIDE_S if self._intents else _POLL_S
         self._busy_until = asyncio.get_running_loop().time() + poll_s
 
     def _take(self, task: LookupTask, grant: Reservation, asked_at: int) -> None:
@@ -457,7 +430,7 @@ class Lane:
                 pass  # `_commit` puts it back where it stood in the queue
             case ReservationStatus.LATER:
                 self._waits_for("a call under way that will confirm the price of others")
-                self._put_off(task, _LATER_POLL_S)
+                self._put_off(task, _POLL_S)
             case ReservationStatus.UNAFFORDABLE:
                 doubted = LookupStatus.IN_DOUBT if task.doubted else LookupStatus.WAITING
                 self._end_unsent(task, doubted)
@@ -485,9 +458,9 @@ class Lane:
             self._stops.quota_until[self._check] = next_day(asked_at)
         elif claim.refused is ReservationStatus.LATER:
             self._waits_for("a call under way that will confirm the price of others")
-            asking.not_before = now + _LATER_POLL_S
+            asking.not_before = now + _POLL_S
         elif left is not None and claim.refused is not None:  # the money does not reach further
-            asking.not_before = now + _LATER_POLL_S
+            asking.not_before = now + _POLL_S
             self.short = not left.claimed_in_run
             lanes = self._lanes.values()
             asking.ended = self.short and all(each.short or not each.is_asking for each in lanes)
@@ -719,9 +692,6 @@ class Lane:
             if reading.outcome in HITS:
                 self._evidence.forget(Until.RECORD)
             self._evidence.answered()
-            if not isinstance(task.lookup, ApiCall):  # answers to API calls may well be alike
-                hit = reading.outcome in HITS
-                stops.saw_body(self._check, reading.body, reading.cost_micro, hit=hit)
             return
         silent = reading.verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}
         at = asyncio.get_running_loop().time()

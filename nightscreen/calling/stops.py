@@ -39,9 +39,6 @@ TOLERATED_FROM = 200
 NOTICE_SHARE = 0.8
 """Share of a spending cap at which a notice is given."""
 
-ALIKE_HITS, ALIKE_ANSWERS = 25, 1000
-"""Free answers of one check without a difference, hits or any, from which on it is suspicious."""
-
 SAME_FAULT_WAIT_S = 10.0
 """Wait once two customers have met the same fault, doubled after each further one: 70 s in all,
 longer than a service takes to restart."""
@@ -289,37 +286,6 @@ class Evidence:
 
 
 @dataclass(slots=True)
-class _Likeness:
-    """Whether one check's answers differ at all: a service that is not live says the same.
-
-    Real answers about different people differ or cost something; misses may well be alike, hits
-    are not.
-    """
-
-    answers: int = 0
-    hits: int = 0
-    judged: bool = False
-    _first: bytes | None = None
-    _first_hit: bytes | None = None
-
-    def saw(self, body: bytes, cost_micro: int | None, *, hit: bool) -> bool:
-        """Take note of an answer; return True once, where there are too many of one kind."""
-        if self.judged:
-            return False
-        self.answers += 1
-        self.hits += hit
-        if self._first is None:
-            self._first = body
-        if hit and self._first_hit is None:
-            self._first_hit = body
-        alike = body == (self._first_hit if hit else self._first)
-        live = bool(cost_micro) or not alike or 0 < self.hits < self.answers
-        suspicious = not live and (self.hits >= ALIKE_HITS or self.answers >= ALIKE_ANSWERS)
-        self.judged = live or suspicious
-        return suspicious
-
-
-@dataclass(slots=True)
 class Stops:
     """Why a run, or a check of it, stops, and what it waits for meanwhile.
 
@@ -363,7 +329,6 @@ class Stops:
     probes_wallet: bool = False
     heard: Callable[[str, float, CallOutcome], None] | None = None
     _costs_in_doubt: bool = False
-    _likeness: dict[str, _Likeness] = field(default_factory=dict)
     _evidence: dict[str, Evidence] = field(default_factory=dict)
     _answered_then: int = 0
     _was_out: bool = False
@@ -621,17 +586,6 @@ class Stops:
         self.silence.ends()
         self.probes_wallet = False
         self.answered += 1
-
-    def saw_body(self, check: str, body: bytes, cost_micro: int | None, *, hit: bool) -> None:
-        """Watch whether answers differ; give notice where the service seems not to be live."""
-        likeness = self._likeness.get(check)
-        if likeness is None:
-            likeness = self._likeness[check] = _Likeness()
-        if likeness.saw(body, cost_micro, hit=hit):
-            self.notices.append(
-                f"suspicious: {likeness.answers} {check} answers about different people are "
-                "all the same and none was charged; make sure that key and address are live ones"
-            )
 
     def saw_error(self, check: str, error: str, *, silent: bool, at: float, now: int) -> None:
         """Take note of an attempt without an answer.

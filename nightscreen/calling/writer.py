@@ -12,15 +12,15 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nightscreen.schemas.calls import DisputedCosts
 from nightscreen.schemas.errors import JournalError, NightscreenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from nightscreen.journal.calls import Claim, Wish
+    from nightscreen.journal.calls import Calls, Claim, Wish
     from nightscreen.schemas.calls import (
         CallResult,
         Caps,
@@ -34,27 +34,6 @@ GROUP_EVERY_S = 0.01
 
 Change = tuple[int, "LookupStatus", int]
 """A claimed lookup's number, what it is by now, and the attempts made at it."""
-
-
-class CallStore(Protocol):
-    """What it needs of the journal."""
-
-    def claim(
-        self,
-        run_id: str,
-        purpose: str,
-        asks: Sequence[ReserveRequest],
-        caps: Caps,
-        *,
-        since: int,
-        wishes: Mapping[str, Wish],
-    ) -> tuple[list[Reservation], dict[str, Claim]]:
-        """Commit the intents of a block as far as the caps allow."""
-
-    def settle(
-        self, run_id: str, outcomes: Sequence[CallResult], changes: Sequence[Change] = ()
-    ) -> DisputedCosts | None:
-        """Commit a group of outcomes; return which costs are disputed."""
 
 
 @dataclass(slots=True)
@@ -87,9 +66,7 @@ class Writer:
         disputed: the costs that are disputed since the last group of outcomes.
     """
 
-    def __init__(
-        self, store: CallStore, *, run_id: str, purpose: str, caps: Caps, since: int
-    ) -> None:
+    def __init__(self, store: Calls, *, run_id: str, purpose: str, caps: Caps, since: int) -> None:
         self.caps = caps
         self.broken: NightscreenError | None = None
         self.disputed = DisputedCosts()

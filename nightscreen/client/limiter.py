@@ -19,7 +19,7 @@ in `data/manners.toml`, retries are in `client/retry.py`.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 START, OPENING_PART = 4, 4
 """A cap opens at the first, or at this part of its maximum where that is more."""
@@ -91,29 +91,6 @@ class CallStart(NamedTuple):
 
     generation: int
     in_flight: int
-
-
-class Cap(Protocol):
-    """How many calls of a check may be in flight, as a lane asks for it."""
-
-    @property
-    def cap(self) -> int:
-        """Return the cap of this moment."""
-
-    @property
-    def paused_until(self) -> float:
-        """Return the instant, on the caller's clock, before which no call may start."""
-
-    def begin(self, in_flight: int) -> CallStart:
-        """Record the start of a call, itself counted in flight.
-
-        `on_result` gets this back with the result.
-        """
-
-    def on_result(
-        self, *, begun: CallStart, strain: bool, now: float, retry_after_s: float | None = None
-    ) -> None:
-        """Take note of one result."""
 
 
 class Trial(NamedTuple):

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
@@ -33,7 +33,7 @@ from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from nightscreen.journal.calls import Claim, Wish
+    from nightscreen.journal.calls import Calls, Claim, Wish
     from tests.steps.virtual_time import VirtualLoop
 
 NAIRA = 1_000_000
@@ -249,7 +249,8 @@ def bench(
     stops = stops or Stops()
     stops.progress = {check: CheckProgress() for check in checks}
     wallet = Wallet(stops, floor_micro)
-    book = Writer(store, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
+    journal = cast("Calls", store)
+    book = Writer(journal, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
     made = Bench(loop, service, store, stops, wallet, book, {})
 
     for check in checks:

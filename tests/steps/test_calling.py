@@ -135,7 +135,7 @@ def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path
     async def fill(asking: Asking) -> None:
         await asyncio.sleep(8)
         runs.append(asking.run.run_id)
-        asking.caller.writer._store = Full()
+        asking.caller.writer._store = Full()  # type: ignore[assignment]  # as much as is used
 
     with pytest.raises(JournalError, match="disk"):
         bureau.night(steer=fill)

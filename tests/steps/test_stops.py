@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from nightscreen.calling.progress import CheckProgress, SpendingAlert
 from nightscreen.calling.silence import Silence
 from nightscreen.calling.stops import (
-    ALIKE_ANSWERS,
-    ALIKE_HITS,
     PASSING,
     RULES,
     Objection,
@@ -21,9 +17,6 @@ from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.stops import ADDRESS, TEST_MODE, StopReason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAIRA = 1_000_000
 
@@ -384,38 +377,7 @@ def test_the_key_is_blamed_only_where_it_was_refused(word: Objection) -> None:
     assert bool(made.refusals()) is (word is Objection.AUTH)
 
 
-# --- a service that is not live, or silent ---
-
-
-@pytest.mark.parametrize(("hit", "number"), [(True, ALIKE_HITS), (False, ALIKE_ANSWERS)])
-def test_free_answers_without_a_difference_are_suspicious(number: int, *, hit: bool) -> None:
-    """The same answer for many people at no cost is reported once."""
-    made = stops()
-    for _ in range(2 * number):
-        made.saw_body("karma", b"sample", 0, hit=hit)
-    assert len(made.notices) == 1
-    assert made.notices[0].startswith(f"suspicious: {number} karma answers")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda number: (b"one" if number % 2 else b"two", 0, True),
-        lambda _: (b"same", 10, True),
-        lambda number: (b"same" if number % 2 else b"other", None, True),
-        lambda number: (b"hit", 0, True) if number == 0 else (b"miss", 0, False),
-    ],
-    ids=["differ", "cost", "differ_unpriced", "hit_among_misses"],
-)
-def test_answers_that_differ_or_cost_are_live(
-    answer: Callable[[int], tuple[bytes, int | None, bool]],
-) -> None:
-    """One difference or one charge is enough to trust the service; so is a hit among misses."""
-    made = stops()
-    for number in range(2 * ALIKE_ANSWERS):
-        body, cost, hit = answer(number)
-        made.saw_body("karma", body, cost, hit=hit)
-    assert made.notices == []
+# --- a service that is silent ---
 
 
 def test_a_silent_service_is_probed_at_intervals() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -24,6 +24,8 @@ from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from nightscreen.journal.calls import Calls
 
 ASK = ReserveRequest("karma", "bvn", b"\0" * 16, 10, None, 1)
 
@@ -76,7 +78,8 @@ class Store:
 
 def book(store: Store) -> Writer:
     """Return a writer."""
-    return Writer(store, run_id="run", purpose="portfolio", caps=Caps(), since=0)
+    journal = cast("Calls", store)
+    return Writer(journal, run_id="run", purpose="portfolio", caps=Caps(), since=0)
 
 
 async def test_outcomes_that_arrive_together_are_one_group() -> None:
