@@ -110,7 +110,8 @@ class Shared(Unasked):
         """Let a worker end as SIGKILL does: nothing is given back or written, its lock is free."""
         worker = self.workers[number]
         writer = worker.asking.caller.writer
-        writer._store = Dead()  # what is in flight here must not be reported by a dead process  # type: ignore[assignment]  # as much as is used
+        # what is in flight here must not be reported by a dead process
+        writer._store = Dead()  # type: ignore[assignment]  # as much as is used
         self.tasks[number].cancel()
         await asyncio.wait([self.tasks[number]])
         await asyncio.get_running_loop().run_in_executor(writer._thread, int)
