@@ -482,7 +482,7 @@ class Lane:
         at = asyncio.get_running_loop().time()
         if self._unjudged or max(self._cap.paused_until, self._evidence.not_before) > at:
             return True
-        return self._stops.resume_at(at) is not None
+        return self._stops.holds_back(at)
 
     def _limit(self) -> int:
         """Return how many calls may be in flight; one where the next decides whether to go on."""

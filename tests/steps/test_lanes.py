@@ -301,13 +301,6 @@ def test_a_lookup_ends_once_its_attempts_are_used_up(
     assert sum(each.final for each in made.store.settled) == (0 if status is PAID else 5)
 
 
-def test_what_the_cap_does_not_afford_is_not_sent() -> None:
-    """The cap pays for some; the rest is left waiting, in order."""
-    made, tasks = asked(20, lambda *_: hit(), caps=Caps(run_micro=7 * PRICE + 1), cap=3)
-    assert made.store.spent == 7 * PRICE
-    assert [each.status for each in tasks] == [PAID] * 7 + [WAITING] * 13
-
-
 def test_a_resend_that_does_not_fit_leaves_the_lookup_in_doubt() -> None:
     """A lost call is sent again only while the cap allows."""
     made, tasks = asked(1, lambda *_: lost(), caps=Caps(run_micro=2 * PRICE))
@@ -354,21 +347,6 @@ def test_the_quota_stops_its_check_and_comes_back_with_the_next_day() -> None:
 
 
 # --- the wallet, and prices ---
-
-
-def test_the_balance_floor_is_never_broken() -> None:
-    """With answers that overtake each other the wallet never falls under the floor."""
-    balances = itertools.count(1000 * NAIRA - PRICE, -PRICE)
-    lowest: list[int] = []
-
-    def reply(*_: object) -> CallOutcome:
-        lowest.append(next(balances))
-        return hit(balance=lowest[-1])
-
-    made, tasks = asked(200, reply, cap=16, floor_micro=305 * NAIRA)
-    assert 305 * NAIRA <= min(lowest) < 305 * NAIRA + 3 * PRICE
-    assert made.stops.reason == StopReason.BALANCE
-    assert number_in(tasks, WAITING) >= 131
 
 
 def test_free_answers_do_not_end_a_run_at_the_floor() -> None:
@@ -525,17 +503,6 @@ def test_nothing_is_sent_after_the_deadline_and_nothing_spins() -> None:
     assert max(at for at, _ in made.service.sent) < 10
     assert (len(made.service.sent), number_in(tasks, FREE)) == (16, 16)
     assert made.loop.steps < 500
-
-
-def test_too_many_failures_stop_the_run() -> None:
-    """Once enough is done, a share of failures above what is tolerated stops the run."""
-
-    def reply(lookup: Lookup, _: int) -> CallOutcome:
-        return rejected() if int(lookup.identity) % 10 == 0 else miss()
-
-    made, _ = asked(1000, reply, stops=Stops(tolerated_failure_pct=5))
-    assert made.stops.reason == StopReason.FAILURES
-    assert 200 <= made.progress.done <= 220
 
 
 @pytest.mark.parametrize(
