@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -21,15 +21,13 @@ from nightscreen.cli.output import lagos_time, table
 from nightscreen.client.aggregator import consent_address, read_scopes
 from nightscreen.operations.consents.admin import consent_by_hand, grant_rows, read_code
 from nightscreen.operations.consents.admin import revoke as revoke_grant
-from nightscreen.operations.consents.links import CodeExchange, ConsentLinks
+from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.operations.consents.links import redeem as redeem_code
 from nightscreen.portal.config import place_of
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import GrantState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import REFUSALS
-
-if TYPE_CHECKING:
-    from nightscreen.operations.consents.links import Redeemed
 
 app = group("Customers' consent to share transactions.")
 _AGAIN = "ask the customer to consent again"
@@ -130,19 +128,11 @@ def redeem(
     brought = read_code(sys.stdin.readline() if code == "-" else code)
     scopes = read_scopes(scope) if scope else ()
 
-    async def redeemed() -> Redeemed:
-        exchange = CodeExchange(journal, settings)
-        try:
-            consent, asked = consent_by_hand(journal, customer, brought, scopes)
-            done = await exchange.redeem(consent)
-            if done.grant is not None and asked is not None:
-                ConsentLinks(journal).use_up(asked)
-            return done
-        finally:
-            await exchange.aclose()
-
     with made_journal(settings) as journal:
-        done = asyncio.run(redeemed())
+        consent, asked = consent_by_hand(journal, customer, brought, scopes)
+        done = asyncio.run(redeem_code(journal, settings, consent))
+        if done.grant is not None and asked is not None:
+            ConsentLinks(journal).use_up(asked)
     status, sentence = _ENDINGS.get(done.ending.value, (0, ""))
     if done.trouble in REFUSALS:  # a wrong address, key or right reads as everywhere
         status, sentence = (2 if done.trouble == "address" else 3), REFUSALS[done.trouble]

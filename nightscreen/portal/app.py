@@ -16,12 +16,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from nightscreen.journal.engine import reading
-from nightscreen.operations.consents.links import CodeExchange
 from nightscreen.portal.config import place_of
 from nightscreen.portal.consent import LINK, TOLD, ConsentPages
 from nightscreen.portal.otp import LINK as OTP_LINK
 from nightscreen.portal.otp import OtpPages
 from nightscreen.portal.pages import TEMPLATES, Pages, policy
+from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import JournalError
 from nightscreen.web.background import Lasting
 from nightscreen.web.guard import HEALTH, Guard, Log, fault_pages, headers_of, note
@@ -57,8 +57,10 @@ def application(
     """
     place, lasting = place_of(settings), Lasting()
     pages = Pages(settings.portal_name, settings.portal_contact.strip())
-    redeemer = CodeExchange(journal, settings, transport=transport)
-    consent = ConsentPages(journal, settings, pages, redeemer, lasting, is_secure=place.is_secure)
+    require_service(settings, quote_only=False)
+    consent = ConsentPages(
+        journal, settings, pages, lasting, is_secure=place.is_secure, transport=transport
+    )
     otp = OtpPages(journal, settings, pages, lasting, transport)
 
     @asynccontextmanager
@@ -67,7 +69,6 @@ def application(
             yield
         finally:
             await lasting.drain()
-            await redeemer.aclose()
 
     routes = [
         Route(OTP_LINK, otp.show, methods=["GET"]),

@@ -23,6 +23,7 @@ from nightscreen.operations.consents.links import (
     ConsentLinks,
     ExchangeEnd,
     Refusal,
+    redeem,
     signing,
 )
 from nightscreen.portal.pages import policy
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.operations.consents.links import CodeExchange, Redeemed
+    from nightscreen.operations.consents.links import Redeemed
     from nightscreen.portal.pages import Pages
     from nightscreen.web.background import Lasting
 
@@ -79,9 +81,9 @@ class ConsentPages:
         journal: where links and states are kept.
         settings: the consent screen and the redirect address.
         pages: writes pages.
-        redeemer: exchanges codes.
         lasting: finishes an exchange in the background.
         is_secure: customers reach the portal by https.
+        transport: another way to the service than sockets, for tests.
     """
 
     def __init__(
@@ -89,15 +91,15 @@ class ConsentPages:
         journal: Journal,
         settings: Settings,
         pages: Pages,
-        redeemer: CodeExchange,
         lasting: Lasting,
         *,
         is_secure: bool,
+        transport: Transport | None,
     ) -> None:
         self._journal = journal
         self._settings = settings
         self._pages = pages
-        self._redeemer = redeemer
+        self._transport = transport
         self._lasting = lasting
         self._links = ConsentLinks(journal)
         self._pace = RateLimit(DEPARTURES_A_MINUTE, 60, time.monotonic)
@@ -176,7 +178,7 @@ class ConsentPages:
         }
         reference = f"consent-{asked.reference}"
         consent = Consent(asked.customer_id, code, asked.scopes, reference, evidence)
-        done = await self._redeemer.redeem(consent)
+        done = await redeem(self._journal, self._settings, consent, transport=self._transport)
         if done.ending is ExchangeEnd.KEPT:
             await asyncio.to_thread(self._links.use_up, asked)
         return done

@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.links import CodeExchange, Consent, ExchangeEnd
+from nightscreen.operations.consents.links import Consent, ExchangeEnd, redeem
 from nightscreen.schemas.consented import GrantState
 from tests.portal.visiting import CUSTOMER, LIST, VIEW
 
@@ -57,17 +57,14 @@ def consent(*scopes: str) -> Consent:
     return Consent(CUSTOMER, "code-1", scopes or (LIST,), "consent-ref", {"channel": "portal"})
 
 
-async def redeemed(town: Town, service: Service, given: Consent | None = None) -> tuple[str, list]:  # type: ignore[type-arg]  # seconds waited
-    """Redeem a code, and return what came of it with the waits between attempts."""
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    redeemer = CodeExchange(town.journal, town.settings, transport=service, sleep=sleep)
-    done = await redeemer.redeem(given or consent())
-    await redeemer.aclose()
-    return done.ending.value, waits
+async def redeemed(
+    town: Town, service: Service, given: Consent | None = None, patience_s: float = 40
+) -> str:
+    """Redeem a code, and return what came of it."""
+    done = await redeem(
+        town.journal, town.settings, given or consent(), transport=service, patience_s=patience_s
+    )
+    return done.ending.value
 
 
 @pytest.mark.parametrize(
@@ -95,7 +92,7 @@ async def test_each_answer_ends_in_one_word_and_is_asked_for_once(
 ) -> None:
     """The journal has the call; only what was surely granted is kept, and nothing is repeated."""
     service = Service(answer)
-    assert await redeemed(town, service) == (ending, [])
+    assert await redeemed(town, service) == ending
     assert len(service.bodies) == 1
     assert town.calls() == [("aggregator_exchange", state)]
     assert len(town.grants) == (ending is ExchangeEnd.KEPT)
@@ -105,9 +102,9 @@ async def test_each_answer_ends_in_one_word_and_is_asked_for_once(
 async def test_bare_code_grants_what_is_named_and_never_what_nobody_knows(town: Town) -> None:
     """Neither the operator nor the answer says what was granted: then it is nothing."""
     bare = Consent(CUSTOMER, "code-1", (), "consent-by-hand", {})
-    assert (await redeemed(town, Service(says(200, TOKEN)), bare))[0] == ExchangeEnd.NOTHING_GRANTED
+    assert await redeemed(town, Service(says(200, TOKEN)), bare) == ExchangeEnd.NOTHING_GRANTED
     named = Service(says(200, {**TOKEN, "scope": f"{LIST} {VIEW}"}))
-    assert (await redeemed(town, named, bare))[0] == ExchangeEnd.KEPT
+    assert await redeemed(town, named, bare) == ExchangeEnd.KEPT
     assert [grant.scopes for grant in town.grants] == [(LIST, VIEW)]
 
 
@@ -127,22 +124,21 @@ async def test_call_says_what_the_specification_asks_for(town: Town) -> None:
 async def test_what_surely_did_nothing_is_tried_again(town: Town) -> None:
     """A connection that never was, and a refusal for want of room."""
     service = Service(breaks(httpx.ConnectError), says(503, {"status": "error"}), says(200, TOKEN))
-    ending, waits = await redeemed(town, service)
-    assert (ending, len(waits)) == (ExchangeEnd.KEPT, 2)
+    assert await redeemed(town, service) == ExchangeEnd.KEPT
     states = [state for _, state in town.calls()]
     assert states == ["not_sent", "not_charged", "answered"]
 
 
-async def test_customer_is_not_kept_waiting_for_ever(town: Town) -> None:
-    """After so many attempts, or where the service asks for too long a wait, it is busy."""
-    ending, waits = await redeemed(town, Service(says(503, {"status": "error"})))
-    assert (ending, len(waits)) == (ExchangeEnd.BUSY, town.settings.attempts - 1)
-    later = Service(
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "120"}])
+async def test_customer_is_not_kept_waiting_for_ever(town: Town, headers: dict[str, str]) -> None:
+    """Where the service has no time, or asks for too long a wait, it is busy after a while."""
+    full = Service(
         lambda _request: httpx.Response(
-            429, headers={"retry-after": "120"}, stream=httpx.ByteStream(b"{}")
+            429 if headers else 503, headers=headers, stream=httpx.ByteStream(b"{}")
         )
     )
-    assert await redeemed(town, later) == (ExchangeEnd.BUSY, [])
+    assert await redeemed(town, full, patience_s=1) == ExchangeEnd.BUSY
+    assert {state for _, state in town.calls()} == {"not_charged"}
 
 
 async def test_new_consent_takes_the_place_of_the_one_before(town: Town) -> None:

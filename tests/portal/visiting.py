@@ -10,10 +10,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
+from sqlalchemy import select
 
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
+from nightscreen.journal.engine import reading
+from nightscreen.journal.schema import calls
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
@@ -100,14 +103,9 @@ class Town:
 
     def calls(self) -> list[tuple[str, str]]:
         """Return check and state of every call in the journal."""
-        run_ids = [f"consent-{day}" for day in self._days()]
-        blocks = [block for run_id in run_ids for block in self.journal.runs.calls(run_id)]
-        return [(row.check, row.state) for block in blocks for row in block]
-
-    def _days(self) -> set[str]:
-        from nightscreen.schemas.clock import spending_day  # noqa: PLC0415 - here alone
-
-        return {spending_day(self.clock())}
+        query = select(calls.c.check, calls.c.state).order_by(calls.c.call_id)
+        with reading(self.journal.engine) as connection:
+            return [(check, state) for check, state in connection.execute(query)]
 
 
 @dataclass

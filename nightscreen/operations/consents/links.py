@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import random
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -23,30 +23,22 @@ from typing import TYPE_CHECKING, Any
 
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
-from nightscreen.calling.caller import NEVER
-from nightscreen.calling.lookup_task import ApiCall, LookupTask, outcome_of
-from nightscreen.calling.run import known_prices
 from nightscreen.client.aggregator import exchange
-from nightscreen.client.api import Client
 from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
-from nightscreen.client.network import Network
 from nightscreen.client.response_parser import parse_answer, parse_json
-from nightscreen.client.response_rules import load_response_rules
-from nightscreen.client.retry import next_attempt
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.keyset import LINKS_LAST, link_keys
 from nightscreen.journal.records import Records
-from nightscreen.runs.run import caps_of, require_service
-from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.calls import Reservation, ReservationStatus
+from nightscreen.operations.person_run import single_call
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, span_micros, spending_day
+from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, span_micros
 from nightscreen.schemas.consented import ConsentLink
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.stops import StopReason
 from nightscreen.values.identifiers import judge_customer_id
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
@@ -286,10 +278,8 @@ def _text(signed: str | bytes) -> str:
 
 # --- codes ---
 
-PURPOSE = "consent"
 PATIENCE_S = 40.0
 """How long a customer is kept waiting in all; the code itself does not live much longer."""
-_HELD_S = 0.5
 _NOT_KNOWN = frozenset({ChargeStatus.IN_DOUBT, ChargeStatus.UNREADABLE})
 """Ends after which nobody knows whether a code was used up."""
 
@@ -345,125 +335,61 @@ class Consent:
     evidence: Mapping[str, Any] = field(repr=False)
 
 
-class CodeExchange:
-    """Exchanges codes, one call at a time for each customer.
+async def redeem(
+    journal: Journal,
+    settings: Settings,
+    consent: Consent,
+    *,
+    transport: Transport | None = None,
+    patience_s: float = PATIENCE_S,
+) -> Redeemed:
+    """Exchange a code and keep the grant; never raises for what the service does.
 
     Args:
-        journal: where calls and grants are kept.
+        journal: where the grant is kept.
         settings: the service, the redirect address, caps.
-        transport: another transport than sockets, for tests.
-        sleep: waits between attempts.
+        consent: the code.
+        transport: another way to the service than sockets, for tests.
+        patience_s: how long it may take; a call that was sent is waited for all the same.
 
     Raises:
-        SettingsError: the service's address or key is not set.
+        UsageError: the settings are wrong.
+        JournalError: the journal could not be written; an answer that came is in doubt there.
     """
-
-    def __init__(
-        self,
-        journal: Journal,
-        settings: Settings,
-        *,
-        transport: Transport | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        require_service(settings, quote_only=False)
-        self._journal = journal
-        self._settings = settings
-        self._consents = Consents.of(journal)
-        self._caps = caps_of(ApiRunParameters(), settings)
-        self._client = Client(
-            settings.base_url,
-            settings.api_key.get_secret_value(),
-            timeouts_s=settings.timeout_s,
-            connections=settings.max_in_flight["aggregator"],
-            rules=load_response_rules(settings.own_table("manners")),
-            network=Network.of(settings),
-            transport=transport,
-        )
-        self._sleep = sleep
-        self._random = random.Random()  # noqa: S311 - jitter, not a secret
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._client.aclose()
-
-    async def redeem(self, consent: Consent) -> Redeemed:
-        """Exchange a code and keep the grant; never raises for what the service does.
-
-        Calls of a day share the name `consent-DATE` in the journal, and are no run.
-
-        Raises:
-            JournalError: the journal could not be written; an answer that came is in doubt there.
-        """
-        request = exchange(consent.code, self._settings.redirect_uri)
-        worst_micro = known_prices(self._journal, self._settings)[1][request.operation]
-        task = LookupTask(
-            ApiCall(request.operation, SubjectKind.CUSTOMER, request, keeps_body=False),
-            subject=self._consents.customer(consent.customer_id),
-            worst_micro=worst_micro,
-            bound_micro=worst_micro,
+    request = exchange(consent.code, settings.redirect_uri)
+    async with single_call(
+        settings, Operation.AGGREGATOR_EXCHANGE, clock=journal.clock, transport=transport
+    ) as caller:
+        task = caller.task(
+            request,
+            kind=SubjectKind.CUSTOMER,
+            subject=journal.pseudonyms.customers_anywhere([consent.customer_id]),
+            keeps_body=False,
             consent_reference=consent.reference,
         )
-        run_id = f"{PURPOSE}-{spending_day(self._journal.clock())}"
-        waited_s = 0.0
-        while True:
-            reserved = await asyncio.to_thread(self._reserve, run_id, task)
-            if reserved.kind in (ReservationStatus.UNAFFORDABLE, ReservationStatus.QUOTA):
-                return Redeemed(ExchangeEnd.CAPPED, trouble=reserved.kind.value)
-            pause_s: float | None = _HELD_S
-            ended = Redeemed(ExchangeEnd.BUSY, trouble="held")
-            if reserved.kind is ReservationStatus.GRANTED:
-                ended, pause_s = await self._attempt(run_id, task, reserved, consent)
-            if pause_s is None or waited_s + pause_s > PATIENCE_S:
-                return ended
-            waited_s += pause_s
-            await self._sleep(pause_s)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(caller.one(task), patience_s)
+        stops = caller.run.stops
+        is_capped = caller.short or stops.reason in (StopReason.BUDGET, StopReason.QUOTA)
+    if task.reading is not None:
+        return await asyncio.to_thread(_kept, journal, consent, task.reading)
+    return Redeemed(ExchangeEnd.CAPPED if is_capped else ExchangeEnd.BUSY)
 
-    def _reserve(self, run_id: str, task: LookupTask) -> Reservation:
-        calls = self._journal.calls
-        return calls.reserve(run_id, PURPOSE, [task.ask()], self._caps, since=NEVER)[0]
 
-    async def _attempt(
-        self, run_id: str, task: LookupTask, reserved: Reservation, consent: Consent
-    ) -> tuple[Redeemed, float | None]:
-        """Make one attempt; return its result, and seconds to wait for another, if any."""
-        sent_at = self._journal.clock()
-        task.attempts += 1
-        assert isinstance(task.lookup, ApiCall)  # noqa: S101 - as `redeem` made it
-        reading = await self._client.send(task.lookup.request)
-        pause_s = next_attempt(reading, task.attempts, self._settings.attempts, random=self._random)
-        if reading.verdict in _NOT_KNOWN:
-            pause_s = None
-        settled = outcome_of(
-            task,
-            reserved,
-            reading,
-            ended=task.ends_as(reading, pause_s, stops=reading.stop is not None),
-            sent_at=sent_at,
-            now=self._journal.clock(),
-        )
-
-        def write() -> Redeemed:
-            kept = self._keep(reading, consent)  # first: a process may end between the two
-            self._journal.calls.settle(run_id, [settled])
-            return kept
-
-        return await asyncio.to_thread(write), pause_s
-
-    def _keep(self, reading: CallOutcome, consent: Consent) -> Redeemed:
-        if reading.verdict is not ChargeStatus.ANSWERED:
-            return Redeemed(_ending(reading), trouble=str(reading.trouble or ""))
-        token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
-        if token is None or _grants_nothing(token, reading.body, consent.scopes):
-            return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=consent.scopes)
-        grant = self._consents.keep(
-            consent.customer_id,
-            token,
-            asked_scopes=consent.scopes,
-            evidence={**consent.evidence, "redeemed_at": instant_text(self._journal.clock())},
-        )
-        missing = tuple(scope for scope in consent.scopes if scope not in grant.scopes)
-        return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
+def _kept(journal: Journal, consent: Consent, reading: CallOutcome) -> Redeemed:
+    if reading.verdict is not ChargeStatus.ANSWERED:
+        return Redeemed(_ending(reading), trouble=str(reading.trouble or ""))
+    token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
+    if token is None or _grants_nothing(token, reading.body, consent.scopes):
+        return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=consent.scopes)
+    grant = Consents.of(journal).keep(
+        consent.customer_id,
+        token,
+        asked_scopes=consent.scopes,
+        evidence={**consent.evidence, "redeemed_at": instant_text(journal.clock())},
+    )
+    missing = tuple(scope for scope in consent.scopes if scope not in grant.scopes)
+    return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
 
 
 def _ending(reading: CallOutcome) -> ExchangeEnd:
