@@ -12,13 +12,14 @@ import pytest
 from sqlalchemy import select, update
 
 from nightscreen.files.keys import encode_key
-from nightscreen.journal.consents import REPLACED, Consents
+from nightscreen.journal.consents import REPLACED, Consents, keep_figures, live_figures
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import writing
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import KEPT, Asked, ConsentLinks, Refusal
+from nightscreen.schemas.cashflow import CashFigures
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.consented import GrantState, TokenAnswer
 from nightscreen.schemas.errors import UsageError
@@ -184,6 +185,25 @@ def test_links_long_past_are_forgotten(place: Place) -> None:
     place.clock.now += KEPT + MICROS
     links.make("C-2", [LIST], timedelta(minutes=10))
     assert links.look(link.token) is Refusal.UNKNOWN
+
+
+def test_figures_of_a_later_answer_stay(journal: Journal) -> None:
+    """A pull that is closed late never puts its figures in the place of newer ones."""
+    consents = Consents.of(journal)
+    kept(consents)
+    customer = consents.customer("C-1")
+
+    def figures(at: int, months: int) -> CashFigures:
+        key, scopes = customer.hex(), (LIST,)
+        found = {"tx_months": months}
+        return CashFigures(key=key, customer=customer, at=at, scopes=scopes, figures=found)
+
+    for at, months in ((2, 6), (1, 5), (2, 7)):
+        keep_figures(journal, [figures(at, months)])
+    assert live_figures(journal, [customer])[customer].values["tx_months"] == 7
+    assert live_figures(journal, [customer], since=3) == {}
+    consents.revoke("C-1", "customer asked")
+    assert live_figures(journal, [customer]) == {}
 
 
 @pytest.mark.parametrize("scopes", [[], None])
