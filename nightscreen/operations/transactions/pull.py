@@ -201,10 +201,9 @@ class Pull(PersonRun[PullTransactions, Due]):
             if kind is not self.kinds[0]:
                 self.run.progress[self.operation].wanted += 1
             came = await self._list(caller, person, kind)
-            if came is None:
-                return True
-            person.came[kind] = came
-            if kind is self.kinds[0] and isinstance(came, PullOutcome):
+            if came is not None:
+                person.came[kind] = came
+            if not isinstance(came, bytes):
                 break
         if person.came:
             await to_thread(self.learn, person, None)
