@@ -64,6 +64,7 @@ MATRIX: dict[tuple[str, str], tuple[str, ...]] = {
     ("POST", "/customers/{customer_id:path}/review"): WORKS,
     ("POST", "/customers/{customer_id:path}/override"): WORKS,
     ("POST", "/customers/{customer_id:path}/told"): ANSWERS,
+    ("POST", "/customers/{customer_id:path}/action"): WORKS,
     ("POST", "/customers/{customer_id:path}/again"): WORKS,
     ("POST", "/customers/{customer_id:path}/consent"): ANSWERS,
     ("GET", "/customers/{customer_id:path}"): READS,
