@@ -230,7 +230,7 @@ def _work_on_the_list(desk: Desk, analyst: Page, run: str) -> None:
     expect(table.get_by_role("cell", name="Kano")).to_have_count(20)
     analyst.get_by_role("link", name="Take away Kano").click()
     expect(table.get_by_role("row")).to_have_count(1 + 50)
-    analyst.get_by_role("link", name="customers need somebody").click()
+    analyst.get_by_role("link", name="customers need review").click()
     picture(analyst, "decisions")
     table.get_by_role("rowheader").first.get_by_role("link").click()
     for number in range(5):

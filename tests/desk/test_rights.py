@@ -123,7 +123,7 @@ def test_list_counts_and_what_is_taken_out_are_of_the_users_branches(bank: Offic
     assert set(listed(page)) == set(KANO)
     assert facet(page, "branch") == {"Kano": 20}
     assert sum(facet(page, "decision").values()) == 20
-    assert "of 20 customers need somebody" in page
+    assert "of 20 customers need review" in page
     other = browser.get(f"/runs/{run}/decisions?branch=Lagos").text
     assert listed(other) == []
     found = listed(browser.get(f"/runs/{run}/decisions?search=C3").text)

@@ -119,7 +119,7 @@ def _contest(office: Office, browser: Browser) -> None:
     bem = _at(office, browser, "Bem", "/contests")
     case = bem.get_by_role("region", name=customer)
     expect(case).to_contain_text("I paid them in May.")
-    expect(case).to_contain_text("taken down by Ngozi")
+    expect(case).to_contain_text("recorded by Ngozi")
     case.get_by_label("What becomes of it").select_option("stands")
     case.get_by_label("What the customer is told").fill("The lender still reports it unpaid.")
     case.get_by_role("button", name="Answer").click()
