@@ -211,7 +211,7 @@ class Context:
         self.approvals = Approvals.of(self.journal)
         self.uploads = Uploads(self.journal, self.audit, self.approvals, self.output)
         self.cases = Cases(self.journal)
-        self.work = WorkList(self.journal, self.rows, self.cases)
+        self.work = WorkList(self.journal, self.cases)
 
     def of(self, request: Request) -> Context:
         """Return the context of one request: whose it is."""

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import delete, insert, select, true, update
 
 from nightscreen.journal.engine import Turn, reading, recording
+from nightscreen.journal.records import Records
 from nightscreen.journal.schema import cases, shares
+from nightscreen.schemas.cases import OpenCase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy import ColumnElement, Connection, Row
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 WAITS_FOR: Final = ("customer", "reporter")
 IN_TURN: Final = "in turn"
+_BLOCK: Final = 500
 SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
 
 
@@ -124,12 +127,20 @@ class Cases:
             _own(connection, batch, key, user)
             _put(connection, HeldCase(batch, key, "", self._journal.clock(), None, ""))
 
-    def close(self, batch: str, keys: Iterable[bytes]) -> None:
-        """Remove cases of customers: their reviews are saved, or they need nobody."""
+    def close(self, batch: str, keys: Collection[bytes]) -> None:
+        """Free cases of customers whose reviews are saved."""
         with self._writing() as connection:
             connection.execute(
-                delete(cases).where(cases.c.batch == batch, cases.c.customer.in_(list(keys)))
+                delete(cases).where(cases.c.batch == batch, cases.c.customer.in_(keys))
             )
+
+    def settle(self, batch: str, keys: Collection[bytes]) -> None:
+        """End cases of customers who need nobody any more."""
+        every = list(keys)
+        for start in range(0, len(every), _BLOCK):
+            block = every[start : start + _BLOCK]
+            self.close(batch, block)
+            Records.of(self._journal, OpenCase).drop([key.hex() for key in block])
 
     # --- shares ---
 

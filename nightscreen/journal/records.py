@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import (
     delete,
+    func,
     insert,
     select,
     update,
@@ -144,13 +145,15 @@ class Records(Generic[R]):
         wanted += [records.c.batch == batch] if batch is not None else []
         return self.select(*wanted)
 
-    def since(self, number: int, *conditions: ColumnElement[bool]) -> Iterator[tuple[int, R]]:
-        """Yield the records written after one by its number, oldest first, each with its number."""
-        wanted = (self._mine, records.c.record_id > number, *conditions)
-        query = select(records).where(*wanted).order_by(records.c.record_id)
+    def numbered(self, numbers: Collection[int]) -> list[tuple[int, R]]:
+        """Return records by their numbers, as far as they are there, each with its number."""
+        found = []
         with reading(self._engine) as connection:
-            for row in connection.execute(query):
-                yield row.record_id, self._read(row)
+            for block in _blocks(sorted(numbers)):
+                query = select(records).where(self._mine, records.c.record_id.in_(block))
+                rows = connection.execute(query)
+                found += [(row.record_id, self._read(row)) for row in rows]
+        return found
 
     def of_customers(self, customers: Collection[bytes]) -> list[R]:
         """Return the records of some customers, those of one customer oldest first."""
@@ -172,6 +175,26 @@ class Records(Generic[R]):
         """Return the records about some identifiers, those about one oldest first."""
         blocks = _blocks(sorted(subjects))
         return [each for block in blocks for each in self.select(records.c.subject.in_(block))]
+
+    def keys(self, *, batch: str) -> set[str]:
+        """Return the keys of the records of a batch."""
+        query = select(records.c.key).where(self._mine, records.c.batch == batch)
+        with reading(self._engine) as connection:
+            return set(connection.execute(query).scalars())
+
+    def versions(self) -> dict[int, int]:
+        """Return when each record of the kind was last written, by its number."""
+        query = select(records.c.record_id, records.c.updated_at).where(self._mine)
+        with reading(self._engine) as connection:
+            return {row.record_id: row.updated_at for row in connection.execute(query)}
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return numbers that change with every record of the kind that comes, goes or changes."""
+        kept = records.c
+        newest = func.max(kept.record_id), func.max(kept.updated_at)
+        query = select(func.count(), *newest).where(self._mine)
+        with reading(self._engine) as connection:
+            return tuple(connection.execute(query).one())
 
     def run_ids(self) -> list[str]:
         """Return the runs that records are about."""

@@ -9,12 +9,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import insert, select, update
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import (
-    erasures,
     policies,
     records,
     releases,
@@ -23,7 +22,7 @@ from nightscreen.journal.schema import (
 from nightscreen.schemas.contests import ENDED, WAITS, Review
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Engine
 
@@ -52,24 +51,6 @@ class Reviews:
         """Return the latest review of each customer of a batch name that has not ended."""
         lately = self._records.select(_MADE, records.c.batch == batch, records.c.updated_at > at)
         return {each.customer: each for each in _in_order(lately) if each.until > at}
-
-    def since(self, number: int, at: int) -> Iterator[tuple[int, Review]]:
-        """Yield the reviews after one by its number that have not ended, oldest first."""
-        lately = self._records.since(number, _MADE, records.c.updated_at > at)
-        return (found for found in lately if found[1].until > at)
-
-    def stamp(self, flow: str) -> tuple[int, ...]:
-        """Return numbers that change whenever what is published of a flow's runs may change."""
-        ended = runs.c.finished_at
-        others = (
-            select(func.count()).select_from(table).scalar_subquery()
-            for table in (releases, erasures)
-        )
-        query = select(
-            func.count(), func.count(ended), func.coalesce(func.max(ended), 0), *others
-        ).where(runs.c.flow == flow)
-        with reading(self._engine) as connection:
-            return tuple(connection.execute(query).one())
 
     def of_customer(self, customer: bytes) -> list[Review]:
         """Return every review of a customer, oldest first."""

@@ -47,6 +47,7 @@ from sqlalchemy import (
 from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.cashflow import CashFigures
 from nightscreen.schemas.consented import PULLS, ConsentLink, Grant, GrantState
 from nightscreen.schemas.contests import (
@@ -448,7 +449,7 @@ sightings = Table(
 # --- what people decided; each kind of record is a model (`schemas/records.py`) ---
 
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
-    *(Review, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
+    *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
     WalletGap,
 )

@@ -20,6 +20,7 @@ from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.notices import withdraw_notices
 from nightscreen.results.reviews import DEFAULT_DAYS
 from nightscreen.results.second_person import needs_second
+from nightscreen.results.settle_case import close_cases
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.schemas.contests import (
@@ -203,7 +204,7 @@ def answer_contest(
         Records.of(journal, Review).insert(connection, decided)
     Reviews.of(journal).end_waiting(contest.customer)
     if review is not None:
-        Cases(journal).close(contest.batch, [contest.customer])
+        close_cases(Cases(journal), contest.batch, [review])
     actor.note(
         journal,
         "contest answered",

@@ -122,9 +122,16 @@ def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) ->
                 reviews.end_waiting(each.customer)
         reviews.add(batch, saved)
         reviews.propose(waiting)
-        cases.close(batch, [each.customer for each in saved])
+        close_cases(cases, batch, saved)
         waits += len(waiting)
     return waits
+
+
+def close_cases(cases: Cases, batch: str, saved: Sequence[Review]) -> None:
+    """Free the cases of reviews, and end those that are decided."""
+    cases.close(batch, [each.customer for each in saved])
+    decided = [each for each in saved if each.decision != Decision.REVIEW.value]
+    cases.settle(batch, [each.customer for each in decided])
 
 
 def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: Settings) -> None:
@@ -182,7 +189,7 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
         ):
             raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
         records.insert(connection, [confirmed])
-    Cases(journal).close(waiting.batch, [waiting.customer])
+    close_cases(Cases(journal), waiting.batch, [waiting])
     rewrite_reviewed(journal, [waiting.run_id], read_declarations(settings))
     _note(journal, actor, "override confirmed", waiting)
 

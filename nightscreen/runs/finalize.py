@@ -39,6 +39,7 @@ from nightscreen.results.notices import NoticeRun, contests_report, proposes, wr
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.overrides import overrides_of
 from nightscreen.results.publish_results import publish, withdraw
+from nightscreen.runs.open_cases import publish_cases
 from nightscreen.runs.run_report import (
     WrittenRows,
     lookup_ends,
@@ -187,7 +188,14 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     low = low_balance(report, run.settings.nights_left_notice)
     if low is not None:
         report["notices"].append(low)
-    keep = None if outputs is None else outputs.keep
+
+    def keep() -> None:
+        if outputs is not None:
+            outputs.keep()
+            began = run.journal.runs.find(run.run_id)
+            if began is not None and report["publishable"]:
+                publish_cases(run.journal, began, run.folder.path)
+
     return end.finish(report, report_page(report), manifest(run), before_end=keep)
 
 

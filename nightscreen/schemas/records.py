@@ -23,6 +23,7 @@ class RecordKind(StrEnum):
     OUTCOME = "outcome"
     POLICY = "policy"
     REVIEW = "review"
+    OPEN_CASE = "open_case"
     OFFER = "offer"
     LOAN_NEWS = "loan_news"
     BVN_REQUEST = "bvn_request"

@@ -77,7 +77,10 @@ def needing(bank: Office) -> list[str]:
     run = bank.journal.runs.newest(limit=1)[0]
     rows = bank.context.rows.of(run)
     assert rows is not None
-    found = rows.ask("SELECT customer_id FROM list_0 ORDER BY place")
+    found = rows.ask(
+        "SELECT customer_id FROM run WHERE decision <> 'approve'"
+        " ORDER BY exposure DESC NULLS LAST, row"
+    )
     return [each["customer_id"] for each in found]
 
 
@@ -85,7 +88,7 @@ def declined(bank: Office) -> list[str]:
     """Return whom the policy declines."""
     rows = bank.context.rows.of(bank.journal.runs.newest(limit=1)[0])
     assert rows is not None
-    found = rows.ask("SELECT customer_id FROM run_0 WHERE decision = 'decline' ORDER BY row")
+    found = rows.ask("SELECT customer_id FROM run WHERE decision = 'decline' ORDER BY row")
     assert len(found) > 2
     return [each["customer_id"] for each in found]
 
@@ -297,7 +300,7 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
     assert rows is not None
     ((exposure,),) = [
         tuple(each.values())
-        for each in rows.ask("SELECT exposure FROM run_0 WHERE customer_id = ?", [who])
+        for each in rows.ask("SELECT exposure FROM run WHERE customer_id = ?", [who])
     ]
     bank.context.settings = bank.settings.model_copy(update={"override_above": exposure - 1})
 
@@ -358,7 +361,7 @@ def test_work_outlasts_files_that_cannot_be_reached(bank: Office) -> None:
     review(ada, proposed, "approve")
     folder = Path(bank.journal.runs.newest(limit=1)[0].folder)
     away = folder.rename(folder.with_name("away"))
-    bank.context.work = WorkList(bank.context.journal, bank.context.rows, bank.context.cases)
+    bank.context.work = WorkList(bank.context.journal, bank.context.cases)
     assert ada.get("/decisions").status_code == 200
     away.rename(folder)
     assert [each.holder for each in bank.context.cases.all() if each.holder] == ["Ada"]

@@ -1,0 +1,123 @@
+"""Publishing opens a case for each customer whom the policy does not approve.
+
+Cases are records of the journal, so that the list of work over all batches is one query. A run
+replaces the cases of its own customers and ends those of customers who are gone; whoever a person
+has decided on gets none until the evidence changes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from nightscreen.checks.registry import CHECKS
+from nightscreen.files.outputs import enriched_parts
+from nightscreen.files.sealing import pieces_of
+from nightscreen.journal.cases import Cases
+from nightscreen.journal.customers import BatchMembership, Customers
+from nightscreen.journal.records import Records
+from nightscreen.journal.reviews import Reviews
+from nightscreen.report.facts import group_columns
+from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.reviews import active_reviews
+from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.schemas.cases import OpenCase
+from nightscreen.schemas.decisions import LISTED
+from nightscreen.schemas.policy import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nightscreen.journal import Journal
+    from nightscreen.journal.runs import RunRecord
+
+_BLOCK_ROWS = 8_192
+_LOOKED_AT = 60
+"""Runs of a batch, from the newest on, that may be newer than one that is released."""
+_STATUSES = tuple(declared.status for declared in CHECKS.values())
+
+
+def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
+    """Open a case for each customer of a publishable run who needs somebody.
+
+    Customers of a newer run, which is there where a run was held before, keep what that run left.
+    """
+    store, cases = Records.of(journal, OpenCase), Cases(journal)
+    there = store.keys(batch=run.batch)
+    settled, newer, now = _settled(journal, run.batch), _newer(journal, run), journal.clock()
+    members = Customers.of(journal).members(run.batch, run.run_id)
+    gone = members.customers[members.standing != BatchMembership.PRESENT.value]
+    ended = there & {bytes(key).hex() for key in gone}
+    for rows in _customers(folder):
+        joined = journal.pseudonyms.customers(run.batch, [row["customer_id"] for row in rows])
+        found = []
+        for key, row in zip(pieces_of(joined), rows, strict=True):
+            if key in newer:
+                continue
+            if row["decision"] in LISTED and key not in settled:
+                found.append(_case(run, key, row, now))
+            elif key.hex() in there:
+                ended.add(key.hex())
+        store.merge(found, lambda _, case: case, now)
+    cases.settle(run.batch, [bytes.fromhex(key) for key in ended])
+
+
+def _customers(folder: Path) -> Iterator[list[dict[str, Any]]]:
+    """Yield a run's customers in blocks, with the columns that a case has."""
+    place = 0
+    for part in enriched_parts(folder):
+        with pq.ParquetFile(part) as file:
+            groups = group_columns(file.schema_arrow.names)
+            wanted = {"customer_id", "decision", "reasons", "policy", "exposure", *_STATUSES}
+            for block in customer_batches(file, wanted | set(groups.values()), _BLOCK_ROWS):
+                rows = block.to_pylist()
+                for row in rows:
+                    row |= {group: str(row[name] or "") for group, name in groups.items()}
+                    row["place"] = place = place + 1
+                yield rows
+
+
+def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase:
+    return OpenCase(
+        key=key.hex(),
+        customer=key,
+        batch=run.batch,
+        run_id=run.run_id,
+        at=now,
+        customer_id=row["customer_id"],
+        decision=row["decision"],
+        reasons=tuple(row["reasons"] or ()),
+        policy=row["policy"],
+        purpose=run.purpose or "",
+        branch=row.get("branch") or None,
+        officer=row.get("officer") or None,
+        exposure=row.get("exposure"),
+        statuses={name: row[name] for name in _STATUSES},
+        place=row["place"],
+    )
+
+
+def _settled(journal: Journal, batch: str) -> set[bytes]:
+    """Return the customers on whom a person has decided, on the evidence that there is now."""
+    reviews = active_reviews(Reviews.of(journal), batch, at=journal.clock())
+    known = Customers.of(journal).known(list(reviews))
+    return {
+        customer
+        for customer, review in reviews.items()
+        if review.decision != Decision.REVIEW.value
+        and customer in known
+        and evidence_digest(known[customer].state) == review.evidence
+    }
+
+
+def _newer(journal: Journal, run: RunRecord) -> set[bytes]:
+    """Return the customers of publishable runs of the batch that began after a run."""
+    found = set[bytes]()
+    for other in journal.runs.newest(batch=run.batch, limit=_LOOKED_AT):
+        if other.started_at > run.started_at and (other.report or {}).get("publishable"):
+            for rows in _customers(Path(other.folder)):
+                ids = [row["customer_id"] for row in rows]
+                found.update(pieces_of(journal.pseudonyms.customers(run.batch, ids)))
+    return found
