@@ -12,9 +12,9 @@ from nightscreen.desk.pages import html
 from nightscreen.desk.runs import find_run, resume_approved
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.policy.declarations import read_declarations
-from nightscreen.report.anomaly_check import release as release_run
 from nightscreen.results.notices import confirm_proposals
 from nightscreen.runs.approval import decide_spending, is_own_request, resumed
+from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS, deadline_instant
 from nightscreen.schemas.errors import InputError

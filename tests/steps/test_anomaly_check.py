@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.journal.actor import Actor
-from nightscreen.report.anomaly_check import earlier_reports, hold, plausible, release
+from nightscreen.report.anomaly_check import earlier_reports, hold, plausible
+from nightscreen.runs.release import release
 from nightscreen.schemas.errors import InputError
 from tests.steps.nights_in_a_test import BATCH, Nights
 
@@ -138,7 +139,7 @@ def test_a_held_run_is_released_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Journal, report and manifest say publishable from then on, and why."""
-    monkeypatch.setattr("nightscreen.report.anomaly_check.report_page", lambda _: "page")
+    monkeypatch.setattr("nightscreen.runs.release.report_page", lambda _: "page")
     nights, folder = held_run(tmp_path)
     release(nights.journal, Actor("Ada"), "run-1", "A new branch of salaried customers.")
     written = json.loads((folder.path / "report.json").read_text("utf-8"))

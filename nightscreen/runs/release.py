@@ -1,0 +1,79 @@
+"""The release of a run that was held: journal, report, page and manifest say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nightscreen.files.outputs import MANIFEST, REPORT
+from nightscreen.files.run_folder import RunFolder
+from nightscreen.journal.actor import RELEASE
+from nightscreen.journal.reviews import Reviews
+from nightscreen.report.anomaly_check import HELD, RELEASED
+from nightscreen.report.page import report_page
+from nightscreen.runs.open_cases import publish_cases
+from nightscreen.schemas.clock import instant_text
+from nightscreen.schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nightscreen.journal import Journal
+    from nightscreen.journal.actor import Actor
+
+
+def release(
+    journal: Journal, actor: Actor, run_id: str, reason: str, *, folder: Path | None = None
+) -> dict[str, Any]:
+    """Release a held run: journal, report, page and manifest say so; return the report.
+
+    Args:
+        journal: the journal.
+        actor: who releases it.
+        run_id: the run.
+        reason: why it may be published after all; kept in clear, so no personal data.
+        folder: the run's folder, where it was moved.
+
+    Raises:
+        NotAllowedError: the actor may not release it.
+        InputError: there is no such run, it is not held, or the reason is blank.
+    """
+    actor.require(journal, RELEASE, run_id=run_id)
+    run = journal.runs.find(run_id)
+    if run is None:
+        raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
+    if not reason.strip():
+        raise InputError("say why the run may be published, with --reason")
+    report = run.report or {}
+    if not report.get(HELD) or report.get(RELEASED):
+        raise InputError(
+            f"run {run_id} is not held: nothing about it was implausible, or it was released before"
+        )
+    at = instant_text(journal.clock())
+    released = {"at": at, "reason": reason.strip()}
+    report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
+    _rewrite_files(RunFolder(Path(run.folder) if folder is None else folder), report)
+    Reviews.of(journal).release(run_id, reason.strip(), report)
+    if report["publishable"]:
+        publish_cases(journal, run, Path(run.folder) if folder is None else folder)
+    actor.note(journal, "run released", run_id=run_id, reason=reason.strip())
+    return report
+
+
+def _rewrite_files(folder: RunFolder, report: Mapping[str, Any]) -> None:
+    """Write the report again, and the manifest with its digests."""
+    if not (folder.path / REPORT).exists():
+        return
+    folder.write_json(REPORT, report)
+    folder.write_text("report.html", report_page(report))
+    manifest_path = folder.path / MANIFEST
+    if not manifest_path.exists():
+        return
+    manifest = json.loads(manifest_path.read_text("utf-8"))
+    fresh = folder.files()
+    for name in (REPORT, "report.html"):
+        manifest["files"][name] = fresh[name]
+    manifest["publishable"] = report["publishable"]
+    folder.write_json(MANIFEST, manifest)
+    folder.publish()
