@@ -13,12 +13,7 @@ from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.person_runner import run_in_engine
 
 
-@flow(
-    name="pull-transactions",
-    flow_run_name=named(TransactionPull.name),
-    persist_result=False,
-    validate_parameters=True,
-)
+@flow(name="pull-transactions", flow_run_name=named(TransactionPull.name))
 async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | State[Any]:
     """Pull the transactions of every live grant and return the report.
 
@@ -29,12 +24,7 @@ async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | St
     return await run_in_engine(TransactionPull, parameters)
 
 
-@flow(
-    name="pull-accounts",
-    flow_run_name=named(AccountPull.name),
-    persist_result=False,
-    validate_parameters=True,
-)
+@flow(name="pull-accounts", flow_run_name=named(AccountPull.name))
 async def pull_accounts(parameters: PullAccounts) -> dict[str, Any] | State[Any]:
     """Pull the linked accounts of every live grant, profiles where granted; return the report.
 

@@ -28,7 +28,7 @@ from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
 from nightscreen.journal.runs import RUNNING
-from nightscreen.report.api_run import OperationEnds, close_api_run
+from nightscreen.report.api_run import close_api_run
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.run_report import run_end
 from nightscreen.schemas.api_runs import ApiRunParameters
@@ -310,10 +310,8 @@ class PersonRun(ABC, Generic[P, T]):
         return close_api_run(
             run_end(self.run),
             rows=self.rows,
-            operations={
-                operation: OperationEnds(ended, account.answers.get(operation, {}))
-                for operation, ended in ends.items()
-            },
+            ends=ends,
+            answers=account.answers,
             more=account.more,
             cost=account.cost,
         )

@@ -7,9 +7,8 @@ become tables of the page.
 
 from __future__ import annotations
 
-from collections import Counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.report.calls import write_calls
 from nightscreen.report.page import api_run_page
@@ -17,37 +16,21 @@ from nightscreen.report.run_end import check_report, lookup_counts
 from nightscreen.schemas.plan import CheckCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections import Counter
+    from collections.abc import Mapping
 
-    from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.report.calls import CheckCalls
     from nightscreen.report.run_end import RunEnd
     from nightscreen.schemas.calls import LookupStatus
     from nightscreen.schemas.checks import Operation
 
 
-class OperationEnds(NamedTuple):
-    """What became of an operation's calls.
-
-    Attributes:
-        ended: how many came to which end, those not reached as `WAITING`.
-        answers: what they came to, in the flow's own words.
-    """
-
-    ended: Counter[LookupStatus]
-    answers: Mapping[str, int] = MappingProxyType({})
-
-
-def statuses_of(tasks: Iterable[LookupTask]) -> Counter[LookupStatus]:
-    """Return how many calls came to which end."""
-    return Counter(task.status for task in tasks)
-
-
 def close_api_run(
     end: RunEnd,
     *,
     rows: Mapping[str, int],
-    operations: Mapping[Operation, OperationEnds],
+    ends: Mapping[Operation, Counter[LookupStatus]],
+    answers: Mapping[Operation, Mapping[str, int]] = MappingProxyType({}),
     more: Mapping[str, Any] = MappingProxyType({}),
     cost: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
@@ -56,7 +39,9 @@ def close_api_run(
     Args:
         end: how the run ended.
         rows: `read`, `screened` and `quarantined`, where read is the sum of the others.
-        operations: what became of each operation's calls.
+        ends: how many questions of each operation came to which end, those not reached as
+            `WAITING`.
+        answers: what they came to, in the flow's own words.
         more: what the flow adds, such as `changes`; it may replace a field.
         cost: what it adds to the part `cost`.
     """
@@ -66,8 +51,10 @@ def close_api_run(
         "flow": end.flow,
         "rows": dict(rows),
         "checks": {
-            operation.value: _operation(calls.of(operation), each, test_mode=end.in_test)
-            for operation, each in operations.items()
+            operation.value: _operation(
+                calls.of(operation), each, answers.get(operation, {}), test_mode=end.in_test
+            )
+            for operation, each in ends.items()
         },
         "cost": {**end.cost(calls), **cost},
         "balance": calls.balance.document(calls.cost_micro),
@@ -86,9 +73,15 @@ def close_api_run(
     return end.finish(report, api_run_page(report), manifest)
 
 
-def _operation(calls: CheckCalls, each: OperationEnds, *, test_mode: bool) -> dict[str, Any]:
+def _operation(
+    calls: CheckCalls,
+    ends: Counter[LookupStatus],
+    answers: Mapping[str, int],
+    *,
+    test_mode: bool,
+) -> dict[str, Any]:
     """Return one operation's part of the report, in the fields of a check."""
-    wanted = each.ended.total()
+    wanted = ends.total()
     counts = CheckCounts(lookups=wanted, distinct=wanted)
-    lookups = lookup_counts(counts, each.ended, test_mode=test_mode)
-    return check_report(counts, lookups, calls, answers=each.answers, asked=each.answers)
+    lookups = lookup_counts(counts, ends, test_mode=test_mode)
+    return check_report(counts, lookups, calls, answers=answers, asked=answers)

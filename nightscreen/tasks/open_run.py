@@ -1,4 +1,4 @@
-"""A run of any flow within the engine: opened, handed to its tasks, called for, ended.
+"""A run of any flow within the engine: named, watched, its calls settled, ended.
 
 Tasks take the run itself: the engine stores no arguments and looks inside no plain object. Two runs
 of one process share nothing. What is asked, and what answers mean, is each flow's own.
@@ -8,37 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from prefect import get_run_logger
 from prefect.runtime import flow_run
 
-from nightscreen.calling.caller import open_caller
-from nightscreen.calling.waiting import wait_and_resume
-from nightscreen.config.settings import read_settings
 from nightscreen.ops.vitals import ASKING, WRITING
-from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks import events
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
-from nightscreen.tasks.monitoring import paging_false_starts, watching
-from nightscreen.tasks.run_in_engine import OpenApiRun, OpenRun
+from nightscreen.tasks.monitoring import watching
 from nightscreen.tasks.server import show_report, tag_run
 from nightscreen.tasks.terminal import shown_at_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from prefect.client.schemas.objects import State
 
     from nightscreen.calling.caller import Caller
-    from nightscreen.calling.run import Run
-    from nightscreen.config.settings import Settings
-
-
-P = TypeVar("P", bound=ApiRunParameters)
-Opened = TypeVar("Opened", bound=OpenRun[Any])
+    from nightscreen.tasks.run_in_engine import OpenRun
 
 
 def named(word: str) -> Callable[[], str]:
@@ -50,42 +39,6 @@ def named(word: str) -> Callable[[], str]:
         return f"resume-{values['run']}" if values.get("run") else word
 
     return run_name
-
-
-async def in_thread(
-    open_run: Callable[[P, Settings], Run], parameters: P, settings: Settings
-) -> OpenApiRun:
-    """Open a run in a thread."""
-    return OpenApiRun(await asyncio.to_thread(open_run, parameters, settings))
-
-
-@asynccontextmanager
-async def opened(
-    parameters: ApiRunParameters,
-    opening: Callable[[Settings], Awaitable[Opened]],
-    *,
-    word: str,
-) -> AsyncIterator[Opened]:
-    """Open a run for the tasks of this process, watch over it, and close it whatever happens.
-
-    Where it comes to nothing by a mistake of usage, and nothing was sent, nothing is left of it.
-
-    Args:
-        parameters: what the flow was given.
-        opening: opens the run.
-        word: what names the flow where the run has no batch name yet.
-    """
-    with paging_false_starts(word, parameters.run):
-        run = await opening(read_settings())
-    try:
-        async with watched(run):
-            yield run
-    except UsageError:
-        await asyncio.to_thread(run.run.withdraw)
-        raise
-    finally:
-        run.work = None  # passwords may be a part of it
-        run.run.close()
 
 
 @asynccontextmanager
@@ -109,37 +62,6 @@ async def calls_settled(run: OpenRun[Any], caller: Caller) -> AsyncIterator[None
     finally:
         await shield_until_done(run.settle())
         run.step = WRITING
-
-
-async def call(run: OpenApiRun, ask: Callable[[OpenApiRun], Awaitable[object]]) -> None:
-    """Make the calls of a run beside screening, with a caller of its own."""
-    async with calls_settled(run, open_caller(run.run)):
-        await ask(run)
-
-
-async def make_calls(
-    run: OpenRun[Any],
-    ask: Callable[[], Awaitable[object]],
-    *,
-    again: Callable[[], object],
-    close: Callable[[], object],
-) -> None:
-    """Make a run's calls, once more after each stop that passes before the deadline.
-
-    Args:
-        run: the open run.
-        ask: makes the calls that are left.
-        again: lets what was lost or failed be asked again.
-        close: writes what there is to write of a run that was cancelled; called in a thread.
-
-    Raises:
-        ServiceAddressError: the address is not the service's; nothing is left of a new run.
-    """
-    async with closed_if_cancelled(close):
-        await ask()
-        while await wait_and_resume(run.run, again):
-            await ask()
-    run.run.refuse_wrong_address()
 
 
 @asynccontextmanager

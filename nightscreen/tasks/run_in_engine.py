@@ -6,7 +6,7 @@ is opened, watched and ended is in `open_run`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nightscreen.calling.run import Run
 from nightscreen.ops.vitals import PAUSED, READING
@@ -39,7 +39,6 @@ class OpenRun(Generic[R]):
         caller: what is open while it makes its calls.
         asking: what asks the lookups of a screening run, while it does.
         step: which part of its work it was in last, a word of `ops.vitals`.
-        work: what the tasks of its flow share, made by its own steps.
         signalled: the process was told to end while the run was open.
     """
 
@@ -48,7 +47,6 @@ class OpenRun(Generic[R]):
         self.caller: Caller | None = None
         self.asking: Asking | None = None
         self.step = READING
-        self.work: Any = None
         self.signalled = False
 
     def __str__(self) -> str:
@@ -64,17 +62,6 @@ class OpenRun(Generic[R]):
     def stops(self) -> Stops:
         """Return what stops the run."""
         return self.run.stops
-
-    @property
-    def calls(self) -> Caller:
-        """Return what is open for calls.
-
-        Raises:
-            NotCallingError: nothing is.
-        """
-        if self.caller is None:
-            raise NotCallingError(self.run_id)
-        return self.caller
 
     @property
     def phase(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import open_journal
-from nightscreen.report.api_run import (
-    OperationEnds,
-    close_api_run,
-    statuses_of,
-)
+from nightscreen.report.api_run import close_api_run
 from nightscreen.report.summary import api_run_markdown
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.run_report import run_end
@@ -76,8 +73,8 @@ def made(
 def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[str, Any]:
     """Close a run with its report."""
     rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
-    operations = {operation: OperationEnds(statuses_of(tasks))}
-    return close_api_run(run_end(run), rows=rows, operations=operations)
+    ends = {operation: Counter(task.status for task in tasks)}
+    return close_api_run(run_end(run), rows=rows, ends=ends)
 
 
 async def _products(session: Caller) -> list[LookupTask]:
