@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import func, insert, literal, select, update
@@ -23,18 +23,19 @@ from nightscreen.journal.schema import (
     customer_states,
 )
 from nightscreen.journal.statements import Many, insert_into
-from nightscreen.schemas.decisions import CheckState, KnownCustomer, State
+from nightscreen.schemas.decisions import CheckState, KnownCustomer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, Row
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.decisions import State
 
 _BLOCK = 500
 _SCAN_ROWS = 20_000
@@ -117,9 +118,10 @@ class Customers:
         text = json.dumps(state, separators=(",", ":"), ensure_ascii=False)
         return self._sealer.seal(text.encode(), STATE.context(customer))
 
-    def _open(self, customer: bytes, sealed: bytes) -> State:
-        found = json.loads(self._sealer.open(sealed, STATE.context(customer)))
-        return {name: CheckState(*part) for name, part in found.items()}
+    def _known(self, row: Row[Any]) -> KnownCustomer:
+        sealed = self._sealer.open(bytes(row.state), STATE.context(bytes(row.customer)))
+        state = {name: CheckState(*part) for name, part in json.loads(sealed).items()}
+        return KnownCustomer(state, row.run_id, row.decided_at, row.gone_run_id)
 
     def commit_of(self, run_id: str) -> Commit | None:
         """Return when a run's states were written; None where they never were."""
@@ -162,14 +164,9 @@ class Customers:
         found: dict[bytes, KnownCustomer] = {}
         with reading(self._engine) as connection:
             for block in _blocks(customers):
-                for row in connection.execute(
-                    select(customer_states).where(customer_states.c.customer.in_(block))
-                ):
-                    customer = bytes(row.customer)
-                    state = self._open(customer, bytes(row.state))
-                    found[customer] = KnownCustomer(
-                        state, row.run_id, row.decided_at, row.gone_run_id
-                    )
+                query = select(customer_states).where(customer_states.c.customer.in_(block))
+                for row in connection.execute(query):
+                    found[bytes(row.customer)] = self._known(row)
         return found
 
     def known_before(self, customers: Sequence[bytes], instant: int) -> dict[bytes, KnownCustomer]:
@@ -197,12 +194,7 @@ class Customers:
         for row in connection.execute(then):
             if bytes(row.customer) in rows:
                 rows[bytes(row.customer)] = row
-        return {
-            customer: KnownCustomer(
-                self._open(customer, bytes(row.state)), row.run_id, row.decided_at, row.gone_run_id
-            )
-            for customer, row in rows.items()
-        }
+        return {customer: self._known(row) for customer, row in rows.items()}
 
     def members(self, batch: str, run_id: str) -> Members:
         """Return a batch name's customers; 24 bytes each.
@@ -278,13 +270,7 @@ class Customers:
             .order_by(customer_history.c.history_id)
         )
         with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [
-            KnownCustomer(
-                self._open(customer, bytes(row.state)), row.run_id, row.decided_at, row.gone_run_id
-            )
-            for row in rows
-        ]
+            return [self._known(row) for row in connection.execute(query)]
 
 
 def _blocks(customers: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

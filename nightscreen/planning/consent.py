@@ -1,4 +1,4 @@
-"""Consent: whether a row's consent counts at an instant, by scalar and by column, one rule.
+"""Consent: whether a row's consent counts at an instant, and until when.
 
 Consent is valid if it has a reference, was given, has not expired and was not withdrawn by then,
 and all its times could be read. Without an expiry it lasts twelve months. `values/dates.py`
@@ -8,21 +8,22 @@ reads the times; the plan knows which checks need consent.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.columns import Flaw
-from nightscreen.values.columns import Column, Mask, present, text_length
-from nightscreen.values.dates import LAGOS
+from nightscreen.schemas.clock import LAGOS, to_instant, to_micros
+from nightscreen.schemas.columns import INSTANT_COLUMNS, Flaw
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-DEFAULT_MONTHS = 12
 _LEAP_DAY = (2, 29)
-_LAGOS_OFFSET = np.timedelta64(1, "h")
+_UNREADABLE = int(Flaw.CONSENT)
+_KEPT = 4096
+"""Many rows of a file were given on the same day."""
 
 
 def consent_valid(
@@ -39,12 +40,28 @@ def consent_valid(
     It counts from `consented_at` on, until before `expires_at` (else twelve months in Lagos's
     calendar, 29 February counting to 28 February) and until before `withdrawn_at`.
     """
-    if not reference or consented_at is None or flaws & Flaw.CONSENT:
+    times = (consented_at, expires_at, withdrawn_at)
+    given, expires, withdrawn = (None if each is None else to_micros(each) for each in times)
+    return _counts(reference, given, expires, withdrawn, flaws, to_micros(at))
+
+
+def _counts(
+    reference: str | None,
+    given: int | None,
+    expires: int | None,
+    withdrawn: int | None,
+    flaws: int,
+    now: int,
+) -> bool:
+    if not reference or given is None or flaws & _UNREADABLE:
         return False
-    if withdrawn_at is not None and withdrawn_at <= at:
+    if withdrawn is not None and withdrawn <= now:
         return False
-    until = twelve_months_after(consented_at) if expires_at is None else expires_at
-    return consented_at <= at < until
+    return given <= now < _until(given, expires)
+
+
+def _until(given: int, expires: int | None) -> int:
+    return _twelve_months_after(given) if expires is None else expires
 
 
 def twelve_months_after(instant: datetime) -> datetime:
@@ -55,6 +72,11 @@ def twelve_months_after(instant: datetime) -> datetime:
     return local.replace(year=local.year + 1, day=day).astimezone(UTC)
 
 
+@lru_cache(maxsize=_KEPT)
+def _twelve_months_after(micros: int) -> int:
+    return to_micros(twelve_months_after(to_instant(micros)))
+
+
 def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
     """Return which rows' consent counts at an instant, as `consent_valid` does; never null.
 
@@ -62,15 +84,15 @@ def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
         rows: a batch in the shape of `schemas.rows.row_schema`.
         at: the instant, with its zone.
     """
-    now = np.datetime64(at.astimezone(UTC).replace(tzinfo=None), "us")
-    given, is_given = _instants(rows.column("consented_at"))
-    expires, has_expiry = _instants(rows.column("consent_expires_at"))
-    withdrawn, is_withdrawn = _instants(rows.column("consent_withdrawn_at"))
-    until = np.where(has_expiry, expires, _twelve_months_after(given))
-    flawed = (rows.column("flaws").to_numpy() & int(Flaw.CONSENT)) != 0
-    counts = _referenced(rows.column("consent_reference")) & is_given & ~flawed
-    counts &= (given <= now) & (now < until) & ~(is_withdrawn & (withdrawn <= now))
-    column: pa.BooleanArray = pa.array(counts)
+    now, (given, expires, withdrawn) = to_micros(at), _times(rows)
+    named = (rows.column(name).to_pylist() for name in ("consent_reference", "flaws"))
+    counts = [
+        _counts(reference, since, until, ended, flaws, now)
+        for reference, flaws, since, until, ended in zip(
+            *named, given, expires, withdrawn, strict=True
+        )
+    ]
+    column: pa.BooleanArray = pa.array(counts, pa.bool_())
     return column
 
 
@@ -79,33 +101,13 @@ def consent_ends(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
     Only for rows whose consent is valid now; a later withdrawal may be known in advance.
     """
-    given, _ = _instants(rows.column("consented_at"))
-    expires, has_expiry = _instants(rows.column("consent_expires_at"))
-    withdrawn, is_withdrawn = _instants(rows.column("consent_withdrawn_at"))
-    until = np.where(has_expiry, expires, _twelve_months_after(given))
-    ends: npt.NDArray[np.int64] = np.where(
-        is_withdrawn, np.minimum(until, withdrawn), until
-    ).astype(np.int64)
-    return ends
+    ends = [
+        0 if given is None else min(_until(given, expires), withdrawn or _until(given, expires))
+        for given, expires, withdrawn in zip(*_times(rows), strict=True)
+    ]
+    return np.array(ends, np.int64)
 
 
-def _referenced(reference: Column) -> Mask:
-    return text_length(reference) > 0
-
-
-def _instants(column: Column) -> tuple[npt.NDArray[np.datetime64], Mask]:
-    """Return a column of instants as UTC, the epoch where absent, and where they are present."""
-    micros = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return micros.astype("datetime64[us]"), present(column)
-
-
-def _twelve_months_after(instants: npt.NDArray[np.datetime64]) -> npt.NDArray[np.datetime64]:
-    local = instants + _LAGOS_OFFSET
-    month = local.astype("datetime64[M]")
-    into_month = local - month.astype("datetime64[us]")
-    target = month + DEFAULT_MONTHS
-    next_month = (target + 1).astype("datetime64[D]").astype("datetime64[us]")
-    later = target.astype("datetime64[D]").astype("datetime64[us]") + into_month
-    day = np.timedelta64(1, "D")
-    clipped: npt.NDArray[np.datetime64] = np.where(later >= next_month, later - day, later)
-    return clipped - _LAGOS_OFFSET
+def _times(rows: pa.RecordBatch) -> list[list[int | None]]:
+    """Return when consent was given, expires and was withdrawn, in microseconds."""
+    return [rows.column(name).cast(pa.int64()).to_pylist() for name in INSTANT_COLUMNS]

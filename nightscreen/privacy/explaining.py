@@ -12,7 +12,7 @@ from nightscreen.checks.declaration import Compare
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basis_words
-from nightscreen.journal.subject_data import Held
+from nightscreen.journal.subject_data import calls_about
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
+    from sqlalchemy import Row
 
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.reviews import Reviews
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.journal.subject_data import HeldCall
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.decisions import KnownCustomer
 
@@ -68,10 +68,10 @@ def explain(
     run, row = found if found is not None else (None, None)
     known = customers.known([person.pseudonym]).get(person.pseudonym)
     now = journal.clock()
-    calls = []
+    calls: Sequence[Row[Any]] = ()
     if row is not None:
         subjects = subjects_of([row], journal.pseudonyms)
-        calls = Held.of(journal).calls(list(subjects))
+        calls = calls_about(journal, list(subjects))
     policy = None if row is None else row["policy"]
     text = None if policy is None else reviews.policy_text(policy)
     return {
@@ -224,12 +224,12 @@ def masked(value: object) -> str:
     return " ".join(f"{word[0]}…" for word in value.split() if word[0].isalpha()) or "(held)"
 
 
-def lookup(call: HeldCall, declared: Declarations) -> dict[str, Any]:
+def lookup(call: Row[Any], declared: Declarations) -> dict[str, Any]:
     """Return one lookup: when, why, on what declared basis, with what result and cost."""
     return {
         "check": call.check,
         "asked_by": call.kind,
-        "pseudonym": call.subject.hex(),
+        "pseudonym": bytes(call.subject).hex(),
         "run_id": call.run_id,
         "purpose": call.purpose,
         "lawful_basis": basis_words(declared.basis_of(call.check, call.purpose)),

@@ -16,7 +16,7 @@ from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
-from nightscreen.journal.subject_data import Held
+from nightscreen.journal.subject_data import answers_about, calls_about
 from nightscreen.operations.bvn.access import PERSONAL, is_theirs, requests_of
 from nightscreen.operations.consents.access import own_records
 from nightscreen.privacy.explaining import (
@@ -42,11 +42,13 @@ from nightscreen.schemas.contests import Review
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from sqlalchemy import Row
+
     from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.journal.subject_data import HeldAnswer, HeldCall
+    from nightscreen.journal.subject_data import HeldAnswer
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.bvn import BvnRequest
 
@@ -68,7 +70,6 @@ def gather(
 
     Each part says until when it is kept; a legal hold on a run keeps it longer.
     """
-    held = Held.of(journal)
     files: dict[str, list[dict[str, Any]]] = {each.section: [] for each in OUTPUTS if each.section}
     own = []
     for person, run in [(each, run) for each in people for run in each.runs]:
@@ -97,8 +98,10 @@ def gather(
         ],
         **files,
         **shown_records(journal, people, _OF_CUSTOMERS, retention=retention),
-        "lookups": [own_lookup(call, own, days, declarations) for call in held.calls(subjects)],
-        "answers": [own_answer(answer, own, days) for answer in held.answers(subjects)],
+        "lookups": [
+            own_lookup(call, own, days, declarations) for call in calls_about(journal, subjects)
+        ],
+        "answers": [own_answer(answer, own, days) for answer in answers_about(journal, subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
         **own_records(journal, people[0].customer_id),
     }
@@ -192,7 +195,7 @@ def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a tab
 
 
 def own_lookup(
-    call: HeldCall, rows: Sequence[Mapping[str, Any]], days: int, declared: Declarations
+    call: Row[Any], rows: Sequence[Mapping[str, Any]], days: int, declared: Declarations
 ) -> dict[str, Any]:
     """Return one lookup; a consent given by somebody who shares the identifier is withheld."""
     found = lookup(call, declared)

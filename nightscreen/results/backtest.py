@@ -7,7 +7,6 @@ rows. Nothing is asked or spent.
 
 from __future__ import annotations
 
-import csv
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +21,12 @@ import pyarrow.parquet as pq
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import REPORT, SHADOW_FILE
 from nightscreen.files.private_files import make_private_folder
-from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.policy.engine import locked_connection
 from nightscreen.policy.vocabulary import fitted
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.decide import columns_of, decide
+from nightscreen.results.decision_files import csv_bytes
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.errors import InputError
@@ -46,10 +45,10 @@ PURPOSE_KEY = b"nightscreen.purpose"
 """Under which key an enriched Parquet file says the purpose of its run."""
 RECORDED = "recorded"
 PARQUET, CSV = "backtest.parquet", "backtest.csv"
-SHADOW_COLUMNS = (
+SHADOW_COLUMNS = [
     *("customer_id", "exposure", "decision", "shadow_decision"),
     *("reasons", "shadow_reasons"),
-)
+]
 _ALWAYS = ("customer_id", "exposure", "decision", "reasons", "policy")
 _BLOCK_ROWS = 65_536
 _MOVES = """
@@ -214,7 +213,7 @@ def backtest(
     policies: Sequence[Policy],
     output: Path | None = None,
     paid: PaidAfterwards | None = None,
-    moving: Callable[[pa.Table], None] | None = None,
+    moving: Callable[[pa.Table], object] | None = None,
 ) -> Backtest:
     """Replay one or two policies over past runs.
 
@@ -313,14 +312,13 @@ def _files(output: Path | None, policies: int) -> Iterator[Callable[[pa.Table], 
         folder.file(PARQUET) as parquet,
         folder.file(CSV) as text,
         pq.ParquetWriter(parquet, schema, compression="zstd") as writer,
-        text.open("w", encoding="utf-8", newline="") as file,
+        text.open("wb") as file,
     ):
-        lines = csv.writer(file)
-        lines.writerow(schema.names)
+        file.write(csv_bytes(schema.empty_table(), headings=True))
 
         def write(table: pa.Table) -> None:
             writer.write_table(table)
-            lines.writerows(_cells(row.values(), " ") for row in table.to_pylist())
+            file.write(csv_bytes(table))
 
         yield write
 
@@ -334,26 +332,16 @@ def try_beside(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, Any
     Raises:
         OutputError: the folder cannot be written.
     """
-    with (
-        folder.file(SHADOW_FILE) as partial,
-        partial.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(SHADOW_COLUMNS)
-        decisions = ["recorded_decision", "new_decision"]
-        order = ["customer_id", "exposure", *decisions, "recorded_reasons", "new_reasons"]
+    decisions = ["recorded_decision", "new_decision"]
+    order = ["customer_id", "exposure", *decisions, "recorded_reasons", "new_reasons"]
 
-        def write(moved: pa.Table) -> None:
-            writer.writerows(_cells(row.values(), "; ") for row in moved.select(order).to_pylist())
+    def lines(moved: pa.Table, *, headings: bool = False) -> bytes:
+        return csv_bytes(moved.select(order).rename_columns(SHADOW_COLUMNS), headings=headings)
 
-        found = backtest([run], [policy], moving=write)
+    with folder.file(SHADOW_FILE) as partial, partial.open("wb") as file:
+        file.write(lines(file_schema(1).empty_table(), headings=True))
+        found = backtest([run], [policy], moving=lambda moved: file.write(lines(moved)))
     folder.rows[SHADOW_FILE] = found.listed
     moved = found.moved(0)
     del moved["outcomes"]
     return {"policy": policy.label, "decisions": found.decisions(0, "now"), **moved}
-
-
-def _cells(values: Any, between: str) -> list[str]:  # noqa: ANN401 - cells of any kind
-    """Return values as CSV has them; text that a spreadsheet would run is guarded."""
-    words = [between.join(each) if isinstance(each, list) else each for each in values]
-    return [escape_formula("" if each is None else str(each)) for each in words]

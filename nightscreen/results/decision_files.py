@@ -167,6 +167,8 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(column.type):
         local = pc.add(column.cast(pa.timestamp("s"), safe=False), _LAGOS_OFFSET)
         return pc.strftime(local, format="%Y-%m-%dT%H:%M:%S+01:00")
+    if pa.types.is_list(column.type):
+        column = pc.binary_join(column, "; ")
     if not pa.types.is_string(column.type):
         return column
     dangerous = pc.match_substring_regex(column, _DANGEROUS)

@@ -13,17 +13,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from nightscreen.schemas.clock import LAGOS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
-"""Africa/Lagos has had no other offset in the lifetime of anyone on record."""
 
 BLANK = (None, "")
 """Values that say nothing, and need not be kept."""

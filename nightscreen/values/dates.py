@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.rows import INSTANT, Action
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         Column,
     )
 
-LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 _BIRTH_YEARS = range(1901, 2100)
 _INSTANT_YEARS = range(1970, 2100)
 

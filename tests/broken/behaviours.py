@@ -835,8 +835,8 @@ _CONSENT = (
         (
             Edit(
                 _CONSENT_RULE,
-                "counts &= (given <= now) & (now < until) &",
-                "counts &= (given <= now) &",
+                "    return given <= now < _until(given, expires)\n",
+                "    return given <= now\n",
             ),
         ),
         (f"{_T_PROMISES}::test_an_answer_at_hand_is_not_shown_once_consent_has_ended",),
@@ -847,8 +847,8 @@ _CONSENT = (
         (
             Edit(
                 _CONSENT_RULE,
-                "(now < until) & ~(is_withdrawn & (withdrawn <= now))",
-                "(now < until)",
+                "    if withdrawn is not None and withdrawn <= now:\n        return False\n",
+                "",
             ),
         ),
         (f"{_T_PROMISES}::test_an_answer_at_hand_is_not_shown_once_consent_has_ended",),

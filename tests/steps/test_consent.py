@@ -1,4 +1,4 @@
-"""Consent at an instant: the rule by cases, and the column beside the scalar."""
+"""Consent at an instant: the rule by cases, for one row and for many."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_twelve_months_follow_the_calendar_of_lagos() -> None:
 @settings(deadline=None)
 @given(st.lists(cases, max_size=30), instants | near)
 def test_column_equals_the_scalar(rows: list[Case], at: datetime) -> None:
-    """The vectorised rule gives what the scalar rule gives, row by row."""
+    """Many rows are judged as one is."""
     expected = [scalar(case, at) for case in rows]
     assert consent_column(batch(rows), at=at).to_pylist() == expected
 

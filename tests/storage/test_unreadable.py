@@ -13,7 +13,7 @@ from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms
-from nightscreen.journal.subject_data import Held
+from nightscreen.journal.subject_data import answers_about
 from nightscreen.journal.unreadable import (
     Doubts,
     Since,
@@ -51,7 +51,7 @@ def test_an_unreadable_answer_is_settled_at_its_cost(journal: Journal) -> None:
     stored = journal.answers.latest("karma", [subject(1)])[subject(1)]
     assert stored.outcome == Outcome.UNREADABLE
     assert journal.answers.body("karma", stored) == b"not\x00yet"
-    (held,) = Held.of(journal).answers([subject(1)])
+    (held,) = answers_about(journal, [subject(1)])
     assert held.body == b"not\x00yet"
     assert journal.runs.unanswered("run-1") == {("karma", subject(1)): "unreadable"}
     assert verify_journal(journal) == []
