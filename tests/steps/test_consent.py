@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nightscreen.planning.consent import consent_column, consent_valid, twelve_months_after
 from nightscreen.schemas.columns import Flaw
@@ -17,19 +15,7 @@ AT = datetime(2025, 6, 30, 12, 0, tzinfo=UTC)
 GIVEN = datetime(2025, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 
-instants = st.integers(-365 * 26, 365 * 5).map(
-    lambda days: AT + timedelta(days=days, hours=days % 7)
-)
-near = st.sampled_from([AT, AT - TICK, AT + TICK, datetime(2024, 6, 30, 12, 0, tzinfo=UTC)])
-optional = st.none() | instants | near
 Case = tuple[str | None, datetime | None, datetime | None, datetime | None, int]
-cases = st.tuples(
-    st.sampled_from(["R1", "", None]),
-    optional,
-    optional,
-    optional,
-    st.sampled_from([0, int(Flaw.CONSENT), int(Flaw.BVN), int(Flaw.CONSENT | Flaw.BVN)]),
-)
 
 
 @pytest.mark.parametrize(
@@ -64,14 +50,6 @@ def test_twelve_months_follow_the_calendar_of_lagos() -> None:
     leap = datetime(2024, 2, 28, 23, 30, tzinfo=UTC)  # the 29th in Lagos
     assert twelve_months_after(leap) == datetime(2025, 2, 27, 23, 30, tzinfo=UTC)
     assert twelve_months_after(GIVEN) == datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@settings(deadline=None)
-@given(st.lists(cases, max_size=30), instants | near)
-def test_column_equals_the_scalar(rows: list[Case], at: datetime) -> None:
-    """Many rows are judged as one is."""
-    expected = [scalar(case, at) for case in rows]
-    assert consent_column(batch(rows), at=at).to_pylist() == expected
 
 
 def test_no_rows_no_answers() -> None:

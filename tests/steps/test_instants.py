@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.dates import (
     Edge,
     judge_date,
-    judge_dates,
     judge_instant,
-    judge_instants,
 )
-from nightscreen.values.issues import Issues
-from tests.how_many import examples
 
 
 @pytest.mark.parametrize(
@@ -125,35 +117,3 @@ def test_a_consent_time_that_cannot_be_read_flaws_the_consent(cell: str) -> None
     verdict = judge_instant(cell, order=None, edge=Edge.START)
     assert (verdict.value, [f.code for f in verdict.issues]) == (None, ["consent_unreadable"])
     assert verdict.issues[0].flaw is Flaw.CONSENT
-
-
-days = st.builds(
-    lambda year, month, day: f"{year:04d}-{month:02d}-{day:02d}",
-    st.sampled_from([1, 1899, 1900, 1901, 1969, 1970, 2023, 2024, 2025, 2099, 2100, 9999]),
-    st.integers(0, 13),
-    st.integers(0, 32),
-)
-clocks = st.from_regex(r"[T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,9})?)?", fullmatch=True)
-zones = st.sampled_from(["", "Z", "z", "+01:00", "-0530", "+13:59", "+14:59", "+99:00", " UTC"])
-stamps = st.builds(lambda *parts: "".join(parts), days, clocks, zones)
-slashed = st.from_regex(r"[0-3]?[0-9]/[01]?[0-9]/(19|20)[0-9]{2}( 10:30)?", fullmatch=True)
-moments = days | stamps | slashed | st.text(min_size=1, max_size=30)
-orders = st.sampled_from([None, "dmy", "mdy", "ymd"])
-
-
-@settings(max_examples=examples(300), deadline=None)
-@given(st.lists(moments, max_size=20), orders, st.sampled_from(list(Edge)))
-def test_columns_equal_their_cells(cells: list[str], order: str | None, edge: Edge) -> None:
-    """A column has what the scalar rules give, in its own type."""
-    text = pa.array(cells, pa.string())
-    notes = Issues.blank(range(len(cells)))
-    dates = judge_dates(text, order, notes)
-    born = [judge_date(cell, order=order) for cell in cells]
-    assert dates.type == pa.date32()
-    assert dates.to_pylist() == [verdict.value for verdict in born]
-    assert [p.line for p in notes.problems] == [i for i, v in enumerate(born) if v.issues]
-    instants = judge_instants(text, "consented_at", edge, order, notes)
-    given_at = [judge_instant(cell, order=order, edge=edge) for cell in cells]
-    assert instants.type == INSTANT
-    assert instants.to_pylist() == [verdict.value for verdict in given_at]
-    assert notes.spot(Flaw.CONSENT).tolist() == [bool(v.issues) for v in given_at]
