@@ -23,7 +23,6 @@ from nightscreen.files.outputs import LOANS_FILE
 from nightscreen.operations.loans.offers import LoanOffers, ask_again
 from nightscreen.operations.loans.products import list_products
 from nightscreen.operations.person_run import remembered, run_people
-from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.stops import REFUSALS
@@ -105,7 +104,7 @@ def offer(
             asyncio.run(run_people(LoanOffers, parameters, settings)), view="offers-quote"
         )
     parameters = remembered(parameters, settings, LoanOffers.flow)
-    LoanOffers.identify(parameters, settings, clock=system_clock)
+    LoanOffers.identify(parameters, settings)
     if again:
         with opened_journal() as journal:
             ask_again(journal, parameters, again)

@@ -111,6 +111,7 @@ class PersonRun(ABC, Generic[P, T]):
     Attributes:
         flow: the flow as the journal has it.
         name: names the flow's runs in the engine.
+        batch: what its nights are compared by, where its input does not say.
         operation: what its calls are counted under.
         kind: what the subjects of its calls are pseudonyms of.
         re_entered: a fault that nobody foresaw may be met by asking on.
@@ -120,6 +121,7 @@ class PersonRun(ABC, Generic[P, T]):
 
     flow: ClassVar[str]
     name: ClassVar[str]
+    batch: ClassVar[str] = ""
     operation: ClassVar[Operation]
     kind: ClassVar[SubjectKind]
     re_entered: ClassVar[bool] = False
@@ -133,13 +135,13 @@ class PersonRun(ABC, Generic[P, T]):
     # --- what a flow's own kind says ---
 
     @classmethod
-    @abstractmethod
-    def identify(cls, parameters: P, settings: Settings, *, clock: Clock) -> tuple[str, str]:
-        """Return what the run's nights are compared by, and the digest of its input.
+    def identify(cls, parameters: P, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - of a kind with an input
+        """Return what the run's nights are compared by, and the digest of its input, if any.
 
         Raises:
             UsageError: parameters or input are wrong; nothing was opened yet.
         """
+        return cls.batch, ""
 
     @abstractmethod
     def find(self) -> list[T]:
@@ -188,7 +190,7 @@ class PersonRun(ABC, Generic[P, T]):
             JournalError: the journal cannot be used.
         """
         given = remembered(parameters, settings, cls.flow, clock=clock)
-        batch, digest = cls.identify(given, settings, clock=clock)
+        batch, digest = cls.identify(given, settings)
         run = open_api_run(
             given,
             settings,

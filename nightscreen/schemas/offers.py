@@ -20,9 +20,6 @@ from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 DecisionName = Literal["approve", "review", "decline", "undecided"]
 ContactName = Literal["email", "phone"]
 
-OFFER_FLOW, TRACK_FLOW = "offer_loans", "track_loans"
-OFFER_BATCH, TRACK_BATCH = "loan-offers", "loan-tracking"
-
 CLOSED_WORDS = frozenset({"SETTLED", "CANCELLED", "CANCELED", "REJECTED"})
 """Status words after which a loan is not asked about again, in any case of letters.
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import BvnConsent, Settings
     from nightscreen.operations.person_run import CallEnd
-    from nightscreen.schemas.clock import Clock
 
 UNKNOWN = ("customer_unknown", "No such customer was ever asked or screened; nothing was sent.")
 NO_REQUEST = (
@@ -126,15 +125,13 @@ class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
         self._batches: set[str] = set()
 
     @classmethod
-    def identify(
-        cls, parameters: ConfirmBvns, settings: Settings, *, clock: Clock
-    ) -> tuple[str, str]:
+    def identify(cls, parameters: ConfirmBvns, settings: Settings) -> tuple[str, str]:
         """Return the one batch name that the customers were asked in, and the file's digest.
 
         It is keyed by the journal: from a plain one the few digits of a password could be guessed.
         """
         path, file = Path(parameters.input), read_passwords(parameters, settings)
-        with journal_of(settings, clock=clock) as journal:
+        with journal_of(settings) as journal:
             names = journal.pseudonyms
             customers = [names.customers_anywhere([row.customer_id]) for row in file.supplied]
             asked = {each.batch for each in newest(journal, customers).values()}

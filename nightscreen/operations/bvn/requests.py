@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.reading.open_file import TableSource
-    from nightscreen.schemas.clock import Clock
 
 REPEATED = (
     "bvn_repeated",
@@ -126,13 +125,7 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
         self._problems: list[Problem] = []
 
     @classmethod
-    def identify(
-        cls,
-        parameters: RequestBvns,
-        settings: Settings,  # noqa: ARG003 - as of every kind
-        *,
-        clock: Clock,  # noqa: ARG003 - as above
-    ) -> tuple[str, str]:
+    def identify(cls, parameters: RequestBvns, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
         """Return the batch name and the digest of the file."""
         path = open_customers(parameters).path
         return parameters.batch or batch_name(path), file_digest(path)

@@ -40,8 +40,6 @@ from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.loans import LoanStarted
 from nightscreen.schemas.offers import (
-    OFFER_BATCH,
-    OFFER_FLOW,
     HeldOffer,
     LinkState,
     Offer,
@@ -62,7 +60,6 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.operations.loans.offer_source import Candidate
     from nightscreen.operations.person_run import CallEnd
-    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.loans import LoanProduct
 
 OFFERS = pa.schema(
@@ -105,7 +102,7 @@ class Offered(Person):
 class LoanOffers(PersonRun[OfferLoans, Offered]):
     """A run that makes links."""
 
-    flow, name = OFFER_FLOW, "loan-offers"
+    flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
     operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
 
     def __init__(self, run: Run, parameters: OfferLoans) -> None:
@@ -116,20 +113,14 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         self._listing: LookupTask | None = None
 
     @classmethod
-    def identify(
-        cls,
-        parameters: OfferLoans,
-        settings: Settings,  # noqa: ARG003 - as of every kind
-        *,
-        clock: Clock,  # noqa: ARG003 - as above
-    ) -> tuple[str, str]:
+    def identify(cls, parameters: OfferLoans, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
         """Look at the screening run's folder; a run is about one product and one screening run."""
         if not parameters.run_dir:
             raise InputError("name the folder of a finished screening run, such as out/RUN_ID")
         if not parameters.product:
             raise InputError("name the product with --product; see: nightscreen loans products")
         source = read_source(parameters)
-        return OFFER_BATCH, f"run:{source.run_id} product:{parameters.product}"
+        return cls.batch, f"run:{source.run_id} product:{parameters.product}"
 
     def find(self) -> list[Offered]:
         """Read the rows with a chosen decision.

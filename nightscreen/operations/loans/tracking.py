@@ -40,8 +40,6 @@ from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.loans import LoanState
 from nightscreen.schemas.offers import (
     CLOSED_WORDS,
-    TRACK_BATCH,
-    TRACK_FLOW,
     LoanNews,
     LoanSnapshot,
     LoanWord,
@@ -57,9 +55,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
-    from nightscreen.config.settings import Settings
     from nightscreen.operations.person_run import CallEnd
-    from nightscreen.schemas.clock import Clock
 
 _TOO_MUCH = Decimal(10) ** 15
 """An amount beyond what a column of naira holds is no amount of money."""
@@ -124,24 +120,13 @@ class Followed(Person):
 class LoanTracking(PersonRun[TrackLoans, Followed]):
     """A run that follows loans, in the order they were offered."""
 
-    flow, name = TRACK_FLOW, "loans"
+    flow, name, batch = "track_loans", "loans", "loan-tracking"
     operation, kind = Operation.LOAN_VIEW, SubjectKind.LOAN
 
     def __init__(self, run: Run, parameters: TrackLoans) -> None:
         super().__init__(run, parameters)
         self._offers = Records.of(run.journal, Offer)
         self._news = Records.of(run.journal, LoanNews)
-
-    @classmethod
-    def identify(
-        cls,
-        parameters: TrackLoans,  # noqa: ARG003 - as of every kind
-        settings: Settings,  # noqa: ARG003 - as above
-        *,
-        clock: Clock,  # noqa: ARG003 - as above
-    ) -> tuple[str, str]:
-        """Return the one name that all such runs have."""
-        return TRACK_BATCH, ""
 
     def find(self) -> list[Followed]:
         """Find every loan with a reference, and take over what dead runs did not report."""

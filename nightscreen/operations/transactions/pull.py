@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.operations.person_run import CallEnd
-    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.consented import RawRecords
     from nightscreen.schemas.requests import Request
 
@@ -108,13 +107,7 @@ class Pull(PersonRun[PullTransactions, Due]):
         run.stops.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
 
     @classmethod
-    def identify(
-        cls,
-        parameters: PullTransactions,  # noqa: ARG003 - no input
-        settings: Settings,
-        *,
-        clock: Clock,  # noqa: ARG003 - as the driver gives it
-    ) -> tuple[str, str]:
+    def identify(cls, parameters: PullTransactions, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - no input
         """Return the batch name of pulls; a lender's own tables are read before anything is asked.
 
         Raises:
