@@ -14,11 +14,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,43 @@ LOGIN = "nightscreen:only-for-tests"
 """Of every engine server of the tests: as in the product, none answers without one."""
 _NOTHING_IS_KEPT = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
 """The database does not outlive the session, so that nothing need survive the machine's end."""
+
+
+@contextmanager
+def answering(
+    answer: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, bytes]],
+) -> Iterator[str]:
+    """Serve HTTP on loopback and give the address.
+
+    Args:
+        answer: is given each request and its body; returns status and body, which is JSON.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, text_ = answer(self, body)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text_)))
+            self.end_headers()
+            self.wfile.write(text_)
+
+        do_POST = do_PUT = do_GET  # noqa: N815 - names of the library
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class Session:

@@ -43,7 +43,7 @@ def screened(parameters: ScreenBatch) -> Result:
 
     check_before_engine(parameters, settings)
     if parameters.quote_only:
-        from nightscreen.runs.quoting import quote_batch
+        from nightscreen.runs.screening import quote_batch
 
         return Result(quote_batch(parameters, settings), view="quote")
     if parameters.workers > 1:

@@ -34,7 +34,7 @@ from nightscreen.results.one_row import find_row
 from nightscreen.results.settle_case import confirm_override, end_override, import_reviews
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name
-from nightscreen.runs.quoting import quote_batch
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
 from nightscreen.schemas.columns import Flaw

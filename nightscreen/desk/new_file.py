@@ -30,8 +30,8 @@ from nightscreen.reading.open_file import headings_of, open_source, sheets_of
 from nightscreen.results.ask_again import rows_as_part
 from nightscreen.runs.diagnosis import diagnose
 from nightscreen.runs.intake import Intake
-from nightscreen.runs.quoting import quote_batch
 from nightscreen.runs.run import require_service
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError

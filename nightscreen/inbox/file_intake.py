@@ -33,7 +33,7 @@ from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.reading.open_file import file_digest
 from nightscreen.results.decision_files import is_returned, read_returned
 from nightscreen.results.settle_case import import_reviews
-from nightscreen.runs.quoting import quote_batch
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import LAGOS, span_micros, spending_day, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, NotAllowedError, UsageError

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
 from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
-    from nightscreen.config.parameters import ScreenBatch
-    from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.quote import First
 
@@ -84,19 +81,3 @@ def first_document(first: First | None) -> dict[str, Any] | None:
         "overdue": first.overdue,
         "down_to_exposure": None if kobo < 0 else f"{kobo // 100}.{kobo % 100:02d}",
     }
-
-
-def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
-    """Read, plan and price a file for its quote alone; leave no run behind.
-
-    Raises:
-        UsageError: parameters, settings or input are wrong.
-    """
-    run = open_screening(parameters.model_copy(update={"quote_only": True}), settings)
-    try:
-        read_input(run)
-        make_plan(run)
-        make_price(run)
-        return quote_document(run)
-    finally:
-        run.close()

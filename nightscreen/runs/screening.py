@@ -131,6 +131,16 @@ async def run_screening(
         run.close()
 
 
+def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
+    """Return what screening a file would cost; where no event loop runs. Leaves no run behind.
+
+    Raises:
+        UsageError: parameters, settings or input are wrong.
+    """
+    only_quoted = parameters.model_copy(update={"quote_only": True})
+    return asyncio.run(run_screening(only_quoted, settings))
+
+
 async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:
     """Ask until nothing is left that the money and the night allow."""
     while True:

@@ -11,10 +11,8 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -25,10 +23,11 @@ from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 from tests.cli.test_up import PATIENCE_S, bearing, started, until
-from tests.services import free_port, start_engine_server
+from tests.services import answering, free_port, start_engine_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
 
 NOBODY = 65534
 """The uid of a user who owns nothing."""
@@ -232,26 +231,14 @@ def strange() -> Iterator[tuple[str, list[str]]]:
     """A server that answers everything with 200; what it was sent as a login."""
     heard: list[str] = []
 
-    class Anybody(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            heard.append(self.headers.get("Authorization", ""))
-            body = b'"3.8.8"' if "version" in self.path else b"[]"
-            self.send_response(404 if "csrf-token" in self.path else 200)  # it has none
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def anybody(asked: BaseHTTPRequestHandler, _body: bytes) -> tuple[int, bytes]:
+        heard.append(asked.headers.get("Authorization", ""))
+        if "csrf-token" in asked.path:  # it has none
+            return 404, b"[]"
+        return 200, b'"3.8.8"' if "version" in asked.path else b"[]"
 
-        do_POST = do_GET  # noqa: N815 - the name is the library's
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Anybody) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/api", heard
-        server.shutdown()
+    with answering(anybody) as address:
+        yield f"{address}/api", heard
 
 
 @pytest.mark.engine

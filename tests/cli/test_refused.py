@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 from nightscreen.schemas.stops import REFUSALS
 from tests.cli.command import nightscreen, surroundings
 from tests.examples import load
+from tests.services import answering
 from tests.steps.bvn_in_a_test import asked
 
 if TYPE_CHECKING:
@@ -33,42 +31,11 @@ STATUS = {"address": 2, "auth": 3, "no_right": 3}
 CODE = ("consent", "redeem", "--customer", "C1", "--code", "a-code")
 
 
-@contextmanager
-def answering(status: int, body: bytes) -> Iterator[str]:
-    """Run a service that answers every call alike; return its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_PUT = do_GET  # noqa: N815 - names of the library
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture(params=list(REFUSED))
 def refusing(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """Return a trouble, and the address of a service that answers all calls with its text."""
     example = REFUSED[request.param]
-    with answering(example.response["status"], example.answered()) as address:
+    with answering(lambda *_: (example.response["status"], example.answered())) as address:
         yield request.param, address
 
 
@@ -117,7 +84,7 @@ def test_commands_with_a_run(engine_server: EngineServer, tmp_path: Path, troubl
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    with answering(example.response["status"], example.answered()) as address:
+    with answering(lambda *_: (example.response["status"], example.answered())) as address:
         settings = {**engine_server.client, **consenting(address)}
         env = surroundings(tmp_path, **settings)
         for command in (("screen", "in.csv", "--yes"), ("bvn", "request", "in.csv")):

@@ -23,7 +23,7 @@ from nightscreen.policy.file import read_text, rewritten
 from nightscreen.policy.versions import propose
 from nightscreen.privacy.contests import open_contest
 from nightscreen.reading.open_file import file_digest
-from nightscreen.runs.quoting import quote_batch
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.money import to_micro
 from tests.desk.conftest import BRANCHES
 from tests.desk.office import PASSWORD, Office

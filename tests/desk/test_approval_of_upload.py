@@ -11,7 +11,7 @@ import pytest
 from nightscreen.desk.accounts import Role
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.reading.open_file import file_digest
-from nightscreen.runs.quoting import quote_batch
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.money import to_micro
 from tests.desk.office import Office
 from tests.desk.test_new_file import HEADINGS, bring, understood, workbook

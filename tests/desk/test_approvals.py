@@ -15,7 +15,7 @@ from nightscreen.files.heartbeat import FOLDER
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.ops.status import HUNG, condition_of
 from nightscreen.reading.open_file import file_digest
-from nightscreen.runs.quoting import quote_batch
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import to_micro

@@ -19,7 +19,7 @@ from nightscreen.privacy.contests import list_contests
 from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
 from nightscreen.results.one_row import find_row
-from nightscreen.runs.quoting import quote_batch
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from tests.desk.conftest import borrowers

@@ -161,19 +161,3 @@ def test_killed_in_mid_run_it_goes_on_where_it_was(
     (report,) = reports(inbox)
     assert report["state"] == "completed"
     assert list((inbox / "taken").iterdir()) == []
-
-
-def test_two_watchers_share_an_inbox(inbox: Path, sandbox: SandboxProcess, engine: Engine) -> None:
-    """Each file is screened by one of them; the same content under two names only once."""
-    for number in range(3):
-        drop(inbox, customers(inbox, f"book{number}.csv", seed=20 + number))
-    drop(inbox, inbox.parent / "book0.csv", "another.csv")
-    ended = [process.communicate() for process in [command(inbox, sandbox, engine) for _ in "ab"]]
-    fates = [json.loads(out) for out, _ in ended]
-    together = {name: sum(each.get(name, 0) for each in fates) for each in fates for name in each}
-    watch()  # what one of them held when the other ended
-    assert together.get("screened") == 3, ended
-    assert len(reports(inbox)) == 3
-    assert len(list((inbox / "done").glob("*/already-screened.txt"))) == 1
-    assert sandbox.totals()["totals"]["repeated_charges"] == 0
-    assert list((inbox / "taken").iterdir()) == []

@@ -7,10 +7,8 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +23,7 @@ from nightscreen.flows.morning_summary import morning_summary
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from tests.flows.engine_in_a_test import until
+from tests.services import answering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,22 +39,6 @@ SOON_S = 10.0
 """The least the engine waits before it takes silence for an event."""
 
 
-class Telephone(BaseHTTPRequestHandler):
-    """Takes the notifications that are sent to whoever is on call."""
-
-    rang: list[dict[str, str]]
-
-    def do_POST(self) -> None:
-        """Take note of a notification."""
-        told = self.rfile.read(int(self.headers["Content-Length"]))
-        self.rang.append(json.loads(told))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def _removed(engine: Engine, automation: str) -> bool:
     """Remove an automation; a busy server asks for patience by a 503."""
     return engine.api.delete(f"/automations/{automation}").is_success
@@ -67,24 +50,24 @@ def telephone(at_home: Path, engine: Engine) -> Iterator[list[dict[str, str]]]:
 
     No automation stays behind: one that waits for seconds only takes any busy run for dead.
     """
-    Telephone.rang = []
-    server = HTTPServer(("127.0.0.1", 0), Telephone)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    block = CustomWebhookNotificationBlock(
-        name="on-call",
-        url=f"http://127.0.0.1:{server.server_port}/ring",
-        json_data={"subject": "{{subject}}", "body": "{{body}}"},
-    )
-    saved = block.save("on-call", overwrite=True)
-    if asyncio.iscoroutine(saved):
-        asyncio.run(saved)
-    yield Telephone.rang
-    for each in engine.post("/automations/filter"):
-        until(partial(_removed, engine, each["id"]), "an automation's removal")
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    rang: list[dict[str, str]] = []
+
+    def ring(_asked: object, body: bytes) -> tuple[int, bytes]:
+        rang.append(json.loads(body))
+        return 200, b"{}"
+
+    with answering(ring) as address:
+        block = CustomWebhookNotificationBlock(
+            name="on-call",
+            url=f"{address}/ring",
+            json_data={"subject": "{{subject}}", "body": "{{body}}"},
+        )
+        saved = block.save("on-call", overwrite=True)
+        if asyncio.iscoroutine(saved):
+            asyncio.run(saved)
+        yield rang
+        for each in engine.post("/automations/filter"):
+            until(partial(_removed, engine, each["id"]), "an automation's removal")
 
 
 async def create(engine: Engine, below: Path, within: float | None = None) -> list[str]:
@@ -111,21 +94,12 @@ async def create(engine: Engine, below: Path, within: float | None = None) -> li
         return [each.name for each in await client.read_automations()]
 
 
-async def test_automations_are_created_by_the_engines_own_command(
-    telephone: list[Any],
-    engine: Engine,
-    at_home: Path,
-) -> None:
-    """All four, of the file that ships with the deployment."""
-    names = {"dead runs", "pages", "not started", "morning summary"}
-    assert set(await create(engine, at_home)) == {f"nightscreen: {name}" for name in names}
-
-
 async def test_test_mode_wakes_a_person_and_a_stop_waits_for_the_morning(
     telephone: list[dict[str, str]], engine: Engine, sandbox: SandboxProcess, at_home: Path
 ) -> None:
     """One page at once, with what to type; the empty wallet is in the summary."""
-    await create(engine, at_home)
+    names = {"dead runs", "pages", "not started", "morning summary"}
+    assert set(await create(engine, at_home)) == {f"nightscreen: {name}" for name in names}
     make_batch(at_home / "callers.csv", rows=30, seed=78)
     given = {"input": str(at_home / "callers.csv"), "output": str(at_home / "out")}
     sandbox.post("/_sandbox/wallet", {"balance": "200"})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -13,8 +11,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from nightscreen.tasks import telemetry
 from nightscreen.tasks.telemetry import Meter
 from tests.money.service_in_memory import LOST, Bureau
+from tests.services import answering
 
 if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
     import pytest
@@ -80,41 +80,26 @@ def test_live_numbers_are_those_of_open_runs(tmp_path: Path) -> None:
     assert kept.points("nightscreen.balance") == []
 
 
-class _Collector(BaseHTTPRequestHandler):
-    """Takes what exporters send."""
-
-    taken: list[str]
-
-    def do_POST(self) -> None:
-        """Take note of what was sent where."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.taken.append(self.path)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_what_was_measured_reaches_a_collector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Configured by the standard variable alone, handed in when the run ends."""
-    _Collector.taken = []
-    with HTTPServer(("127.0.0.1", 0), _Collector) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    taken: list[str] = []
+
+    def take(asked: BaseHTTPRequestHandler, _body: bytes) -> tuple[int, bytes]:
+        taken.append(asked.path)
+        return 200, b""
+
+    with answering(take) as address:
         monkeypatch.setattr(telemetry, "_meter", None)
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         meter, kept = telemetry.meter(), Kept()
         assert meter is not None
         kept.meter = meter
         Bureau(tmp_path, rows=ROWS).night(steer=kept.measure)
         meter.end(kept.runs[0])
         meter.provider.shutdown()
-        server.shutdown()
-        thread.join()
-    assert "/v1/metrics" in _Collector.taken
+    assert "/v1/metrics" in taken
 
 
 def test_without_an_exporter_nothing_is_imported() -> None:

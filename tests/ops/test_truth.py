@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,9 +29,11 @@ from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.prefect_health import look_at_engine
 from tests.ops.signs import signs_in_a_test
 from tests.ops.walk import lines_of
+from tests.services import answering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
     from pathlib import Path
 
     from nightscreen.journal import Journal
@@ -191,38 +191,19 @@ def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.why_not == "no run can start: disk (home) must be fixed"
 
 
-class _Engine(BaseHTTPRequestHandler):
-    """A Prefect server that lives while its database is away."""
-
-    def do_GET(self) -> None:
-        """Answer that the server is well, and that it wants no token against forgery."""
-        if "csrf" in self.path:
-            self._answer(422, b'{"detail": "CSRF protection is disabled."}')
-        else:
-            self._answer(200, b"true")
-
-    def do_POST(self) -> None:
-        """Fail at whatever needs the database."""
-        self._answer(500, b"{}")
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def engine() -> Iterator[str]:
-    """Return the address of a Prefect server without its database."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Engine) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/api"
-        server.shutdown()
+    """The address of a Prefect server that lives while its database is away."""
+
+    def away(asked: BaseHTTPRequestHandler, _body: bytes) -> tuple[int, bytes]:
+        if asked.command == "POST":
+            return 500, b"{}"
+        if "csrf" in asked.path:
+            return 422, b'{"detail": "CSRF protection is disabled."}'
+        return 200, b"true"
+
+    with answering(away) as address:
+        yield f"{address}/api"
 
 
 def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine: str) -> None:
