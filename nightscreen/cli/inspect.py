@@ -7,9 +7,8 @@ that `--help` is quick.
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +17,6 @@ from nightscreen.cli.output import say
 
 if TYPE_CHECKING:
     from nightscreen.reading.open_file import TableSource
-    from nightscreen.runs.diagnosis import FileDiagnosis
 
 
 @command("inspect customers.csv", view="inspect")
@@ -42,9 +40,9 @@ def inspect(
     Ends with 2 where no row of it would be screened.
     """
     diagnosis = diagnose(input, mapping, merge_rows=merge_rows, date_order=date_order)
-    if not diagnosis.rows["screened"]:
+    if not diagnosis["rows"]["screened"]:
         say("No row would be screened: see the problems above.")
-    return Result(asdict(diagnosis), 0 if diagnosis.rows["screened"] else 2)
+    return Result(diagnosis, 0 if diagnosis["rows"]["screened"] else 2)
 
 
 def diagnose(
@@ -53,7 +51,7 @@ def diagnose(
     *,
     merge_rows: bool = False,
     date_order: str = "",
-) -> FileDiagnosis:
+) -> dict[str, Any]:
     """Read a whole file and say how it is understood.
 
     Args:

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.request import urlopen
@@ -48,9 +47,9 @@ FLOWS = "flows"
 _READY_WITHIN_S = 600.0
 """A first start makes the server's database; on a very busy machine that takes minutes."""
 _ENDS_WITHIN_S = 60.0
-_AGAIN_AFTER_S = 5.0
-_MOST_STARTS = 5
-_SOUND_AFTER_S = 600.0
+AGAIN_AFTER_S = 5.0
+MOST_ENDS = 5
+SOUND_AFTER_S = 600.0
 """A process that ran for this long did start: its end counts as the first one."""
 _LOOK_S = 0.2
 _DEMO_ROWS = 500
@@ -106,7 +105,7 @@ def up(
         _say(f"Everything runs; {pages}. Ctrl-C ends it.")
         if demo:
             _say(f"Try: cd {Path.cwd()} && cp customers.csv inbox/tonight.csv")
-        services.watch()
+        stop.wait()
     if services.failed:
         raise NightscreenError(f"{services.failed} ended too often; its lines above say why")
 
@@ -116,36 +115,71 @@ def _say(text: str, name: str = "up") -> None:
     sys.stdout.flush()
 
 
-@dataclass
 class Service:
-    """One process that is kept running.
+    """One process that is kept running by a thread of its own, until everything is to end.
 
-    Attributes:
+    Args:
+        name: its lines come out under it.
+        command: its program and words.
         needed: everything ends where it does.
         environment: what it is given beside the present one; a login of an engine only here.
         umask: of the files it makes; -1 is the present one.
     """
 
-    name: str
-    command: Sequence[str]
-    needed: bool = False
-    environment: dict[str, str] = field(default_factory=dict)
-    umask: int = -1
-    process: subprocess.Popen[str] | None = None
-    starts: int = 0
-    started_at: float = 0.0
-    ended_at: float | None = None
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        needed: bool = False,
+        environment: Mapping[str, str] | None = None,
+        umask: int = -1,
+    ) -> None:
+        self.name = name
+        self.needed = needed
+        self._command = command
+        self._environment = environment or {}
+        self._umask = umask
+        self.process: subprocess.Popen[str] | None = None
 
     @property
     def runs(self) -> bool:
         """Return whether its process lives."""
         return self.process is not None and self.process.poll() is None
 
-    def pass_lines_on(self) -> None:
-        """Write the lines of its process under its name until it ends."""
-        for line in (self.process and self.process.stdout) or ():
-            if line.strip():
-                _say(line.rstrip(), self.name)
+    def begin(self, group: int) -> subprocess.Popen[str]:
+        """Start its process in a process group."""
+        self.process = subprocess.Popen(  # noqa: S603 - our own programs
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**without_login(os.environ), "PYTHONUNBUFFERED": "1", **self._environment},
+            umask=self._umask,
+            process_group=group,
+            text=True,
+            errors="replace",
+        )
+        return self.process
+
+    def keep(self, services: Services, process: subprocess.Popen[str]) -> None:
+        """Pass its lines on, and start it again where it ends, unless that is no use."""
+        ends, began = 0, time.monotonic()
+        while True:
+            for line in process.stdout or ():
+                if line.strip():
+                    _say(line.rstrip(), self.name)
+            status = process.wait()
+            if services.stop.is_set():
+                return
+            _say(f"{self.name} has ended with status {status}")
+            ends = 1 if time.monotonic() - began > SOUND_AFTER_S else ends + 1
+            if self.needed or ends >= MOST_ENDS:
+                services.failed = self.name
+                services.stop.set()
+            if services.stop.wait(AGAIN_AFTER_S):
+                return
+            process, began = self.begin(services.group), time.monotonic()
 
 
 class Services:
@@ -157,53 +191,20 @@ class Services:
     """
 
     def __init__(self, group: int, stop: threading.Event) -> None:
-        self._group = group
+        self.group = group
         self.stop = stop
         self._all: list[Service] = []
         self.failed = ""
 
     def start(self, service: Service) -> None:
-        """Start a process and pass its lines on under its name."""
-        if service not in self._all:
-            self._all.append(service)
-        service.starts += 1
-        service.started_at, service.ended_at = time.monotonic(), None
-        service.process = subprocess.Popen(  # noqa: S603 - our own programs
-            service.command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**without_login(os.environ), "PYTHONUNBUFFERED": "1", **service.environment},
-            umask=service.umask,
-            process_group=self._group,
-            text=True,
-            errors="replace",
-        )
-        threading.Thread(target=service.pass_lines_on, daemon=True).start()
-
-    def watch(self) -> None:
-        """Start again whatever ends, until everything is to end."""
-        while not self.stop.wait(_LOOK_S):
-            for service in self._all:
-                self.look_at(service)
-
-    def look_at(self, service: Service) -> None:
-        """Start a process again that has ended, or end everything where that is no use."""
-        if service.process is None or service.runs:
-            return
-        if service.ended_at is None:
-            service.ended_at = time.monotonic()
-            if service.ended_at - service.started_at > _SOUND_AFTER_S:
-                service.starts = 0
-            _say(f"{service.name} has ended with status {service.process.returncode}")
-        if service.needed or service.starts >= _MOST_STARTS:
-            self.failed = service.name
-            self.stop.set()
-        elif time.monotonic() - service.ended_at >= _AGAIN_AFTER_S:
-            self.start(service)
+        """Start a process, and keep it running."""
+        self._all.append(service)
+        given = (self, service.begin(self.group))
+        threading.Thread(target=service.keep, args=given, daemon=True).start()
 
     def end(self) -> None:
         """End everything: first what takes work and the runs, then the flows, the server last."""
+        self.stop.set()
         running = [service for service in self._all if service.runs]
         if running:
             _say("Ending: runs settle what is in flight ...")
@@ -318,10 +319,10 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
     while not services.stop.wait(_LOOK_S):
         with suppress(OSError), urlopen(f"{engine.url}/health", timeout=2):  # noqa: S310 - our own
             return engine
-        if not server.runs:
-            raise UsageError("the Prefect server did not start; its lines above say why")
         if time.monotonic() > until:
             raise UsageError(f"the Prefect server does not answer after {_READY_WITHIN_S:.0f} s")
+    if services.failed:
+        raise UsageError("the Prefect server did not start; its lines above say why")
     return None
 
 

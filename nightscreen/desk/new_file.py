@@ -222,7 +222,7 @@ def _file(context: Context, upload: Upload, status: int = 200, *, error: str = "
         error=error,
         headings=headings,
         sheets=sheets if len(sheets) > 1 else [],
-        sheet=chosen.get("sheet") or (diagnosis.sheet if diagnosis else ""),
+        sheet=chosen.get("sheet") or (diagnosis["sheet"] if diagnosis else ""),
         orders=ORDERS,
         open_dates="" if open_dates is None or error else _OPEN_DATES.format(*open_dates),
         merging=context.settings.merge_rows or chosen.get("merge_rows"),
@@ -233,7 +233,7 @@ def _file(context: Context, upload: Upload, status: int = 200, *, error: str = "
         diagnosis=diagnosis,
         findings=[]
         if diagnosis is None or TYPED in chosen
-        else [finding for finding in diagnosis.findings if _NAMELESS not in finding],
+        else [finding for finding in diagnosis["findings"] if _NAMELESS not in finding],
         shown=shown,
         quote=chosen.get("quote"),
         chosen=chosen,

@@ -7,9 +7,8 @@ judging to `intake`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,75 +27,27 @@ from nightscreen.values.issues import trimmed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from nightscreen.reading.date_orders import DateOrders
     from nightscreen.reading.open_file import TableSource
-    from nightscreen.schemas.plan import CheckIdentity
     from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
 
 REPEATED = "customer_id_repeated"
 MANY_REPEATED = 1 / 3
 """Of customers with two rows each, one row in two repeats; with some of one row, fewer do."""
 HIDDEN_HEADING = "(heading not shown: it looks like data)"
+_WHY = {
+    "eligible": SkipReason.ASK,
+    "ineligible": SkipReason.INELIGIBLE,
+    "invalid": SkipReason.INVALID,
+    "refused": SkipReason.REFUSED,
+}
 
 
-@dataclass(slots=True)
-class ColumnView:
-    """One column: its heading, what it is taken for, and how much of it is filled."""
+def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> dict[str, Any]:
+    """Read a whole file and say how it is understood, as `inspect --json` prints it.
 
-    heading: str
-    meaning: str | None
-    output: str
-    filled_pct: float = 0.0
-
-
-@dataclass(slots=True)
-class ProblemView:
-    """One kind of problem: how often it occurs, and a line where it can be looked at."""
-
-    code: str
-    column: str
-    action: str
-    hint: str
-    line: int
-    count: int = 0
-
-
-@dataclass(slots=True)
-class CheckView:
-    """How many rows one check can be asked for, and why it cannot for the others.
-
-    `eligible` rows have the identifier it needs and, where the check requires it, valid consent.
-    """
-
-    eligible: int = 0
-    ineligible: int = 0
-    invalid: int = 0
-    refused: int = 0
-
-
-@dataclass(slots=True)
-class FileDiagnosis:
-    """All that `inspect` has to say, in the order in which it is said."""
-
-    file: str
-    format: str
-    encoding: str | None
-    separator: str | None
-    sheet: str | None
-    findings: list[str]
-    columns: list[ColumnView]
-    rows: dict[str, int] = field(default_factory=dict)
-    checks: dict[str, CheckView] = field(default_factory=dict)
-    karma_identities: dict[str, CheckView] = field(default_factory=dict)
-    rows_with_valid_consent: int = 0
-    problems: list[ProblemView] = field(default_factory=list)
-
-
-def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> FileDiagnosis:
-    """Read a whole file and say how it is understood.
+    `eligible` rows of a check have the identifier it needs and, where it requires it, valid
+    consent. A problem is one kind, with how often it occurs and a line where it can be looked at.
 
     Args:
         source: the file, with what its headings mean.
@@ -113,148 +64,128 @@ def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> FileDia
             counting.take(batch)
         customers.settle()
     intake = Intake(source.header, customers, orders)
-    tally = _Tally(source, customers)
+    counts, kept = _Counts(source), list[pa.Table]()
+    status = status_name(source.header.columns, source.header.loan_status)
     for batch in source.batches():
-        tally.add(batch, intake.take(batch))
-    return tally.diagnosis()
+        taken = intake.take(batch)
+        counts.add(batch, taken)
+        if customers is None:
+            counts.add_checks(taken.rows)
+        else:
+            kept.append(_to_merge(taken.rows, customers, status))
+    if customers is not None:
+        counts.rows["customers"] = 0
+    if any(table.num_rows for table in kept):
+        rows, problems = merge_rows(pa.concat_tables(kept), status)
+        counts.rows["customers"] = rows.num_rows
+        counts.add_problems(problems)
+        for part in rows.combine_chunks().to_batches():
+            counts.add_checks(part)
+    return counts.document()
 
 
-class _Tally:
+def _to_merge(rows: pa.RecordBatch, customers: CustomerNumbers, status: str | None) -> pa.Table:
+    """Return rows with the numbers of their customers; what is only carried stays out."""
+    numbers = customers.numbers(rows["customer_id"].to_pylist())
+    table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
+    kept = (
+        name for name in table.column_names if name == status or not name.startswith(EXTRA_PREFIX)
+    )
+    return table.select(list(kept))
+
+
+class _Counts:
     """Counts over the batches of one file."""
 
-    def __init__(self, source: TableSource, customers: CustomerNumbers | None = None) -> None:
+    def __init__(self, source: TableSource) -> None:
         self._source = source
-        self._customers = customers
-        self._to_merge: list[pa.Table] = []
-        self._merged: int | None = None
+        self.rows = {"read": 0, "screened": 0, "refused": 0}
         self._filled: Counter[int] = Counter()
-        self._read = self._screened = self._refused = self._split = self._consented = 0
-        self._problems: dict[tuple[str, str, str], ProblemView] = {}
-        self._slots: dict[CheckIdentity, CheckView] = {slot: CheckView() for slot in _slots()}
+        self._split = self._consented = 0
+        self._problems: dict[tuple[str, str, str], dict[str, Any]] = {}
+        kinds = [kind for kind in IdentityKind if kind is not IdentityKind.IMAGE]
+        self._slots = {slot: dict.fromkeys(_WHY, 0) for slot in slots_of(tuple(CHECKS), kinds)}
         self._now = datetime.now(UTC)
 
     def add(self, batch: SourceBatch, taken: RowBatch) -> None:
         """Count one batch, as it came and after intake."""
-        self._read += taken.read
-        self._screened += taken.rows.num_rows
-        self._refused += len(taken.refused)
+        self.rows["read"] += taken.read
+        self.rows["screened"] += taken.rows.num_rows
+        self.rows["refused"] += len(taken.refused)
         self._split += batch.columns.num_rows
         for at, column in enumerate(self._source.header.columns):
-            self._filled[at] += _filled(batch, at, column.known)
-        self._add_problems(taken.problems)
-        if self._customers is None:
-            self._add_checks(taken.rows)
-        else:
-            self._keep(taken.rows, self._customers)
+            zero_is_value = column.known in (None, "exposure")
+            text = trimmed(batch.columns.column(at), zero_is_value=zero_is_value)  # NIL is none
+            self._filled[at] += len(text) - text.null_count
+        self.add_problems(taken.problems)
 
-    def _keep(self, rows: pa.RecordBatch, customers: CustomerNumbers) -> None:
-        """Keep rows until all of their customers are there; what is only carried stays out."""
-        numbers = customers.numbers(rows["customer_id"].to_pylist())
-        table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
-        status = self._status()
-        kept = [
-            name
-            for name in table.column_names
-            if name == status or not name.startswith(EXTRA_PREFIX)
-        ]
-        self._to_merge.append(table.select(kept))
-
-    def _status(self) -> str | None:
-
-        return status_name(self._source.header.columns, self._source.header.loan_status)
-
-    def _merge(self) -> None:
-        """Count what was kept as customers."""
-        self._merged = 0
-        if not any(table.num_rows for table in self._to_merge):
-            return
-        rows, problems = merge_rows(pa.concat_tables(self._to_merge), self._status())
-        self._merged = rows.num_rows
-        self._add_problems(problems)
-        for batch in rows.combine_chunks().to_batches():
-            self._add_checks(batch)
-
-    def _add_problems(self, problems: Sequence[Problem]) -> None:
+    def add_problems(self, problems: Sequence[Problem]) -> None:
+        """Count problems by their kind."""
         for found in problems:
             key = (found.code, found.column, found.action.value)
-            view = self._problems.setdefault(key, ProblemView(*key, found.hint, found.line))
-            view.count += 1
+            named = dict(zip(("code", "column", "action"), key, strict=True))
+            view = self._problems.setdefault(
+                key, {**named, "hint": found.hint, "line": found.line, "count": 0}
+            )
+            view["count"] += 1
 
-    def _add_checks(self, taken: pa.RecordBatch) -> None:
-
+    def add_checks(self, taken: pa.RecordBatch) -> None:
+        """Count for how many rows each check can be asked, and why not for the others."""
         consent = consent_column(taken, at=self._now).to_numpy(zero_copy_only=False)
         self._consented += int(consent.sum())
         rows = pa.Table.from_batches([taken])
-        for slot, view in self._slots.items():
-            _count(why_not(rows, slot, consent.astype(bool)), view)
+        for slot, counts in self._slots.items():
+            reasons = why_not(rows, slot, consent.astype(bool))
+            for name, reason in _WHY.items():
+                counts[name] += int((reasons == reason).sum())
 
-    def diagnosis(self) -> FileDiagnosis:
-        """Return the counts in the shape that is shown."""
+    def document(self) -> dict[str, Any]:
+        """Return the counts in the order in which they are shown."""
         table, header = self._source.table, self._source.header
-        if self._customers is not None:
-            self._merge()
-        rows = {"read": self._read, "screened": self._screened, "refused": self._refused}
-        if self._merged is not None:
-            rows["customers"] = self._merged
-        karma = {s.kind.value: view for s, view in self._slots.items() if s.check == "karma"}
-        others = {s.check: v for s, v in self._slots.items() if s.check != "karma"}
-        checks = {check: others.get(check) for check in CHECKS}
-        return FileDiagnosis(
-            file=str(self._source.path),
-            format=table.format,
-            encoding=table.encoding,
-            separator=table.separator,
-            sheet=table.sheet,
-            findings=[*self._proposal(), *header.findings],
-            columns=self._columns(),
-            rows=rows,
-            checks={name: view or karma[IdentityKind.BVN.value] for name, view in checks.items()},
-            karma_identities=karma,
-            rows_with_valid_consent=self._consented,
-            problems=sorted(self._problems.values(), key=lambda p: (-p.count, p.line)),
-        )
+        karma = {s.kind.value: counts for s, counts in self._slots.items() if s.check == "karma"}
+        others = {s.check: counts for s, counts in self._slots.items() if s.check != "karma"}
+        return {
+            "file": str(self._source.path),
+            "format": table.format,
+            "encoding": table.encoding,
+            "separator": table.separator,
+            "sheet": table.sheet,
+            "findings": [*self._proposal(), *header.findings],
+            "columns": self._columns(),
+            "rows": self.rows,
+            "checks": {name: others.get(name) or karma[IdentityKind.BVN.value] for name in CHECKS},
+            "karma_identities": karma,
+            "rows_with_valid_consent": self._consented,
+            "problems": sorted(self._problems.values(), key=lambda p: (-p["count"], p["line"])),
+        }
 
     def _proposal(self) -> list[str]:
         """Say what to do where most rows repeat a customer: the file has a row a loan."""
         repeated = sum(
-            view.count for (code, *_), view in self._problems.items() if code == REPEATED
+            each["count"] for each in self._problems.values() if each["code"] == REPEATED
         )
-        if self._read == 0 or repeated < self._read * MANY_REPEATED:
+        read = self.rows["read"]
+        if read == 0 or repeated < read * MANY_REPEATED:
             return []
         said = (
-            f"{100 * repeated / self._read:.0f} % of the rows repeat a customer_id and would be "
-            "refused. If the file has a row a loan, give --merge-rows (or write merge_rows = true "
-            "in the mapping file): the rows of one customer_id are then one customer, and the "
-            "exposure of open loans is summed."
+            f"{100 * repeated / read:.0f} % of the rows repeat a customer_id and would be refused. "
+            "If the file has a row a loan, give --merge-rows (or write merge_rows = true in the "
+            "mapping file): the rows of one customer_id are then one customer, and the exposure of "
+            "open loans is summed."
         )
         return [said]
 
-    def _columns(self) -> list[ColumnView]:
-
-        views = []
+    def _columns(self) -> list[dict[str, Any]]:
+        found = []
         for at, column in enumerate(self._source.header.columns):
             hide = looks_like_value(column.heading)
-            heading, output = (
-                (HIDDEN_HEADING, HIDDEN_HEADING) if hide else (column.heading, column.output)
-            )
             share = 100 * self._filled[at] / self._split if self._split else 0.0
-            views.append(ColumnView(heading, column.known, output, round(share, 1)))
-        return views
-
-
-def _slots() -> tuple[CheckIdentity, ...]:
-    kinds = [kind for kind in IdentityKind if kind is not IdentityKind.IMAGE]
-    return slots_of(tuple(CHECKS), kinds)
-
-
-def _filled(batch: SourceBatch, at: int, known: str | None) -> int:
-    """Return how many rows have a value in a column; words such as NIL are none."""
-    text = trimmed(batch.columns.column(at), zero_is_value=known in (None, "exposure"))
-    return int(len(text) - text.null_count)
-
-
-def _count(reasons: NDArray[np.int8], view: CheckView) -> None:
-    view.eligible += int((reasons == SkipReason.ASK).sum())
-    view.ineligible += int((reasons == SkipReason.INELIGIBLE).sum())
-    view.invalid += int((reasons == SkipReason.INVALID).sum())
-    view.refused += int((reasons == SkipReason.REFUSED).sum())
+            found.append(
+                {
+                    "heading": HIDDEN_HEADING if hide else column.heading,
+                    "meaning": column.known,
+                    "output": HIDDEN_HEADING if hide else column.output,
+                    "filled_pct": round(share, 1),
+                }
+            )
+        return found

@@ -1,14 +1,12 @@
 """OpenTelemetry: one meter for the runs of this process, where its own variables name an exporter.
 
-Where OTEL_EXPORTER_OTLP_ENDPOINT (or that of metrics) is not set, nothing of it is imported and
-nothing is counted. Ids, words and numbers only.
+Where none is named, nothing of it is imported and nothing is counted. Ids, words and numbers only.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.money import MICRO
@@ -25,22 +23,24 @@ FLUSH_MS = 5_000
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 75)
 """Bounds of the latency histogram; the last is the longest timeout."""
-BY_CHECK = {
-    "in_flight": ("{call}", "in_flight", 1),
-    "cap": ("{call}", "cap", 1),
-    "spend": ("NGN", "cost_micro", MICRO),
-    "lookups.done": ("{lookup}", "done", 1),
-    "lookups.wanted": ("{lookup}", "wanted", 1),
+GAUGES = {
+    "in_flight": "{call}",
+    "cap": "{call}",
+    "spend": "NGN",
+    "lookups.done": "{lookup}",
+    "lookups.wanted": "{lookup}",
+    "balance": "NGN",
 }
-"""Live numbers of each check of the open runs: unit, field of its progress, and its divisor."""
+"""Live numbers of the open runs, with their units: of each check, and the wallet's balance."""
 
 
 class Meter:
     """Hands measures of the open runs to a reader of the SDK; sets nothing globally."""
 
     def __init__(self, reader: Any) -> None:  # noqa: ANN401 - the SDK is imported below
-        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - only where wanted
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only where wanted
+        from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
+        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - as above
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above
 
         resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", NAME)})
         self.provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
@@ -50,10 +50,13 @@ class Meter:
         self._seconds = meter.create_histogram(
             f"{NAME}.call.duration", unit="s", explicit_bucket_boundaries_advisory=SECONDS
         )
-        for name, (unit, field, divisor) in BY_CHECK.items():
-            read = partial(self._of_checks, field, divisor)
-            meter.create_observable_gauge(f"{NAME}.{name}", [read], unit=unit)
-        meter.create_observable_gauge(f"{NAME}.balance", [self._balances], unit="NGN")
+        for gauge, unit in GAUGES.items():
+
+            def observed(_options: object, gauge: str = gauge) -> Iterator[Observation]:
+                points = (each for run in list(self._runs.values()) for each in _points(run))
+                return (Observation(value, about) for name, value, about in points if name == gauge)
+
+            meter.create_observable_gauge(f"{NAME}.{gauge}", [observed], unit=unit)
 
     def begin(self, run: Run) -> None:
         """Measure a run from now on."""
@@ -71,41 +74,31 @@ class Meter:
         self._calls.add(1, {**which, **met})
         self._seconds.record(seconds, which)
 
-    def _of_checks(self, field: str, divisor: int, _options: object) -> Iterator[Any]:
-        from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
 
-        for run in list(self._runs.values()):
-            for check, each in run.progress.items():
-                about = {"run_id": run.run_id, "check": check}
-                yield Observation(getattr(each, field) / divisor, about)
-
-    def _balances(self, _options: object) -> Iterator[Any]:
-        from opentelemetry.metrics import Observation  # noqa: PLC0415 - only where wanted
-
-        for run in list(self._runs.values()):
-            if run.wallet.balance_micro is not None:
-                yield Observation(run.wallet.balance_micro / MICRO, {"run_id": run.run_id})
+def _points(run: Run) -> Iterator[tuple[str, float, dict[str, str]]]:
+    """Yield a run's live numbers: gauge, value, and what it is about."""
+    for check, each in run.progress.items():
+        about = {"run_id": run.run_id, "check": check}
+        values = (each.in_flight, each.cap, each.cost_micro / MICRO, each.done, each.wanted)
+        yield from ((gauge, value, about) for gauge, value in zip(GAUGES, values, strict=False))
+    if run.wallet.balance_micro is not None:
+        yield "balance", run.wallet.balance_micro / MICRO, {"run_id": run.run_id}
 
 
-_meter: Meter | None = None
+_meters: list[Meter] = []
 
 
 def meter() -> Meter | None:
     """Return this process's meter; None where no exporter is configured or installed."""
-    global _meter  # noqa: PLW0603 - one per process, as exporters are
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
-    if _meter is None and not off and any(os.environ.get(name) for name in ENDPOINTS):
-        try:
-            from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - only where wanted
-                OTLPMetricExporter,
-            )
-            from opentelemetry.sdk.metrics.export import (  # noqa: PLC0415 - only where wanted
-                PeriodicExportingMetricReader,
-            )
-        except ImportError:
-            logging.getLogger(__name__).warning(
-                "OpenTelemetry is configured but not installed: pip install 'nightscreen[otel]'"
-            )
-        else:
-            _meter = Meter(PeriodicExportingMetricReader(OTLPMetricExporter()))
-    return _meter
+    if _meters or off or not any(os.environ.get(name) for name in ENDPOINTS):
+        return _meters[0] if _meters else None
+    try:
+        from opentelemetry.exporter.otlp.proto.http import metric_exporter  # noqa: PLC0415 - only where wanted
+        from opentelemetry.sdk.metrics import export  # noqa: PLC0415 - as above
+    except ImportError:
+        logging.getLogger(__name__).warning("pip install 'nightscreen[otel]' for OpenTelemetry")
+        return None
+    exporter = metric_exporter.OTLPMetricExporter()
+    _meters.append(Meter(export.PeriodicExportingMetricReader(exporter)))
+    return _meters[0]

@@ -50,38 +50,37 @@ def run(*arguments: str) -> str:
 
 def test_rows_are_counted_once_each(batch: Path) -> None:
     """Read is screened and refused together."""
-    rows = diagnose(batch).rows
+    rows = diagnose(batch)["rows"]
     assert rows == {"read": 5, "screened": 3, "refused": 2}
 
 
 def test_columns_say_what_they_mean_and_how_full_they_are(batch: Path) -> None:
     """Words for nothing do not fill a cell; broken rows do not count."""
-    columns = {view.heading: view for view in diagnose(batch).columns}
-    assert columns["Acct No"].meaning == "account_number"
-    assert columns["BVN"].filled_pct == 75.0
-    assert columns["cost"].meaning is None
-    assert columns["cost"].output == "input_cost"
+    columns = {each["heading"]: each for each in diagnose(batch)["columns"]}
+    assert columns["Acct No"]["meaning"] == "account_number"
+    assert columns["BVN"]["filled_pct"] == 75.0
+    assert columns["cost"]["meaning"] is None
+    assert columns["cost"]["output"] == "input_cost"
 
 
 def test_checks_say_how_many_rows_they_can_have(batch: Path) -> None:
     """Consent gates the ecosystem check, an identifier each of them."""
     found = diagnose(batch)
-    ecosystem = found.checks["ecosystem"]
-    assert list(found.checks) == ["bank_account", "karma", "ecosystem", "selfie"]
-    assert (ecosystem.eligible, ecosystem.invalid, ecosystem.refused) == (0, 1, 2)
-    assert found.checks["karma"].eligible == 2
-    assert found.checks["selfie"].ineligible == 3
-    assert found.karma_identities["phone"].eligible == 1
-    for view in found.checks.values():
-        total = view.eligible + view.ineligible + view.invalid + view.refused
-        assert total == found.rows["screened"]
+    ecosystem = found["checks"]["ecosystem"]
+    assert list(found["checks"]) == ["bank_account", "karma", "ecosystem", "selfie"]
+    assert [ecosystem[why] for why in ("eligible", "invalid", "refused")] == [0, 1, 2]
+    assert found["checks"]["karma"]["eligible"] == 2
+    assert found["checks"]["selfie"]["ineligible"] == 3
+    assert found["karma_identities"]["phone"]["eligible"] == 1
+    for counts in found["checks"].values():
+        assert sum(counts.values()) == found["rows"]["screened"]
 
 
 def test_problems_are_counted_by_kind_with_a_line_to_look_at(batch: Path) -> None:
     """The line is that of the file."""
-    problems = {view.code: view for view in diagnose(batch).problems}
-    assert (problems["broken"].line, problems["broken"].count) == (4, 1)
-    assert problems["no_identifier"].line == 5
+    problems = {each["code"]: each for each in diagnose(batch)["problems"]}
+    assert (problems["broken"]["line"], problems["broken"]["count"]) == (4, 1)
+    assert problems["no_identifier"]["line"] == 5
 
 
 def test_the_page_says_it_in_words_and_holds_no_value(batch: Path) -> None:
@@ -142,12 +141,12 @@ def test_a_workbook_under_another_name_is_named_for_what_it_is(tmp_path: Path) -
     book.active.append(["C1", "22212345678"])
     book.save(tmp_path / "book.csv")
     diagnosis = diagnose(tmp_path / "book.csv")
-    assert diagnosis.format == "xlsx"
-    assert diagnosis.findings == [
+    assert diagnosis["format"] == "xlsx"
+    assert diagnosis["findings"] == [
         "This is an Excel workbook, though its name ends in .csv; read as such."
     ]
     book.save(tmp_path / "book.xlsx")
-    assert diagnose(tmp_path / "book.xlsx").findings == []
+    assert diagnose(tmp_path / "book.xlsx")["findings"] == []
 
 
 BOOK = """IPPIS No,BVN,Loan ID,Loan Status,Total Due,Balance
@@ -162,7 +161,7 @@ def test_the_share_of_repeated_rows_is_rounded(tmp_path: Path) -> None:
     """Two rows of three are 67 %, not 66."""
     path = tmp_path / "book.csv"
     path.write_text("".join(BOOK.splitlines(keepends=True)[:3]) + "S1,22212345678,L5,Running,5,9\n")
-    assert diagnose(path).findings[0].startswith("67 % of the rows repeat a customer_id")
+    assert diagnose(path)["findings"][0].startswith("67 % of the rows repeat a customer_id")
 
 
 def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None:
@@ -170,9 +169,9 @@ def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None
     path = tmp_path / "book.csv"
     path.write_text(BOOK, encoding="utf-8")
     plain = diagnose(path)
-    assert plain.findings[0].startswith("50 % of the rows repeat a customer_id")
-    assert "--merge-rows" in plain.findings[0]
-    assert {view.heading: view.meaning for view in plain.columns} == {
+    assert plain["findings"][0].startswith("50 % of the rows repeat a customer_id")
+    assert "--merge-rows" in plain["findings"][0]
+    assert {each["heading"]: each["meaning"] for each in plain["columns"]} == {
         "IPPIS No": "customer_id",
         "BVN": "bvn",
         "Loan ID": None,
@@ -181,9 +180,9 @@ def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None
         "Balance": None,
     }
     merged = diagnose(path, merge_rows=True)
-    assert merged.rows == {"read": 4, "screened": 4, "refused": 0, "customers": 2}
-    assert merged.checks["karma"].eligible == 2
-    assert not any("--merge-rows" in finding for finding in merged.findings)
+    assert merged["rows"] == {"read": 4, "screened": 4, "refused": 0, "customers": 2}
+    assert merged["checks"]["karma"]["eligible"] == 2
+    assert not any("--merge-rows" in finding for finding in merged["findings"])
     assert "4 would be screened as 2 customers" in run(str(path), "--merge-rows")
 
 
@@ -202,7 +201,7 @@ def test_what_was_paid_beside_a_total_due_makes_it_no_exposure(tmp_path: Path) -
     """A total that was due once is not what is owed; without a paid column it is taken for it."""
     path = tmp_path / "paid.csv"
     path.write_text(BOOK.replace("Balance", "Amount Paid"), encoding="utf-8")
-    meanings = {view.heading: view.meaning for view in diagnose(path).columns}
+    meanings = {each["heading"]: each["meaning"] for each in diagnose(path)["columns"]}
     assert meanings["Total Due"] is None
 
 

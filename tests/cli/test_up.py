@@ -246,15 +246,23 @@ def test_a_killed_screening_leaves_no_server_of_its_own(tmp_path: Path) -> None:
         until(lambda: not bearing(mark))
 
 
-@pytest.mark.parametrize(("ran_s", "ends"), [(700.0, False), (1.0, True)])
+@pytest.mark.parametrize(("sound_s", "ends"), [(600.0, True), (0.0, False)])
 def test_ends_are_counted_together_only_where_they_follow_at_once(
-    ran_s: float, *, ends: bool
+    sound_s: float, monkeypatch: pytest.MonkeyPatch, *, ends: bool
 ) -> None:
-    """What ran for ten minutes is started again, however often it was started in its life."""
-    ended = subprocess.Popen([sys.executable, "-S", "-c", ""], text=True)
-    ended.wait()
-    services = up.Services(os.getpgrp(), threading.Event())
-    services.look_at(
-        up.Service("desk", [], process=ended, starts=5, started_at=time.monotonic() - ran_s)
-    )
-    assert services.stop.is_set() is ends
+    """What ran for long enough is started again, however often it was started in its life."""
+    monkeypatch.setattr(up, "SOUND_AFTER_S", sound_s)
+    monkeypatch.setattr(up, "AGAIN_AFTER_S", 0.0)
+    services, begun = up.Services(os.getpgrp(), threading.Event()), list[int]()
+    service = up.Service("desk", [sys.executable, "-S", "-c", ""])
+
+    def begin(group: int) -> subprocess.Popen[str]:
+        begun.append(group)
+        if len(begun) > up.MOST_ENDS:
+            services.stop.set()
+        return up.Service.begin(service, group)
+
+    monkeypatch.setattr(service, "begin", begin)
+    service.keep(services, service.begin(services.group))
+    assert (services.failed == "desk") is ends
+    assert len(begun) == (up.MOST_ENDS if ends else up.MOST_ENDS + 1)

@@ -91,7 +91,7 @@ def test_what_was_measured_reaches_a_collector(
         return 200, b""
 
     with answering(take) as address:
-        monkeypatch.setattr(telemetry, "_meter", None)
+        monkeypatch.setattr(telemetry, "_meters", [])
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         meter, kept = telemetry.meter(), Kept()
         assert meter is not None
