@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pydantic import BaseModel, Field
-
 from nightscreen.sandbox.grants import NOBODY, Refused
 from nightscreen.sandbox.request_pipeline import (
     UNAUTHORISED,
@@ -17,6 +15,7 @@ from nightscreen.sandbox.request_pipeline import (
     Operation,
     by_key,
     by_token,
+    texts,
 )
 from nightscreen.sandbox.test_identifiers import by_customer
 from nightscreen.sandbox.transactions import (
@@ -30,6 +29,8 @@ from nightscreen.sandbox.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import BaseModel
+
     from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.request_pipeline import Call
     from nightscreen.sandbox.state import Sandbox
@@ -42,37 +43,16 @@ BASE: Final = "/v2/aggregator"
 _SAMPLE: Final = "sample@customers.example"
 
 
-class TokenBody(BaseModel):
-    """A code to exchange, or a refresh token."""
-
-    code: str = Field(description="the authorization code, or the refresh token")
-    grant_type: str = Field(description=" or ".join(GRANT_TYPES))
-    redirect_uri: str = Field(description="that of the authorization request")
-
-
-class NoteBody(BaseModel):
-    """Another note on a transaction."""
-
-    note: str
-
-
-class NewAccountBody(BaseModel):
-    """A bank account to link."""
-
-    account_number: str
-    bank_code: str
-
-
-class AccountNameBody(BaseModel):
-    """Another name of a linked bank account."""
-
-    account_name: str
-
-
-class SyncBody(BaseModel):
-    """The bank account to synchronise."""
-
-    account_id: str
+_TOKEN: Final = texts(
+    "TokenBody",
+    code="the authorization code, or the refresh token",
+    grant_type=" or ".join(GRANT_TYPES),
+    redirect_uri="that of the authorization request",
+)
+_NOTE: Final = texts("NoteBody", note="another note on a transaction")
+_NAME: Final = texts("AccountNameBody", account_name="another name of a linked bank account")
+_SYNC: Final = texts("SyncBody", account_id="the bank account to synchronise")
+_NEW: Final = texts("NewAccountBody", account_number="10 digits", bank_code="3 digits")
 
 
 def _owned(call: Call, customer: str, *, at_auth: bool) -> None:
@@ -226,14 +206,14 @@ def _for_scope(scope: str, work: Work) -> Callable[[Call], Answer]:
 _ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] = (
     ("transaction:list", "GET", "/transactions", _list_transactions, None),
     ("transaction:view", "GET", "/transactions/{id}", _transaction, None),
-    ("transaction:update", "PATCH", "/transactions/{id}", _transaction, NoteBody),
+    ("transaction:update", "PATCH", "/transactions/{id}", _transaction, _NOTE),
     ("bank_account:list", "GET", "/bank-accounts", _list_accounts, None),
-    ("bank_account:add", "POST", "/bank-accounts", _add_account, NewAccountBody),
-    ("bank_account:sync", "POST", "/bank-accounts/sync", _on_account("synced"), SyncBody),
+    ("bank_account:add", "POST", "/bank-accounts", _add_account, _NEW),
+    ("bank_account:sync", "POST", "/bank-accounts/sync", _on_account("synced"), _SYNC),
     ("bank_account:view", "GET", "/bank-accounts/{id}", _on_account("found"), None),
     (
         *("bank_account:update", "PATCH", "/bank-accounts/{id}"),
-        *(_on_account("updated"), AccountNameBody),
+        *(_on_account("updated"), _NAME),
     ),
     ("bank_account:delete", "DELETE", "/bank-accounts/{id}", _on_account("deleted"), None),
     ("profile:view", "GET", "/profile", _view_profile, None),
@@ -243,7 +223,7 @@ _ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] 
 OPERATIONS: Final = (
     Operation(
         *("aggregator_auth", "POST", f"{BASE}/auth", by_key, _read_auth, _auth, _sample_tokens),
-        TokenBody,
+        _TOKEN,
     ),
     *(
         Operation(

@@ -53,18 +53,23 @@ class Failure(BaseModel):
     meta: Meta | None = None
 
 
+_JSON: Final = {"model": Failure}
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"description": "malformed; HTML where the body is no JSON", "content": {"text/html": {}}},
-    401: {"description": "no key"},
-    402: {"description": "the wallet is too low"},
-    403: {"description": "wrong key, dead access token, or no right"},
-    404: {"description": "nothing found, or an address that is unknown"},
-    500: {"description": "no such bank account; no price; a failure"},
+    400: {
+        **_JSON,
+        "description": "malformed; HTML where the body is no JSON",
+        "content": {"text/html": {}},
+    },
+    401: {**_JSON, "description": "no key"},
+    402: {**_JSON, "description": "the wallet is too low"},
+    403: {**_JSON, "description": "wrong key, dead access token, or no right"},
+    404: {**_JSON, "description": "nothing found, or an address that is unknown"},
+    500: {**_JSON, "description": "no such bank account; no price; a failure"},
     504: {
         "description": "a required field is missing, or a gateway gave up",
         "content": {"text/plain": {}},
     },
-    "default": {"description": "any other failure"},
+    "default": {**_JSON, "description": "any other failure"},
 }
 """What every operation may answer instead."""
 
@@ -107,9 +112,10 @@ def _described(operation: Operation) -> APIRoute:
         endpoint,
         methods=[operation.method],
         name=operation.name,
+        summary=operation.name,
         tags=[path.split("/")[2]],
         response_model=_answer_model(operation),
-        responses={status: {"model": Failure, **one} for status, one in _FAILURES.items()},
+        responses=_FAILURES,
     )
 
 

@@ -51,13 +51,8 @@ class BehaviourFlags(BaseModel):
         description="a contact that is not registered with the BVN is refused, with the "
         "registered ones masked in text or data",
     )
-    bvn_finish: Literal["details", "accounts", "together", "mixed"] = Field(
-        default="details", description="shape of a finished BVN consent; mixed goes by BVN"
-    )
-    otp_delivery: Literal["sure", "mixed"] = Field(
-        default="sure",
-        description="whether one-time passwords arrive; mixed goes by BVN: some late, lost or "
-        "not sent",
+    bvn_finish: Literal["details", "accounts", "together"] = Field(
+        default="details", description="shape of a finished BVN consent"
     )
     distributor: bool = Field(
         default=True, description="the key is a distributor's: loans may be used"

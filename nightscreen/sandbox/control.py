@@ -107,7 +107,6 @@ class DrainEvery(Body):
 class WalletBody(Body):
     balance: Amount | None = None
     top_up: Amount | None = None
-    dry_at_call: Count | None = None
     drain_every: DrainEvery | None = None
 
 
@@ -296,8 +295,6 @@ async def set_wallet(sandbox: Here, body: WalletBody) -> Response:
     if "drain_every" in body.model_fields_set:
         every = body.drain_every
         wallet.drain_every = (every.calls, every.amount) if every else None
-    if "dry_at_call" in body.model_fields_set:
-        wallet.dry_at_call = body.dry_at_call
     return _json(wallet.as_json())
 
 

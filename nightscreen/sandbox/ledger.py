@@ -64,21 +64,17 @@ class Wallet:
         balance: what is left now.
         previous: what was left before the last charge.
         calls: priced calls that came so far, charged or not.
-        dry_at_call: number of the call that finds the wallet empty.
         drain_every: another consumer takes an amount each time so many calls have come.
     """
 
     def __init__(self, opening: int) -> None:
         self.opening = self.balance = self.previous = opening
         self.topped_up = self.drained = self.calls = 0
-        self.dry_at_call: int | None = None
         self.drain_every: tuple[int, int] | None = None
 
     def count_call(self) -> None:
         """Count one priced call; what is due at this call happens before it is charged."""
         self.calls += 1
-        if self.calls == self.dry_at_call:
-            self.drain(self.balance)
         if self.drain_every and self.calls % self.drain_every[0] == 0:
             self.drain(self.drain_every[1])
 
@@ -109,7 +105,7 @@ class Wallet:
         """Return the wallet, money as decimal text."""
         money = ("opening", "balance", "topped_up", "drained")
         shown: dict[str, object] = {name: naira_text(getattr(self, name)) for name in money}
-        return {**shown, "calls": self.calls, "dry_at_call": self.dry_at_call}
+        return {**shown, "calls": self.calls}
 
 
 class PriceList:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from nightscreen.sandbox.people import contact_key, otp_of
-from nightscreen.sandbox.seeded_random import SeededRandom
 
 EXPIRED_OTP: Final = "999999"
 """The one-time password that is always too late."""
@@ -20,8 +19,6 @@ LATE_S: Final = 900.0
 """How long a late one is under way: it arrives when it has expired."""
 
 _KEPT: Final = 100_000
-_MIXED: Final = (*("late",) * 8, *("never",) * 8, *("unreachable",) * 4, *("prompt",) * 80)
-"""What becomes of a hundred customers' passwords where `otp_delivery` is `mixed`."""
 
 
 def registered_contact(contact: str, registered: tuple[str, ...]) -> str | None:
@@ -39,15 +36,6 @@ def masked_contact(contact: str) -> str:
     if at:
         return f"{name[:2]}{'*' * max(3, len(name) - 2)}@{host}"
     return f"{contact[:4]}{'*' * max(3, len(contact) - 7)}{contact[-3:]}"
-
-
-def drawn_delivery(bvn: str) -> str:
-    """Return how one-time passwords fare with this customer where the customers are mixed.
-
-    Returns:
-        `prompt`, `late`, `never`, or `unreachable`, of which the start itself says so.
-    """
-    return _MIXED[SeededRandom("one-time password delivery", bvn).below(100)]
 
 
 @dataclass(slots=True)

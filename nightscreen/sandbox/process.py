@@ -12,11 +12,8 @@ import subprocess
 import sys
 import time
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _LINE = "sandbox listening on "
 _PATIENCE_S = 20.0
@@ -58,24 +55,18 @@ class SandboxProcess:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @property
     def pid(self) -> int:
-        """Process id of the running child.
+        """Process id of the running child."""
+        return self._running().pid
 
-        Raises:
-            RuntimeError: it is not running.
-        """
+    def _running(self) -> subprocess.Popen[str]:
         if self._child is None:
             raise RuntimeError("the sandbox is not running")
-        return self._child.pid
+        return self._child
 
     def start(self) -> None:
         """Start the child and wait until it listens.
@@ -99,19 +90,16 @@ class SandboxProcess:
 
     def stop(self) -> int:
         """Stop the child, and return its exit status; harmless when it is not running."""
-        child, self._child = self._child, None
-        if child is None:
+        if self._child is None:
             return 0
-        child.terminate()
-        try:
-            status = child.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            status = child.wait()
-        for pipe in (child.stdin, child.stdout):
-            if pipe:
-                pipe.close()
-        return status
+        with self._running() as child:  # closes its pipes
+            self._child = None
+            child.terminate()
+            try:
+                return child.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                return child.wait()
 
     def request(
         self,
@@ -159,11 +147,9 @@ class SandboxProcess:
         return answer
 
     def ledger(self, since: int = 0, operation: str | None = None) -> dict[str, Any]:
-        """Read the ledger whole, page by page; money is decimal text.
+        """Read the ledger after a sequence number, whole, of one operation or all.
 
-        Args:
-            since: the last sequence number already seen.
-            operation: only entries of this operation.
+        It is read page by page; money is decimal text.
         """
         tail = f"&operation={operation}" if operation else ""
         whole = self.get(f"/_sandbox/ledger?since={since}{tail}")
@@ -189,17 +175,10 @@ class SandboxProcess:
     ) -> str:
         """Let a customer consent without a browser, and return the authorization code.
 
-        Args:
-            customer: the username, any text.
-            scopes: what the customer grants.
-            redirect_uri: what the exchange must name; None lets it name any address.
-
-        Raises:
-            ValueError: there is no such scope.
+        Where no `redirect_uri` is given, the exchange may name any address.
         """
-        wanted: dict[str, Any] = {"customer": customer, "scopes": list(scopes)}
-        code = self.post("/_sandbox/grants", {**wanted, "redirect_uri": redirect_uri})["code"]
-        return str(code)
+        wanted = {"customer": customer, "scopes": list(scopes), "redirect_uri": redirect_uri}
+        return str(self.post("/_sandbox/grants", wanted)["code"])
 
     def wait_until_idle(self, patience_s: float = _PATIENCE_S) -> None:
         """Wait until no call is in flight, so that the ledger holds calls given up by callers.

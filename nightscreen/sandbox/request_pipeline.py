@@ -11,7 +11,9 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, Field, create_model
 
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.faults import FAULTS
@@ -23,7 +25,6 @@ from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Reply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pydantic import BaseModel
     from starlette.types import Receive, Scope, Send
 
     from nightscreen.sandbox.faults import Fault
@@ -91,6 +92,14 @@ class Answer:
         if self.bare and isinstance(self.data, dict):
             return wire.dumps({**self.data, **(extra or {})}).encode("utf-8", "replace")
         return wire.envelope(self.status, self.message, self.data, meta, extra)
+
+
+def texts(name: str, **meanings: str) -> type[BaseModel]:
+    """Make the model of a body whose fields are texts, each required, with what it means."""
+    fields: dict[str, Any] = {
+        field: (str, Field(description=meaning)) for field, meaning in meanings.items()
+    }
+    return create_model(name, **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ class Scenario:
     latency: Profile = _FIVE_MS  # how long answers take
     rates: dict[str, float] = field(default_factory=dict)  # share of calls that meet each fault
     manners: BehaviourFlags = _USUAL  # habits that differ from the default ones
-    dry_at_call: int | None = None  # the call that finds the wallet empty
     test_mode: str | None = None  # `mock-response`, `empty` or None
 
 
@@ -44,9 +43,6 @@ SCENARIOS: Final = {
     "calm": Scenario(),
     "flaky": Scenario(rates=dict.fromkeys(_FLAKY, 0.05), manners=BehaviourFlags(silence_s=2.0)),
     "slow": Scenario(latency=lognormal(3000, 20_000)),
-    "empty-wallet": Scenario(dry_at_call=200),
-    "mixed-consents": Scenario(manners=BehaviourFlags(otp_delivery="mixed", bvn_finish="mixed")),
-    "no-distributor": Scenario(manners=BehaviourFlags(distributor=False)),
     "test-mode": Scenario(test_mode="mock-response"),
 }
 """The moods by name, as `docs/sandbox.md` describes them."""
@@ -88,7 +84,6 @@ class Sandbox:
         mood = SCENARIOS[self.scenario]
         self.manners = mood.manners
         self.wallet = Wallet(micros_of(opening.balance))
-        self.wallet.dry_at_call = mood.dry_at_call
         self.prices = PriceList()
         self.ledger = Ledger(opening.ledger_limit)
         self.latency = Latency(mood.latency, opening.seed)

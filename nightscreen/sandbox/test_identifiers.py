@@ -40,7 +40,7 @@ class MagicPerson:
     finish: str = ""  # shape of the finished BVN consent; empty takes the switch `bvn_finish`
     fault: str = ""  # name of a fault of `sandbox.faults`
     only: str = ""  # the one operation that meets the fault; empty where all do
-    otp: str = ""  # a word of `otp_delivery`; empty takes what that switch says
+    otp: str = ""  # `late`, `never` or `unreachable` where the password does not arrive in time
     watchlisted: bool = False
     incomplete: bool = False  # whether the BVN record lacks fields
     loan: str = "approved"  # fate of a loan: see `loans.fate_of`

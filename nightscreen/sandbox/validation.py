@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel, Field
-
 from nightscreen.sandbox import people, test_identifiers
-from nightscreen.sandbox.otp import drawn_delivery, masked_contact, registered_contact
+from nightscreen.sandbox.otp import masked_contact, registered_contact
 from nightscreen.sandbox.people import ACCOUNT_DIGITS, BANK_CODE_DIGITS, BVN_DIGITS, is_digits
-from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key
-from nightscreen.sandbox.seeded_random import SeededRandom
+from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key, texts
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record
@@ -32,29 +29,12 @@ _SAMPLE_DOMAIN: Final = "0zspgifzbo.ga"
 """The identity of the sample karma record, whatever was asked."""
 
 
-class ContactBody(BaseModel):
-    """Where to send the one-time password of BVN consent."""
-
-    contact: str = Field(description="registered phone or email, in any form, or masked")
-
-
-class OtpBody(BaseModel):
-    """The one-time password that the customer supplied."""
-
-    otp: str = Field(description="six digits, as text")
-
-
-class ImageBody(BaseModel):
-    """A photograph to compare with the BVN record."""
-
-    image: str = Field(description="a web address that anyone can open")
-
-
-class BankAccountBody(BaseModel):
-    """An account to look up."""
-
-    account_number: str = Field(description="10 digits")
-    bank_code: str = Field(description="3 digits, of the central bank")
+_CONTACT: Final = texts("ContactBody", contact="registered phone or email, in any form, or masked")
+_OTP: Final = texts("OtpBody", otp="six digits, as text")
+_IMAGE: Final = texts("ImageBody", image="a web address that anyone can open")
+_ACCOUNT: Final = texts(
+    "BankAccountBody", account_number="10 digits", bank_code="3 digits, of the central bank"
+)
 
 
 def _read_karma(call: Call) -> None:
@@ -140,8 +120,7 @@ def _bvn_start(call: Call) -> Answer:
         if sandbox.manners.wrong_contact == "400_data":
             return Answer.error("wrong_contact", text, data=masked)
         return Answer.error("wrong_contact", f"{text}. Registered contacts: {', '.join(masked)}")
-    mixed = row is None and sandbox.manners.otp_delivery == "mixed"
-    delivery = drawn_delivery(bvn) if mixed else (row and row.otp) or "prompt"
+    delivery = (row and row.otp) or "prompt"
     if delivery == "unreachable":
         return Answer.error("unreachable", "Unable to send OTP to the contact of this BVN")
     sandbox.otps.send(bvn, contact, sandbox.now(), delivery)
@@ -161,8 +140,6 @@ def _bvn_finish(call: Call) -> Answer:
         return Answer.error(word, _OTP_REFUSALS[word])
     person = sandbox.planted.person(bvn)
     shape: str = (call.row and call.row.finish) or sandbox.manners.bvn_finish
-    if shape == "mixed":
-        shape = SeededRandom("finish shape", bvn).pick(("details", "accounts", "together"))
     if shape == "accounts":
         return Answer("consented", "Successful", people.bvn_accounts(bvn, person))
     details = people.bvn_details(bvn, person)
@@ -192,24 +169,24 @@ OPERATIONS: Final = tuple(
         (
             *("bank_account", "POST", "bankaccount/bvn", _read_bank_account, _bank_account),
             lambda: _found("found", people.account_of("058", _SAMPLE.account_number)),
-            BankAccountBody,
+            _ACCOUNT,
         ),
         (
             *("selfie", "POST", f"{_BVN}/selfies", _read_selfie, _selfie),
             lambda: _found(
                 "match", people.selfie_of(_SAMPLE.bvn, "https://images.example/sample.jpg")
             ),
-            ImageBody,
+            _IMAGE,
         ),
         (
             *("bvn_start", "POST", f"{_BVN}/accounts", _read_bvn, _bvn_start),
             lambda: _sent(_SAMPLE.phone),
-            ContactBody,
+            _CONTACT,
         ),
         (
             *("bvn_finish", "PUT", f"{_BVN}/accounts", _read_bvn, _bvn_finish),
             lambda: _found("consented", people.bvn_details(_SAMPLE.bvn)),
-            OtpBody,
+            _OTP,
         ),
     )
 )

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from nightscreen.client import aggregator
-from nightscreen.client.api import BODY_BYTES, Client
+from nightscreen.client.api import BODY_BYTES, LONGEST_RETRY_AFTER_S, Client
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.transport import REST_S, Departure, PooledTransport
@@ -44,9 +44,37 @@ PATIENCE = TIMEOUTS_S | {"karma": 60.0}
 """Where no timeout is wanted, however busy the machine is."""
 
 
-async def good(wire_: Wire) -> None:
-    """Answer well."""
-    await wire_.answer(GOOD)
+def says(*parts: bytes, cut: bool = False) -> Behaviour:
+    """Return a service that says something, and then goes on or loses the connection."""
+
+    async def behave(wire_: Wire) -> None:
+        for part in parts:
+            await wire_.say(part)
+        if cut:
+            wire_.cut()
+
+    return behave
+
+
+def endless(head: bytes, more: bytes, every_s: float = 0.0) -> Behaviour:
+    """Return a service that never ends what it has begun."""
+
+    async def behave(wire_: Wire) -> None:
+        await wire_.say(head)
+        while True:
+            await wire_.say(more)
+            await asyncio.sleep(every_s)
+
+    return behave
+
+
+def answers(body: bytes, status: str = "200 OK", *headers: str) -> Behaviour:
+    """Return a service that answers well, packed or not."""
+
+    async def behave(wire_: Wire) -> None:
+        await wire_.answer(body, status, *headers)
+
+    return behave
 
 
 def whole(body: bytes) -> bytes:
@@ -54,15 +82,10 @@ def whole(body: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
-async def cut_before(wire_: Wire) -> None:
-    """Lose the connection once the request was read."""
-    wire_.cut()
-
-
-async def cut_within(wire_: Wire) -> None:
-    """Lose the connection within the body."""
-    await wire_.say(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n" + GOOD)
-    wire_.cut()
+def deflated_raw(body: bytes) -> bytes:
+    """Deflate without zlib's head, as some servers do."""
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(body) + packer.flush()
 
 
 async def silent(wire_: Wire) -> None:
@@ -70,191 +93,69 @@ async def silent(wire_: Wire) -> None:
     await wire_.reader.read()
 
 
-async def drip(wire_: Wire) -> None:
-    """Send a byte now and then, for ever."""
-    await wire_.say(b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n")
-    while True:
-        await wire_.say(b" ")
-        await asyncio.sleep(0.02)
-
-
-async def junk(wire_: Wire) -> None:
-    """Speak no HTTP."""
-    await wire_.say(b"\x00\x01 what?\r\n\r\n")
-    wire_.cut()
-
-
-async def switch(wire_: Wire) -> None:
-    """Change the protocol unasked."""
-    await wire_.say(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
-
-
-async def twice(wire_: Wire) -> None:
-    """Answer once more than was asked, and for somebody else."""
-    await wire_.say(whole(GOOD) + whole(MISTAKEN))
-
-
-async def rest(wire_: Wire) -> None:
-    """Send more than the length says."""
-    await wire_.say(whole(GOOD) + b"garbage")
-
-
-async def to_the_end(wire_: Wire) -> None:
-    """Answer without a length, and close."""
-    await wire_.say(b"HTTP/1.1 200 OK\r\n\r\n" + GOOD)
-    wire_.cut()
-
-
-async def chunks(wire_: Wire) -> None:
-    """Answer in chunks, with a trailer."""
-    size = b"%x;part=1\r\n" % len(GOOD)
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    await wire_.say(head + size + GOOD + b"\r\n0\r\nX-Sum: 1\r\n\r\n")
-
-
-async def chunks_cut(wire_: Wire) -> None:
-    """Lose the connection before the last chunk."""
-    size = b"%x\r\n" % len(GOOD)
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    await wire_.say(head + size + GOOD + b"\r\n")
-    wire_.cut()
-
-
-async def announced(wire_: Wire) -> None:
-    """Announce the answer twice before it."""
-    early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
-    await wire_.say(early + whole(GOOD))
-
-
-async def announced_for_ever(wire_: Wire) -> None:
-    """Announce an answer that never comes."""
-    while True:
-        await wire_.say(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 100)
-
-
-async def endless_header(wire_: Wire) -> None:
-    """Never end a header."""
-    await wire_.say(b"HTTP/1.1 200 OK\r\nX: ")
-    while True:
-        await wire_.say(b"x" * 1000)
-
-
-async def endless_headers(wire_: Wire) -> None:
-    """Never end the headers."""
-    await wire_.say(b"HTTP/1.1 200 OK\r\n")
-    while True:
-        await wire_.say(b"X-More: of it\r\n" * 100)
-
-
-async def endless_chunk_size(wire_: Wire) -> None:
-    """Never end what stands beside the size of a chunk."""
-    await wire_.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=")
-    while True:
-        await wire_.say(b"x" * 1000)
-
-
-async def bad_form(wire_: Wire) -> None:
-    """Answer as hand-written servers do: bare line feeds, a folded header, a byte of Latin-1."""
-    head = b"HTTP/1.1 200 Tr\xe8s bien\nX-A: 1\n  2\nX-B: caf\xe9\n"
-    await wire_.say(head + b"Content-Length: %d\n\n" % len(GOOD) + GOOD)
-
-
-async def bytewise(wire_: Wire) -> None:
-    """Answer a byte at a time, in chunks of one byte."""
-    pieces = b"".join(b"1\r\n%c\r\n" % byte for byte in GOOD)
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    for byte in head + pieces + b"0\r\n\r\n":
-        await wire_.say(bytes([byte]))
-        await asyncio.sleep(0)
-
-
-async def early(wire_: Wire) -> None:
-    """Answer and close before the request's body is read."""
-    await wire_.answer(GOOD, "200 OK", "Connection: close")
-    wire_.cut()
-
-
-async def huge(wire_: Wire) -> None:
-    """Answer with more than anyone reads."""
-    await wire_.answer(b"x" * (BODY_BYTES + 1))
-
-
-async def bomb(wire_: Wire) -> None:
-    """Answer with little that unpacks to much."""
-    await wire_.answer(gzip.compress(b" " * (BODY_BYTES * 20)), "200 OK", "Content-Encoding: gzip")
-
-
-async def packed(wire_: Wire) -> None:
-    """Pack the answer though asked not to."""
-    await wire_.answer(gzip.compress(GOOD), "200 OK", "Content-Encoding: gzip")
-
-
-async def deflated(wire_: Wire) -> None:
-    """Pack it with zlib's head, as the standard wants."""
-    await wire_.answer(zlib.compress(GOOD), "200 OK", "Content-Encoding: deflate")
-
-
-async def deflated_raw(wire_: Wire) -> None:
-    """Pack it without a head, as some servers do."""
-    packer = zlib.compressobj(wbits=-15)
-    body = packer.compress(GOOD) + packer.flush()
-    await wire_.answer(body, "200 OK", "Content-Encoding: Deflate")
-
-
-async def bomb_raw(wire_: Wire) -> None:
-    """Answer with little that unpacks to much, without a head."""
-    packer = zlib.compressobj(wbits=-15)
-    body = packer.compress(b" " * (BODY_BYTES * 20)) + packer.flush()
-    await wire_.answer(body, "200 OK", "Content-Encoding: deflate")
-
-
-async def redirect(wire_: Wire) -> None:
-    """Point elsewhere."""
-    await wire_.answer(b"", "307 Temporary Redirect", "Location: /elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("behave", "verdict", "trouble"),
-    [
-        (good, "answered", None),
-        (packed, "answered", None),
-        (deflated, "answered", None),
-        (deflated_raw, "answered", None),
-        (cut_before, "in_doubt", "cut"),
-        (cut_within, "in_doubt", "cut"),
-        (silent, "in_doubt", "timeout"),
-        (drip, "in_doubt", "timeout"),
-        (junk, "in_doubt", "cut"),
-        (switch, "in_doubt", "cut"),
-        (twice, "answered", None),
-        (rest, "answered", None),
-        (to_the_end, "answered", None),
-        (chunks, "answered", None),
-        (chunks_cut, "in_doubt", "cut"),
-        (announced, "answered", None),
-        (announced_for_ever, "in_doubt", "cut"),
-        (endless_header, "in_doubt", "cut"),
-        (endless_headers, "in_doubt", "cut"),
-        (endless_chunk_size, "in_doubt", "cut"),
-        (bad_form, "answered", None),
-        (bytewise, "answered", None),
-        (early, "answered", None),
-        (huge, "in_doubt", "unreadable"),
-        (bomb, "in_doubt", "unreadable"),
-        (bomb_raw, "in_doubt", "unreadable"),
-        (redirect, "stop", "address"),
-    ],
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+LONG = b" " * (BODY_BYTES * 20)
+PIECES = b"".join(b"1\r\n%c\r\n" % byte for byte in GOOD)
+GZIP, DEFLATE = "Content-Encoding: gzip", "Content-Encoding: Deflate"
+good = answers(GOOD)
+cut_before = says(cut=True)
+to_the_end = says(OK + b"\r\n" + GOOD, cut=True)
+twice = says(whole(GOOD) + whole(MISTAKEN))
+rest = says(whole(GOOD) + b"garbage")
+huge = answers(b"x" * (BODY_BYTES + 1))
+chunks = says(CHUNKED + b"%x;part=1\r\n" % len(GOOD) + GOOD + b"\r\n0\r\nX-Sum: 1\r\n\r\n")
+chunks_cut = says(CHUNKED + b"%x\r\n" % len(GOOD) + GOOD + b"\r\n", cut=True)
+junk = says(b"\x00\x01 what?\r\n\r\n", cut=True)
+HINT = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+BAD_FORM = b"HTTP/1.1 200 Tr\xe8s bien\nX-A: 1\n  2\nX-B: caf\xe9\nContent-Length: %d\n\n" % len(
+    GOOD
 )
+UNREADABLE, CUT, TIMEOUT = ("in_doubt", "unreadable"), ("in_doubt", "cut"), ("in_doubt", "timeout")
+ANSWERED = ("answered", None)
+BEHAVIOURS: dict[str, tuple[Behaviour, tuple[str, str | None]]] = {
+    "good": (good, ANSWERED),
+    "gzip though asked not to": (answers(gzip.compress(GOOD), "200 OK", GZIP), ANSWERED),
+    "deflate": (answers(zlib.compress(GOOD), "200 OK", DEFLATE), ANSWERED),
+    "deflate without a head": (answers(deflated_raw(GOOD), "200 OK", DEFLATE), ANSWERED),
+    "cut before the answer": (cut_before, CUT),
+    "cut within the body": (says(OK + b"Content-Length: 900\r\n\r\n" + GOOD, cut=True), CUT),
+    "silent": (silent, TIMEOUT),
+    "a byte now and then": (endless(OK + b"Content-Length: 90000\r\n\r\n", b" ", 0.02), TIMEOUT),
+    "no HTTP": (junk, CUT),
+    "another protocol": (says(b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), CUT),
+    "twice, once for another": (twice, ANSWERED),
+    "more than the length says": (rest, ANSWERED),
+    "no length, closed": (to_the_end, ANSWERED),
+    "chunks with a trailer": (chunks, ANSWERED),
+    "no last chunk": (chunks_cut, CUT),
+    "announced twice": (says(HINT + b"HTTP/1.1 100 Continue\r\n\r\n" + whole(GOOD)), ANSWERED),
+    "announced for ever": (endless(HINT, HINT * 100), CUT),
+    "an endless header": (endless(OK + b"X: ", b"x" * 1000), CUT),
+    "endless headers": (endless(OK, b"X-More: of it\r\n" * 100), CUT),
+    "an endless chunk size": (endless(CHUNKED + b"5;a=", b"x" * 1000), CUT),
+    "as hand-written servers do": (says(BAD_FORM + GOOD), ANSWERED),
+    "bytewise": (says(*(bytes([byte]) for byte in CHUNKED + PIECES + b"0\r\n\r\n")), ANSWERED),
+    "closed early": (says(OK + b"Connection: close\r\n", whole(GOOD)[17:], cut=True), ANSWERED),
+    "more than anyone reads": (huge, UNREADABLE),
+    "a gzip bomb": (answers(gzip.compress(LONG), "200 OK", GZIP), UNREADABLE),
+    "a deflate bomb": (answers(deflated_raw(LONG), "200 OK", DEFLATE), UNREADABLE),
+    "elsewhere": (answers(b"", "307 Temporary Redirect", "Location: /x"), ("stop", "address")),
+}
+
+
+@pytest.mark.parametrize(("behave", "expected"), BEHAVIOURS.values(), ids=list(BEHAVIOURS))
 async def test_one_attempt_whatever_happens(
-    behave: Behaviour, verdict: str, trouble: str | None
+    behave: Behaviour, expected: tuple[str, str | None]
 ) -> None:
     """Each fault is a value, the service sees one request, and the client works on."""
+    times = TIMES if expected == TIMEOUT else PATIENCE
     async with (
         raw_service(behave) as service,
-        Client(service.base, KEY, timeouts_s=TIMES if trouble == "timeout" else PATIENCE) as client,
+        Client(service.base, KEY, timeouts_s=times) as client,
     ):
         reading = await client.send(ASK)
-        assert (reading.verdict, reading.trouble) == (verdict, trouble)
+        assert (reading.verdict, reading.trouble) == expected
         assert len(service.heads) == 1
         service.behave = good
         after = await client.send(ASK)
@@ -572,39 +473,38 @@ async def test_what_is_written_on_the_wire() -> None:
     assert bodies == [b'{"account_number":"0123456789","bank_code":"058"}']
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("7", 7.0),
-        ("999999999999", 3600.0),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        ("soon", None),
-        ("-1", None),
-        ("", None),
-        ("1e3", None),
-    ],
-)
-async def test_retry_after_in_both_forms(header: str, seconds: float | None) -> None:
-    """Seconds or a date, read by our clock where the answer has none; no sense is no wish."""
-    fake = FakeTransport(Canned(429, headers={"Retry-After": header}))
-    async with Client("https://api.example", KEY, transport=fake) as client:
-        assert (await client.send(ASK)).retry_after_s == seconds
+THEN = "Tue, 20 Oct 2015 07:27:00 GMT"
 
 
 @pytest.mark.parametrize(
     ("date", "until", "seconds"),
     [
-        ("Tue, 20 Oct 2015 07:27:00 GMT", "Tue, 20 Oct 2015 07:28:00 GMT", 60.0),
+        (None, "7", 7.0),
+        (None, "999999999999", LONGEST_RETRY_AFTER_S),
+        (None, "9" * 400, LONGEST_RETRY_AFTER_S),
+        (None, "Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        (None, "Mon, 01 Jan 0001 00:00:00 +2359", None),
+        (None, "Thu, 01 Jan 1970 00:00:00 +99999999999999", None),
+        (None, "99999999999999999999 Jan 2020 00:00:00 GMT", None),
+        (None, "soon", None),
+        (None, "120 s", None),
+        (None, "-1", None),
+        (None, "", None),
+        (None, "1e3", None),
+        (THEN, "Tue, 20 Oct 2015 07:28:00 GMT", 60.0),
+        (THEN, "Tue, 20 Oct 2015 07:26:00 GMT", 0.0),
+        (THEN, "12", 12.0),
         ("Sat, 20 Oct 2114 07:27:00 GMT", "Sat, 20 Oct 2114 07:27:07 GMT", 7.0),
         ("Tue, 20 Oct 2015 08:27:00 +0100", "Tue, 20 Oct 2015 07:27:30", 30.0),
-        ("Tue, 20 Oct 2015 07:27:00 GMT", "Tue, 20 Oct 2015 07:26:00 GMT", 0.0),
-        ("Tue, 20 Oct 2015 07:27:00 GMT", "12", 12.0),
         ("yesterday", "Tue, 20 Oct 2015 07:28:00 GMT", 0.0),
     ],
 )
-async def test_a_date_counts_from_the_answers_own(date: str, until: str, seconds: float) -> None:
-    """A server's clock may be a day or a century off: its two dates are by the same one."""
-    fake = FakeTransport(Canned(503, headers={"Date": date, "Retry-After": until}))
+async def test_retry_after_in_both_forms(
+    date: str | None, until: str, seconds: float | None
+) -> None:
+    """Seconds, or a date by the answer's own clock; no sense is no wish, and none is for ever."""
+    headers = {"Retry-After": until} | ({"Date": date} if date else {})
+    fake = FakeTransport(Canned(429, headers=headers))
     async with Client("https://api.example", KEY, transport=fake) as client:
         assert (await client.send(ASK)).retry_after_s == seconds
 

@@ -23,9 +23,9 @@ VALIDATION = "/v2/verification"
 DATA = "/v2/aggregator"
 
 
-def quick_sandbox(scenario: str = "calm") -> Sandbox:
+def quick_sandbox() -> Sandbox:
     """Return a sandbox that answers at once."""
-    sandbox = Sandbox(Opening(scenario))
+    sandbox = Sandbox(Opening())
     sandbox.latency.default = NO_WAIT
     return sandbox
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 
-from nightscreen.sandbox.otp import drawn_delivery, masked_contact
+from nightscreen.sandbox.otp import masked_contact
 from nightscreen.sandbox.people import bvn_accounts, otp_of, person_of_bvn
 from nightscreen.sandbox.test_identifiers import by_word
-from tests.sandbox.in_process import Here, quick_sandbox
+from tests.sandbox.in_process import Here
 
 BVN = "22123456789"
 PHONE, EMAIL = person_of_bvn(BVN).contacts
@@ -142,21 +141,6 @@ async def test_empty_wallet_leaves_the_password_unused() -> None:
     assert (await here.finish(BVN, otp_of(BVN))).status_code == 402
     await here.control("wallet", top_up=20)
     assert (await here.finish(BVN, otp_of(BVN))).json()["meta"]["balance"] == 5
-
-
-async def test_mixed_customers() -> None:
-    """Each customer's fate is known beforehand, and the ledger agrees with what came of it."""
-    here, found = Here(quick_sandbox("mixed-consents")), Counter[str]()
-    for number in range(200):
-        bvn = f"22{700_000_000 + 7919 * number:09d}"
-        await here.start(bvn, person_of_bvn(bvn).phone)
-        found[drawn_delivery(bvn)] += 1
-        otp = here.sandbox.otps.otp(bvn, here.sandbox.now())
-        assert (otp is not None) is (drawn_delivery(bvn) == "prompt")
-        if otp:
-            assert (await here.finish(bvn, otp)).status_code == 200
-    assert set(found) == {"prompt", "late", "never", "unreachable"}
-    assert here.sandbox.ledger.totals_json()["charged"] == str(20 * found["prompt"])
 
 
 def test_passwords_never_repeat_soon() -> None:

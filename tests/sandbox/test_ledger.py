@@ -39,18 +39,18 @@ def test_what_is_no_amount_is_refused(value: object) -> None:
         micros_of(value)
 
 
-async def test_wallet_runs_dry_at_its_call() -> None:
-    """The k-th call finds the wallet empty; after a top-up calls are answered again."""
+async def test_wallet_runs_dry() -> None:
+    """A call that cannot be paid is refused; after a top-up calls are answered again."""
     here = Here()
-    await here.control("wallet", dry_at_call=3)
+    await here.control("wallet", balance=25)
     assert [(await here.karma(LISTED)).status_code for _ in range(4)] == [200, 200, 402, 402]
     assert (await here.karma(LISTED)).json() == {
         "status": "error",
         "message": "Insufficient balance",
         "data": None,
-        "meta": {"balance": 0},
+        "meta": {"balance": 5},
     }
-    await here.control("wallet", top_up="25.5")
+    await here.control("wallet", top_up="20.5")
     assert (await here.karma(LISTED)).json()["meta"] == {"cost": 10, "balance": 15.5}
 
 

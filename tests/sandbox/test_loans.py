@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.sandbox.loan_book import PRODUCTS, fate_of
 from nightscreen.sandbox.test_identifiers import by_word
-from tests.sandbox.in_process import ORIGIN, Here, quick_sandbox
+from tests.sandbox.in_process import ORIGIN, Here
 from tests.sandbox.test_consent import Page
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def heading(page: httpx.Response) -> str:
 async def test_products_and_loans_cost_nothing_and_carry_no_meta() -> None:
     """Three operations by name, no charge, not even from an empty wallet."""
     here = Here()
-    await here.control("wallet", balance=0, dry_at_call=1)
+    await here.control("wallet", balance=0)
     body = (await here.client.get("/v2/loans/products")).json()
     assert set(body) == {"status", "message", "data"}
     assert [product["product_id"] for product in body["data"]] == list(PRODUCTS)
@@ -77,8 +77,11 @@ async def test_wrong_requests_open_no_loan(body: object, status: int, text: str)
 
 async def test_key_of_no_distributor_and_test_mode() -> None:
     """No operation lets such a key in; in test mode all get the same; neither opens a loan."""
-    for scenario, status in (("no-distributor", 400), ("test-mode", 200)):
-        here = Here(quick_sandbox(scenario))
+    for setting, status in (("manners", 400), ("mode", 200)):
+        here = Here()
+        await here.control("manners", distributor=False)
+        if setting == "mode":
+            await here.control("mode", test_mode="mock-response")
         for answer in (
             await here.client.get("/v2/loans/products"),
             await here.client.post("/v2/loans/initialize", json={"product_id": "LP1001"}),
