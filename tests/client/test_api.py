@@ -483,7 +483,7 @@ THEN = "Tue, 20 Oct 2015 07:27:00 GMT"
         (None, "999999999999", LONGEST_RETRY_AFTER_S),
         (None, "9" * 400, LONGEST_RETRY_AFTER_S),
         (None, "Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        (None, "Mon, 01 Jan 0001 00:00:00 +2359", None),
+        (None, "Mon, 01 Jan 0001 00:00:00 +2359", 0.0),
         (None, "Thu, 01 Jan 1970 00:00:00 +99999999999999", None),
         (None, "99999999999999999999 Jan 2020 00:00:00 GMT", None),
         (None, "soon", None),

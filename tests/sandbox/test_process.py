@@ -23,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "nightscreen.sandbox", *arguments],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=180,
         check=False,
     )
 
@@ -41,7 +41,7 @@ def test_says_where_it_listens_and_stops_cleanly(name: str) -> None:
         line = child.stdout.readline()
         assert line.startswith("sandbox listening on http://127.0.0.1:")
         child.send_signal(getattr(signal, name))
-        rest, errors = child.communicate(timeout=20)
+        rest, errors = child.communicate(timeout=180)
     assert (rest, errors, child.returncode) == ("", "", 0)
 
 
@@ -89,7 +89,7 @@ def test_sandbox_ends_with_its_parent() -> None:
         assert child.stdin is not None
         child.stdout.readline()
         child.stdin.close()
-        assert child.wait(timeout=20) == 0
+        assert child.wait(timeout=180) == 0
 
 
 def test_child_that_does_not_start_is_an_error() -> None:
