@@ -100,7 +100,7 @@ class _Going(NamedTuple):
 
     Attributes:
         leaves: those values; None where the rows go.
-        counts: they are told as removed.
+        counts: they count as removed.
     """
 
     table: Table

@@ -391,6 +391,3 @@ def _words(codes: Codes, words: Sequence[str]) -> pa.Array:
     """Return numbers of words as a column of them, null where a number is `NONE`."""
     texts = pa.array(list(words), pa.string()).take(pa.array(codes, mask=codes == NONE))
     return texts.dictionary_encode().cast(WORD)
-
-
-__all__ = ["Assembly", "Chunk"]

@@ -437,14 +437,3 @@ def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:
     return frozenset(
         check for check, counts in checks.items() if any(counts[word] for word in open_words)
     )
-
-
-__all__ = [
-    "LISTED_PART",
-    "ChangeSet",
-    "differences",
-    "keep_states",
-    "merged",
-    "unreached_checks",
-    "write_changes",
-]

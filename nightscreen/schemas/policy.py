@@ -285,18 +285,3 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 def thresholds_named(text: str) -> set[str]:
     """Return the thresholds that a condition or sentence names."""
     return set(_THRESHOLD.findall(text))
-
-
-__all__ = [
-    "MOST_CHARACTERS",
-    "CarriedColumn",
-    "CarriedKind",
-    "Decision",
-    "Effect",
-    "Policy",
-    "PolicyRule",
-    "PurposeSentence",
-    "filled",
-    "fillings",
-    "thresholds_named",
-]
