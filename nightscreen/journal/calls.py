@@ -781,23 +781,19 @@ _SETTLE_COLUMNS = (*_OUTCOME_COLUMNS, "call_id")
 _SETTLE_NAMES = tuple(f"{name}_" for name in _SETTLE_COLUMNS)
 
 
-def _settle_given() -> UpdateBase:
-    row = given(calls, _SETTLE_NAMES, _SETTLE_COLUMNS)
+def _settle(values: Any) -> UpdateBase:  # noqa: ANN401 - values by name, or columns
+    """Return the write of how calls ended."""
     return (
         update(calls)
-        .where(calls.c.call_id == row.c.call_id_)
-        .values({name: row.c[f"{name}_"] for name in _OUTCOME_COLUMNS})
+        .where(calls.c.call_id == values["call_id_"])
+        .values({name: values[f"{name}_"] for name in _OUTCOME_COLUMNS})
     )
 
 
 _SETTLE = Many(
-    lambda _: (
-        update(calls)
-        .where(calls.c.call_id == bindparam("call_id_"))
-        .values({name: bindparam(f"{name}_") for name in _OUTCOME_COLUMNS})
-    ),
+    lambda _: _settle({name: bindparam(name) for name in _SETTLE_NAMES}),
     _SETTLE_NAMES,
-    _settle_given,
+    lambda: _settle(given(calls, _SETTLE_NAMES, _SETTLE_COLUMNS).c),
 )
 
 _ANSWER = inserting(

@@ -253,27 +253,23 @@ class Money:
             return read_scopes(connection, (scope,))[scope]
 
     @outlasting
+    def _all(self, like: str) -> list[tuple[str, Spent]]:
+        """Return the scopes of one pattern with their counters, newest first."""
+        query = select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls)
+        with reading(self._engine) as connection:
+            rows = connection.execute(
+                query.where(spend.c.scope.like(like)).order_by(spend.c.scope.desc())
+            ).all()
+        return [(scope, Spent(*counters)) for scope, *counters in rows]
+
     def by_day(self) -> list[tuple[str, str, Spent]]:
         """Return day, check and counters of all days, newest first."""
-        with reading(self._engine) as connection:
-            rows = connection.execute(
-                select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls)
-                .where(spend.c.scope.like("day:%:%"))
-                .order_by(spend.c.scope.desc())
-            ).all()
-        parts = ((scope.split(":"), Spent(s, r, c)) for scope, s, r, c in rows)
+        parts = ((scope.split(":"), counters) for scope, counters in self._all("day:%:%"))
         return [(day, check, counters) for (_, day, check), counters in parts]
 
-    @outlasting
     def by_run(self) -> dict[str, Spent]:
         """Return the counters of every run that has asked for anything."""
-        with reading(self._engine) as connection:
-            rows = connection.execute(
-                select(
-                    spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls
-                ).where(spend.c.scope.like("run:%"))
-            ).all()
-        return {scope.removeprefix("run:"): Spent(*rest) for scope, *rest in rows}
+        return {scope.removeprefix("run:"): counters for scope, counters in self._all("run:%")}
 
     @outlasting
     def prices(self) -> dict[str, SeenPrice]:

@@ -79,11 +79,10 @@ def unread_answers(journal: Storage) -> Iterator[list[UnreadAnswer]]:
     of_call = answers.join(calls, answers.c.call_id == calls.c.call_id)
     columns = (
         answers.c.answer_id,
-        *(calls.c[name] for name in ("call_id", "run_id", "check", "kind", "status")),
+        *(calls.c[name] for name in ("call_id", "run_id", "check", "kind")),
         answers.c.subject,
-        answers.c.cost_micro,
-        answers.c.outcome,
-        answers.c.body,
+        calls.c.status,
+        *(answers.c[name] for name in ("cost_micro", "outcome", "body")),
     )
     query = select(*columns).select_from(of_call).where(answers.c.outcome.in_(UNREAD))
     last = 0
@@ -95,24 +94,10 @@ def unread_answers(journal: Storage) -> Iterator[list[UnreadAnswer]]:
             return
         found = []
         for row in rows:
-            subject = bytes(row.subject)
-            sealed = bytes(row.body)
-            asked, body = open_answer(journal.sealer, row.check, subject, row.outcome, sealed)
-            found.append(
-                UnreadAnswer(
-                    row.answer_id,
-                    row.call_id,
-                    row.run_id,
-                    row.check,
-                    row.kind,
-                    subject,
-                    row.status,
-                    row.cost_micro,
-                    row.outcome,
-                    asked,
-                    body,
-                )
-            )
+            known = row._asdict()
+            sealed = known.pop("body")
+            asked, body = open_answer(journal.sealer, row.check, row.subject, row.outcome, sealed)
+            found.append(UnreadAnswer(**known, asked=asked, body=body))
         yield found
         last = rows[-1].answer_id
 
