@@ -18,7 +18,7 @@ from itsdangerous import BadData
 
 from nightscreen.client.aggregator import consent_address, read_scopes
 from nightscreen.operations.consents.links import (
-    Asked,
+    AskedConsent,
     Consent,
     ConsentLinks,
     ExchangeEnd,
@@ -134,9 +134,9 @@ class ConsentPages:
         )
         return self._remember(onward(address), word=word)
 
-    async def _look(self, request: Request) -> Asked | Refusal:
+    async def _look(self, request: Request) -> AskedConsent | Refusal:
         asked = await asyncio.to_thread(self._links.look, request.path_params["token"])
-        if isinstance(asked, Asked):
+        if isinstance(asked, AskedConsent):
             note(request.scope, link=asked.reference)
         return asked
 
@@ -168,7 +168,7 @@ class ConsentPages:
         note(request.scope, ended=done.ending.value, trouble=done.trouble)
         return self._tell(request, _TOLD_AS.get(done.ending, done.ending.value), asked, done)
 
-    async def _redeem(self, asked: Asked, code: str) -> Redeemed:
+    async def _redeem(self, asked: AskedConsent, code: str) -> Redeemed:
         """Exchange a code to the end, even where the customer goes away meanwhile."""
         evidence = {
             "channel": "portal",
@@ -184,7 +184,7 @@ class ConsentPages:
         return done
 
     def _tell(
-        self, request: Request, what: str, asked: Asked, done: Redeemed | None = None
+        self, request: Request, what: str, asked: AskedConsent, done: Redeemed | None = None
     ) -> Response:
         message = {
             "what": what,

@@ -18,7 +18,7 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.links import KEPT, Asked, ConsentLinks, Refusal
+from nightscreen.operations.consents.links import KEPT, AskedConsent, ConsentLinks, Refusal
 from nightscreen.schemas.cashflow import CashFigures
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.consented import GrantState, TokenAnswer
@@ -172,7 +172,7 @@ def test_a_redirect_works_once(journal: Journal) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: links.come_back(state, None), range(16)))
     assert found.count(Refusal.USED) == 15
-    (asked,) = [each for each in found if isinstance(each, Asked)]
+    (asked,) = [each for each in found if isinstance(each, AskedConsent)]
     assert (asked.customer_id, asked.scopes) == ("C-1", (LIST,))
 
 
@@ -241,7 +241,7 @@ def test_rotation_reseals_and_verification_opens_everything(journal: Journal) ->
     tokens = tokens_of(consents, grant_id)
     assert tokens is not None
     assert tokens.access_token == ACCESS
-    assert isinstance(ConsentLinks(journal).look(link.token), Asked)
+    assert isinstance(ConsentLinks(journal).look(link.token), AskedConsent)
     grants = records.c.kind == RecordKind.GRANT.value
     with writing(journal.engine) as connection:
         (body,) = connection.execute(select(records.c.sealed).where(grants)).scalars()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from itsdangerous import Signer
 
 from nightscreen.journal.keyset import link_keys, rotate_key, rotate_link_key
-from nightscreen.operations.consents.links import Asked, ConsentLinks, Refusal
+from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Place
@@ -33,7 +33,7 @@ def test_links_are_signed_with_no_key_of_pseudonyms(place: Place) -> None:
         digest_method=staticmethod(hashlib.sha256),
     ).sign(token.rpartition(".")[0])
     assert ConsentLinks(journal).look(forged.decode()) is Refusal.TAMPERED
-    assert isinstance(ConsentLinks(journal).look(token), Asked)
+    assert isinstance(ConsentLinks(journal).look(token), AskedConsent)
 
 
 def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
@@ -44,8 +44,8 @@ def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
     token = links.make("C1", ["transaction:list"], WEEK).token
     rotate_link_key(journal)
     newer = links.make("C1", ["transaction:list"], WEEK).token
-    assert isinstance(links.look(token), Asked)
-    assert isinstance(links.look(newer), Asked)
+    assert isinstance(links.look(token), AskedConsent)
+    assert isinstance(links.look(newer), AskedConsent)
     rotate_link_key(journal, at_once=True)
     assert links.look(token) is Refusal.TAMPERED
     assert links.look(newer) is Refusal.TAMPERED
@@ -57,6 +57,6 @@ def test_links_outlive_a_rotation_of_the_data_key(place: Place) -> None:
     journal = place.open()
     token = ConsentLinks(journal).make("C1", ["transaction:list"], WEEK).token
     rotate_key(journal)
-    assert isinstance(ConsentLinks(journal).look(token), Asked)
+    assert isinstance(ConsentLinks(journal).look(token), AskedConsent)
     place.close()
-    assert isinstance(ConsentLinks(place.open()).look(token), Asked)
+    assert isinstance(ConsentLinks(place.open()).look(token), AskedConsent)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.consents.links import Asked, Consent, ConsentLinks, Refusal
+from nightscreen.operations.consents.links import AskedConsent, Consent, ConsentLinks, Refusal
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from nightscreen.schemas.errors import InputError, UsageError
 
@@ -65,7 +65,7 @@ def read_code(text: str) -> CodeInput:
 
 def consent_by_hand(
     journal: Journal, customer_id: str, brought: CodeInput, scopes: Iterable[str]
-) -> tuple[Consent, Asked | None]:
+) -> tuple[Consent, AskedConsent | None]:
     """Return the code to redeem, and its link if the link was made here.
 
     Args:

@@ -104,7 +104,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedConsent:
     """The consent a customer is asked for.
 
     Attributes:
@@ -178,7 +178,7 @@ class ConsentLinks:
     def _state(self, **held: str) -> str:
         return _text(signing(self._journal, "consent state").dumps(held))
 
-    def look(self, token: str) -> Asked | Refusal:
+    def look(self, token: str) -> AskedConsent | Refusal:
         """Return what a link asks for, and leave it as it is."""
         try:
             link_id = signing(self._journal, "consent link").loads(token)
@@ -187,14 +187,14 @@ class ConsentLinks:
         found = self._good(link_id)
         if isinstance(found, Refusal):
             return found
-        return Asked(found.customer_id, found.scopes, link_id, reference_of(link_id))
+        return AskedConsent(found.customer_id, found.scopes, link_id, reference_of(link_id))
 
-    def depart(self, asked: Asked, browser: str) -> str:
+    def depart(self, asked: AskedConsent, browser: str) -> str:
         """Return the state of a redirect that begins now in a browser."""
         state_id = self._open(asked.customer_id, asked.scopes, DEPARTURE)
         return self._state(state=state_id, link=asked.link, browser=_digest("browser", browser))
 
-    def come_back(self, state: str, browser: str | None) -> Asked | Refusal:
+    def come_back(self, state: str, browser: str | None) -> AskedConsent | Refusal:
         """Use a state up and return what the customer was asked for.
 
         A state that comes back in another browser is refused and not used up: the right one may
@@ -212,7 +212,7 @@ class ConsentLinks:
             return Refusal.OTHER_BROWSER
         return self._take(held)
 
-    def read_by_hand(self, state: str, customer_id: str) -> Asked | Refusal:
+    def read_by_hand(self, state: str, customer_id: str) -> AskedConsent | Refusal:
         """Use a state up that an operator took from an address, in no browser of the customer's.
 
         One that belongs to another customer than the operator says is refused and not used up.
@@ -227,7 +227,7 @@ class ConsentLinks:
             return None
         return held
 
-    def _take(self, held: Mapping[str, str], of: str = "") -> Asked | Refusal:
+    def _take(self, held: Mapping[str, str], of: str = "") -> AskedConsent | Refusal:
         link = held.get("link", "")
         if link and self._good(link) is Refusal.USED:
             return Refusal.USED
@@ -238,7 +238,9 @@ class ConsentLinks:
             return Refusal.OTHER_CUSTOMER
         if not self._use(found):
             return Refusal.USED
-        return Asked(found.customer_id, found.scopes, link, reference_of(link or held["state"]))
+        return AskedConsent(
+            found.customer_id, found.scopes, link, reference_of(link or held["state"])
+        )
 
     def _good(self, opened: str) -> ConsentLink | Refusal:
         found = self._records.find(_digest("link", opened))
@@ -253,12 +255,12 @@ class ConsentLinks:
         now = self._journal.clock()
         return self._records.replace(found.model_copy(update={"used_at": now}), found, now)
 
-    def use_up(self, asked: Asked) -> None:
+    def use_up(self, asked: AskedConsent) -> None:
         """Let a link work no more, now that a consent was kept with it."""
         if asked.link and isinstance(found := self._good(asked.link), ConsentLink):
             self._use(found)
 
-    def again(self, asked: Asked) -> str:
+    def again(self, asked: AskedConsent) -> str:
         """Return the token of a link once more; empty where there was none."""
         return self._token(asked.link) if asked.link else ""
 
