@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -519,28 +521,57 @@ print(json.dumps(asyncio.run(run_people(LoanOffers, asked, settings))["offers"])
 """
 
 
-def test_two_processes_at_once_make_one_link_each(lender: Lender) -> None:
-    """Real processes on one journal, started together, over sockets."""
-    night = lender.screen([borrower(number) for number in range(1, 21)])
+def begun(lender: Lender, night: Night, sandbox: SandboxProcess) -> subprocess.Popen[str]:
+    """Begin to offer in a process of its own, over sockets."""
     folder = lender.world.folder
+    given = [sandbox.url, "sandbox-key", *map(str, (folder / "home", night.folder, folder / "out"))]
+    root = Path(__file__).resolve().parents[2]
+    program = [sys.executable, "-c", PROGRAM, *given]
+    return subprocess.Popen(program, cwd=root, stdout=subprocess.PIPE, text=True)
+
+
+def starts(sandbox: SandboxProcess) -> int:
+    """Return how many links were asked for."""
+    seen = sandbox.totals()["totals"]["by_operation"].get("loan_start")
+    return 0 if seen is None else int(seen["requests"])
+
+
+def test_two_processes_at_once_make_one_link_each(lender: Lender, night: Night) -> None:
+    """Real processes on one journal, started together, over sockets."""
     with SandboxProcess("calm", api_key="sandbox-key") as sandbox:
         sandbox.post("/_sandbox/latency", {"kind": "none"})
-        program = [sys.executable, "-c", PROGRAM, sandbox.url, "sandbox-key"]
-        places = [str(folder / "home"), str(night.folder), str(folder / "out")]
-        started = [
-            subprocess.Popen(
-                [*program, *places],
-                cwd=Path(__file__).resolve().parents[2],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(2)
-        ]
-        told = [process.communicate(timeout=120)[0] for process in started]
-        assert [process.returncode for process in started] == [0, 0]
-        made = sandbox.totals()["totals"]["by_operation"]["loan_start"]["requests"]
+        processes = [begun(lender, night, sandbox) for _ in range(2)]
+        told = [process.communicate(timeout=120)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0]
+        made = starts(sandbox)
     assert made == len(chosen(night))
     assert sum(int(re.findall(r'"offered": (\d+)', text)[0]) for text in told) == made
+
+
+def test_a_killed_run_is_resumed_and_makes_no_second_link(lender: Lender, night: Night) -> None:
+    """Whose call was under way is in doubt, by name; everybody else has one link."""
+    approved = chosen(night)
+    with SandboxProcess("calm", api_key="sandbox-key") as sandbox:
+        sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 300})
+        process = begun(lender, night, sandbox)
+        while starts(sandbox) < 3:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        with open_journal(lender.world.folder / "home") as journal:
+            run = journal.runs.newest()[0]
+        assert run.state == KILLED
+        sandbox.post("/_sandbox/latency", {"kind": "none"})
+        lender.url = sandbox.url
+        found = lender.offer(run=run.run_id)
+        assert starts(sandbox) <= len(approved)
+    words = Counter(states(found.offers).values())
+    assert found.offers.keys() == approved
+    assert words["offered"] + words["in_doubt"] == len(approved)
+    in_flight = lender.read.max_in_flight["loans"]
+    assert words["in_doubt"] <= 2 * in_flight  # as many more were about to be sent
+    start = found.report["checks"]["loan_start"]
+    assert (start["free"], start["in_doubt"]) == (words["offered"], words["in_doubt"])
 
 
 def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) -> None:
