@@ -15,6 +15,8 @@ from nightscreen.desk.context import DeskError
 from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
 from nightscreen.desk.runs import find_run
+from nightscreen.files.sealing import pieces_of
+from nightscreen.results.final_decision import FINAL_COLUMNS, final_columns, standing_reviews
 from nightscreen.results.wording import (
     Words,
     main_reason,
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
 MOST_TAKEN_OUT: Final = 1_000_000
 _SHEET_ROWS: Final = 1_048_000
 NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
-_TAKEN = ("customer_id", "decision", "why", "branch", "officer", "exposure", "new")
+_TAKEN = (
+    *("customer_id", "decision", "why", "branch", "officer", "exposure", "new"),
+    *FINAL_COLUMNS,
+)
 
 
 def run_decisions(context: Context) -> Response:
@@ -50,7 +55,7 @@ def run_decisions(context: Context) -> Response:
         run=run,
         asked=asked,
         facets={name: values for name, values in facets.items() if values},
-        rows=in_words(context, found, run.purpose),
+        rows=_settled(context, run, in_words(context, found, run.purpose)),
         number=number,
         total=rows.rows,
         needing=rows.at_stake()[0],
@@ -68,7 +73,8 @@ def take_out(context: Context) -> Response:
     kind = context.request.path_params["kind"]
     if kind not in {"csv", "xlsx"}:
         raise DeskError(404, "A list is exported as CSV or XLSX.")
-    found = in_words(context, rows.page(asked, 0, MOST_TAKEN_OUT), run.purpose)
+    found = rows.page(asked, 0, MOST_TAKEN_OUT)
+    found = _settled(context, run, in_words(context, found, run.purpose))
     about = about_export(context, asked.words(), len(found), run_id=run.run_id)
     context.record(
         "list exported",
@@ -104,6 +110,17 @@ def in_words(
         code, _ = main_reason(row["decision"], row["reasons"] or (), said)
         missing = missing_checks(row)
         row["why"] = reason_text(row["decision"], code, said, missing)
+    return rows
+
+
+def _settled(context: Context, run: RunRecord, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with the final decision, where a person settled the case."""
+    joined = context.journal.pseudonyms.customers(run.batch, [row["customer_id"] for row in rows])
+    keys = pieces_of(joined)
+    few = keys if len(keys) <= PAGE_ROWS else []
+    found = standing_reviews(context.journal, run.batch, few) if rows else {}
+    for key, row in zip(keys, rows, strict=True):
+        row.update(final_columns(found.get(key)))
     return rows
 
 

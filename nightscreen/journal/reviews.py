@@ -22,7 +22,7 @@ from nightscreen.journal.schema import (
 from nightscreen.schemas.contests import ENDED, WAITS, Review
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy import Engine
 
@@ -47,9 +47,17 @@ class Reviews:
         """Return the reviews of an open journal."""
         return cls(journal.engine, Records.of(journal, Review), journal.clock)
 
-    def active(self, batch: str, at: int) -> dict[bytes, Review]:
-        """Return the latest review of each customer of a batch name that has not ended."""
-        lately = self._records.select(_MADE, records.c.batch == batch, records.c.updated_at > at)
+    def active(self, batch: str, at: int, among: Collection[bytes] = ()) -> dict[bytes, Review]:
+        """Return the latest review of each customer of a batch name that has not ended.
+
+        Only of some customers, where any are named.
+        """
+        lately = self._records.select(
+            _MADE,
+            records.c.batch == batch,
+            records.c.updated_at > at,
+            *([records.c.customer.in_(among)] if among else ()),
+        )
         return {each.customer: each for each in _in_order(lately) if each.until > at}
 
     def of_customer(self, customer: bytes) -> list[Review]:

@@ -16,6 +16,7 @@ from nightscreen.journal.subject_data import calls_about
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
+from nightscreen.results.final_decision import final_columns, standing_reviews
 from nightscreen.results.one_row import row_table
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import missing_checks
@@ -74,6 +75,8 @@ def explain(
         calls = calls_about(journal, list(subjects))
     policy = None if row is None else row["policy"]
     text = None if policy is None else reviews.policy_text(policy)
+    among = [person.pseudonym]
+    settled = standing_reviews(journal, person.batch, among).get(person.pseudonym)
     return {
         "customer_id": person.customer_id,
         "customer": person.pseudonym.hex(),
@@ -91,6 +94,8 @@ def explain(
         "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
         "changes": [] if run is None else shown_changes(_changes(person, run)),
         "last_answered": last_answered(known),
+        **final_columns(settled),
+        "decided_why": None if settled is None else settled.note,
         "reviews": [
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
         ],

@@ -18,14 +18,11 @@ from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import BatchMembership, Customers
 from nightscreen.journal.records import Records
-from nightscreen.journal.reviews import Reviews
 from nightscreen.report.facts import group_columns
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.reviews import active_reviews
-from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.results.final_decision import standing_reviews
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.decisions import LISTED
-from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +43,11 @@ def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
     """
     store, cases = Records.of(journal, OpenCase), Cases(journal)
     there = store.keys(batch=run.batch)
-    settled, newer, now = _settled(journal, run.batch), _newer(journal, run), journal.clock()
+    settled, newer, now = (
+        standing_reviews(journal, run.batch),
+        _newer(journal, run),
+        journal.clock(),
+    )
     members = Customers.of(journal).members(run.batch, run.run_id)
     gone = members.customers[members.standing != BatchMembership.PRESENT.value]
     ended = there & {bytes(key).hex() for key in gone}
@@ -97,19 +98,6 @@ def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase
         statuses={name: row[name] for name in _STATUSES},
         place=row["place"],
     )
-
-
-def _settled(journal: Journal, batch: str) -> set[bytes]:
-    """Return the customers on whom a person has decided, on the evidence that there is now."""
-    reviews = active_reviews(Reviews.of(journal), batch, at=journal.clock())
-    known = Customers.of(journal).known(list(reviews))
-    return {
-        customer
-        for customer, review in reviews.items()
-        if review.decision != Decision.REVIEW.value
-        and customer in known
-        and evidence_digest(known[customer].state) == review.evidence
-    }
 
 
 def _newer(journal: Journal, run: RunRecord) -> set[bytes]:
