@@ -30,7 +30,7 @@ from nightscreen.privacy.person import (
     ID_COLUMN,
     IDENTIFYING,
     InRun,
-    Person,
+    KnownPerson,
     Whom,
     parts_in_clear,
 )
@@ -89,7 +89,7 @@ class Found:
         held: what the journal holds.
     """
 
-    person: Person
+    person: KnownPerson
     runs: list[RunRecord]
     absent: int
     files: Tally = field(default_factory=Tally)
@@ -129,7 +129,7 @@ class _Pass:
         folders: the folders that are rewritten, by run; None to look alone.
     """
 
-    person: Person
+    person: KnownPerson
     tally: Tally
     going: set[Path]
     folders: dict[str, RunFiles] | None = None
@@ -208,7 +208,7 @@ def look(
     """
     runs = journal.runs.newest(limit=None)[::-1]
     there = [run for run in runs if Path(run.folder).is_dir()]
-    person = Person(whom, journal)
+    person = KnownPerson(whom, journal)
     found = Found(person, there, len(runs) - len(there))
     if whom.customer_id:
         names = {*customers.batches(), *(run.batch for run in runs), TRANSACTIONS}
@@ -249,7 +249,7 @@ def _look_into_clear(found: Found) -> None:
             found.files.runs.update([run.run_id] if theirs else [])
 
 
-def _resolve_bvn(journal: Journal, person: Person) -> None:
+def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
     """Find whose consents, pulls and cash flow go: they name customers by their ids alone.
 
     They are those that rows or BVN requests give the BVN, or that consented and were seen with it;
@@ -295,7 +295,7 @@ def _look_at_dropped(file: DroppedFile, found: Found, looking: _Pass) -> None:
         )
 
 
-def _recall(journal: Journal, person: Person) -> None:
+def _recall(journal: Journal, person: KnownPerson) -> None:
     """Learn the identifiers that the person was once seen with, also where no file tells them."""
     for name, batches in person.pseudonyms().anywhere.items():
         seen = Sightings.of(journal).of_customers([name], batches)
@@ -331,7 +331,7 @@ def _refuse_held(journal: Journal, found: Found) -> None:
             )
 
 
-def _refuse_live(journal: Journal, person: Person, runs: Sequence[RunRecord]) -> None:
+def _refuse_live(journal: Journal, person: KnownPerson, runs: Sequence[RunRecord]) -> None:
     for run in runs:
         if run.state == RUNNING and _involves(journal, run, person):
             raise InputError(
@@ -339,7 +339,7 @@ def _refuse_live(journal: Journal, person: Person, runs: Sequence[RunRecord]) ->
             )
 
 
-def _involves(journal: Journal, run: RunRecord, person: Person) -> bool:
+def _involves(journal: Journal, run: RunRecord, person: KnownPerson) -> bool:
     """Return whether a living run has the person, or cannot be shown not to.
 
     Its rows are known once it has planned; on another machine they cannot be seen from here.

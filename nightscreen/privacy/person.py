@@ -1,7 +1,7 @@
 """One person among files: by which rows, cells and pseudonyms they are known in each.
 
-`Person` learns identifiers as `erasure` finds their rows; `InRun` says how the files of one run
-name them. Nothing is changed here.
+`KnownPerson` learns identifiers as `erasure` finds their rows; `InRun` says how the files of one
+run name them. Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Whom:
 
 
 @dataclass(slots=True)
-class Person:
+class KnownPerson:
     """What is known of a person.
 
     Attributes:
@@ -167,11 +167,11 @@ class InRun:
     """
 
     run: RunRecord
-    person: Person
+    person: KnownPerson
     ids: set[str] = field(repr=False)
 
     @classmethod
-    def of(cls, run: RunRecord, person: Person) -> InRun:
+    def of(cls, run: RunRecord, person: KnownPerson) -> InRun:
         """Find the ids: a BVN may have been corrected, so an id with another one in this run stays.
 
         A run of loan outcomes has customers of every batch name.
