@@ -275,12 +275,12 @@ class Accounts:
         name = _sound_name(name)
         if not roles:
             raise UsageError("--role: give at least one of " + ", ".join(Role))
+        row = self._new(name, roles) | self._asleep(User(name, tuple(roles), {}), by)
         with self.transaction() as connection:
             known = select(users.c.key).where(users.c.key == key_of(name))
             if connection.execute(known).first() is not None:
-                raise UsageError(f"there is a user {name} already; change it with: role")
-            connection.execute(insert(users), self._new(name, roles))
-        self._put_to_sleep(self._known(name), by)
+                raise UsageError(f"there is a user {name} already; change it under Users")
+            connection.execute(insert(users), row)
         return self.link(name)
 
     def _new(
@@ -297,6 +297,7 @@ class Accounts:
             "second_step": 0,
             "asleep_until": 0,
             "link_known_to": "[]",
+            "alone_at": None,
             "alone_by": "",
         }
 
@@ -334,11 +335,11 @@ class Accounts:
             and self.needs_two()
         ):
             raise UsageError("nobody adds to their own rights: another administrator does")
+        given = {"roles": wanted, "rights": merged, "branches": limits}
+        values: dict[str, Any] = {column: json.dumps(value) for column, value in given.items()}
         if (after.held - user.held) & SECOND_PERSON:
-            self._put_to_sleep(after, by, of_before=user.link_known_to)
+            values |= self._asleep(after, by)
         with self.transaction() as connection:
-            given = {"roles": wanted, "rights": merged, "branches": limits}
-            values = {column: json.dumps(value) for column, value in given.items()}
             connection.execute(_of(user.name).values(values))
             # two who change at once may each have been the other's reason that somebody is left
             left = connection.execute(select(users)).all()
@@ -357,11 +358,11 @@ class Accounts:
             UsageError: there is no such user.
         """
         user = self._known(name)
+        values = {"password": None, "second_new": None, **self._asleep(user, by, is_reset=True)}
         with self.transaction() as connection:
-            connection.execute(_of(user.name).values(password=None, second_new=None))
+            connection.execute(_of(user.name).values(values))
             for table in (sessions, devices):
                 connection.execute(delete(table).where(table.c.user == key_of(user.name)))
-        self._put_to_sleep(user, by, is_reset=True)
         return self.link(user.name)
 
     # --- rights by which somebody agrees to what another asked for ---
@@ -379,10 +380,8 @@ class Accounts:
                 put_meta(connection, _TWO_APPROVERS, str(self.clock()))
         return now_two
 
-    def _put_to_sleep(
-        self, user: User, by: str, *, of_before: Collection[str] = (), is_reset: bool = False
-    ) -> None:
-        """Have the rights to approve sleep of a user who was made, raised or reset.
+    def _asleep(self, user: User, by: str, *, is_reset: bool = False) -> dict[str, Any]:
+        """Return the columns by which rights to approve sleep of a user made, raised or reset.
 
         Until there are two approvers they stay awake: somebody has to make the second one. That,
         and whatever is done at the host, is shown to everybody for a while.
@@ -390,12 +389,12 @@ class Accounts:
         Args:
             user: with the rights that it is to have.
             by: the user of the desk who did it; empty for the command line.
-            of_before: who could have signed in as the user before.
-            is_reset: the password is set anew.
+            is_reset: the password is set anew; else who could sign in before still can.
         """
         now, who = self.clock(), by or user_name()
         maker = self.find(who)
-        known = {*of_before, who, *(maker.link_known_to if maker else ())}
+        before = () if is_reset else user.link_known_to
+        known = {*before, who, *(maker.link_known_to if maker else ())}
         approvers = [e for e in self.users() if e.name != user.name and e.holds("approve")]
         alone = len(approvers) <= 1 and not self.needs_two()
         holds = bool(user.held & SECOND_PERSON)
@@ -404,15 +403,12 @@ class Accounts:
             until = max(until, now + RESET_SLEEP_S * MICROS)
         elif not alone:
             until = UNTIL_CONFIRMED
-        shown = holds and (alone or not by)
-        known_to = [] if alone and holds and by else sorted(known)
-        values: dict[str, Any] = {
+        is_shown = holds and (alone or not by)
+        return {
             "asleep_until": until if holds else 0,
-            "link_known_to": json.dumps(known_to),
-            **({"alone_at": now, "alone_by": who} if shown else {}),
+            "link_known_to": json.dumps([] if alone and holds and by else sorted(known)),
+            **({"alone_at": now, "alone_by": who} if is_shown else {}),
         }
-        with self.transaction() as connection:
-            connection.execute(_of(user.name).values(values))
 
     def unconfirmed(self, by: User) -> list[User]:
         """Return the users whose rights sleep and whom this approver may confirm."""
