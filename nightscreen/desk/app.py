@@ -164,6 +164,7 @@ def _routes(desk: Context) -> list[Route]:
         get("/money", money.money, "money"),
         post("/money/settle", money.settle, "settle"),
         post("/money/confirm", money.confirm, "settle"),
+        post("/money/missing", money.explain, "settle"),
         get("/money.csv", money.take_out, "money", "take out"),
         get("/audit", audit_page.audit, "audit"),
         get("/audit.csv", audit_page.take_out, "audit", "take out"),

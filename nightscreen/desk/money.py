@@ -15,6 +15,7 @@ from nightscreen.desk.pages import TITLES
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.money import Spent
+from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.schemas.clock import instant_text, spending_day
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, typed_micro
@@ -66,7 +67,9 @@ def money(context: Context) -> Response:
     return _page(context)
 
 
-def _page(context: Context, status: int = 200, *, error: str = "") -> Response:
+def _page(
+    context: Context, status: int = 200, *, error: str = "", missing_error: str = ""
+) -> Response:
     asked = _asked(context)
     journal = context.journal
     by_day = _by_day(context, asked)
@@ -86,6 +89,8 @@ def _page(context: Context, status: int = 200, *, error: str = "") -> Response:
         "money",
         status,
         error=error,
+        missing=open_gaps(journal),
+        missing_error=missing_error,
         typed={name: context.text(name, 30) for name in ("call", "cost")},
         may_settle=context.may("settle"),
         disputed=disputed[: waiting + CALLS_SHOWN],
@@ -222,6 +227,16 @@ def settle(context: Context) -> Response:
     except (ValueError, OverflowError):
         return _page(context, 400, error="Write the call's number, and naira such as 25 or 17.50.")
     return onward("/money#disputed")
+
+
+def explain(context: Context) -> Response:
+    """Note where money went that left the wallet between two runs."""
+    run_id, reason = context.text("run_id", 100), context.text("reason", 1000)
+    try:
+        explain_gap(context.journal, context.actor, run_id, reason)
+    except InputError as error:
+        return _page(context, 400, missing_error=str(error))
+    return onward("/money#missing")
 
 
 def confirm(context: Context) -> Response:

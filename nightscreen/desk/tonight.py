@@ -12,6 +12,7 @@ from nightscreen.desk.decisions import NEEDS_SOMEBODY
 from nightscreen.desk.pages import line_points
 from nightscreen.desk.runs import state_and_ending
 from nightscreen.desk.uploads import TYPED
+from nightscreen.journal.wallet import open_gaps
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import from_micro
 
@@ -72,6 +73,7 @@ def tonight(context: Context) -> Response:
         balance=context.journal.runs.last_balance(),
         nights_left=_nights_left(ended),
         settings=context.settings,
+        missing=open_gaps(context.journal) if context.may("money") else [],
         contests=contests.waiting(context),
         proposals=policy.waiting(context),
         to_confirm=[] if context.user is None else context.accounts.unconfirmed(context.user),

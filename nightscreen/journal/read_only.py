@@ -25,11 +25,11 @@ from nightscreen.journal.keyset import LENDER_KEY, lender_key_of
 from nightscreen.journal.money import Money
 from nightscreen.journal.opening import MARKER, has_tables, journal_url, make_holders
 from nightscreen.journal.runs import RUNNING, Runs
-from nightscreen.journal.schema import calls, read_meta, require_declared, runs, users
-from nightscreen.journal.wallet import runs_with_open_gaps
+from nightscreen.journal.schema import calls, read_meta, records, require_declared, runs, users
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError, NightscreenError
+from nightscreen.schemas.wallet import OPEN, WalletGap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,8 +116,14 @@ class Look:
         return Approvals(self.engine, None, system_clock)
 
     def runs_with_open_gaps(self) -> list[str]:
-        """Return the runs before which money is missing without a reason."""
-        return runs_with_open_gaps(self.engine)
+        """Return the runs before which money is missing without a reason, oldest first."""
+        query = (
+            select(records.c.run_id)
+            .where(records.c.kind == WalletGap.kind.value, records.c.state == OPEN)
+            .order_by(records.c.record_id)
+        )
+        with reading(self.engine) as connection:
+            return list(connection.execute(query).scalars())
 
     def has_users(self) -> bool:
         """Tell whether anybody was made a user of the desk."""

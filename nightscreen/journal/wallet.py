@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import BigInteger, and_, case, func, or_, select
 
+from nightscreen.journal.actor import SETTLE
 from nightscreen.journal.engine import reading
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.schema import UNSETTLED, calls, records, runs
+from nightscreen.journal.schema import UNSETTLED, calls, runs
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import to_micro
-from nightscreen.schemas.wallet import EXPLAINED, OPEN, WalletGap
+from nightscreen.schemas.money import naira_text, to_micro
+from nightscreen.schemas.wallet import OPEN, WalletGap
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
+    from nightscreen.journal.actor import Actor
     from nightscreen.journal.opening import Journal
     from nightscreen.journal.runs import RunRecord
 
@@ -163,18 +165,20 @@ def open_gaps(journal: Journal) -> list[WalletGap]:
     return Records.of(journal, WalletGap).all(state=OPEN)
 
 
-def explain_gap(journal: Journal, run_id: str, reason: str, by: str) -> WalletGap:
+def explain_gap(journal: Journal, actor: Actor, run_id: str, reason: str) -> WalletGap:
     """Note where missing money went.
 
     Args:
         journal: the open journal.
+        actor: who notes it.
         run_id: the run before which it was missing.
         reason: in words.
-        by: who notes it.
 
     Raises:
         InputError: there is no reason, none is needed, or somebody was quicker.
+        NotAllowedError: the actor may not.
     """
+    actor.require(journal, SETTLE)
     words = " ".join(reason.split())
     if not words:
         raise InputError("Write where the money went.")
@@ -182,20 +186,8 @@ def explain_gap(journal: Journal, run_id: str, reason: str, by: str) -> WalletGa
         raise InputError(f"Write at most {LONGEST_REASON} characters.")
     kept, at = Records.of(journal, WalletGap), journal.clock()
     gap = kept.find(run_id)
-    if gap is None or gap.state != OPEN:
+    noted = None if gap is None or gap.state != OPEN else gap.explained(words, actor.name, at)
+    if gap is None or noted is None or not kept.replace(noted, gap, at):
         raise InputError("A reason was noted meanwhile; load the page again.")
-    noted = gap.model_copy(update={"state": EXPLAINED, "reason": words, "by": by, "noted_at": at})
-    if not kept.replace(noted, gap, at):
-        raise InputError("A reason was noted meanwhile; load the page again.")
+    actor.note(journal, "missing money explained", run_id=run_id, naira=naira_text(gap.micro))
     return noted
-
-
-def runs_with_open_gaps(engine: Engine) -> list[str]:
-    """Return the runs before which money is missing without a reason; no key is needed."""
-    query = (
-        select(records.c.run_id)
-        .where(records.c.kind == WalletGap.kind.value, records.c.state == OPEN)
-        .order_by(records.c.record_id)
-    )
-    with reading(engine) as connection:
-        return list(connection.execute(query).scalars())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
@@ -35,6 +35,11 @@ class WalletGap(JournalRecord):
     reason: str = ""
     by: str = ""
     noted_at: int = 0
+
+    def explained(self, reason: str, by: str, at: int) -> Self:
+        """Return the same with where the money went."""
+        noted = {"state": EXPLAINED, "reason": reason, "by": by, "noted_at": at}
+        return self.model_copy(update=noted)
 
 
 def between_document(run_before: str, micro: int) -> dict[str, Any]:

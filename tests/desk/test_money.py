@@ -19,6 +19,7 @@ from tests.desk.office import Office
 from tests.desk.test_pages import newest
 from tests.money.service_in_memory import Bureau
 from tests.money.test_prices import odd_answer
+from tests.screening import World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -235,3 +236,25 @@ def test_an_invoice_below_the_reservation_takes_two_people(tmp_path: Path) -> No
         assert again.status_code == 303
         assert spent_in_all(office).spent_micro == spent - (2_500_000 - 30) * 1_000_000
         assert verify_journal(office.journal) == []
+
+
+def test_missing_money_is_red_until_its_reason_is_noted(tmp_path: Path) -> None:
+    """Tonight and Money show it to whoever may see money; whoever may settle notes the reason."""
+    world = World(tmp_path)
+    world.screen([customer(1)])
+    world.sandbox.wallet.drain(250_000_000)
+    run_id = world.screen([customer(2)]).report["run_id"]
+    with Office(tmp_path) as office:
+        ngozi, ada = office.browser("auditor"), office.browser("analyst")
+        privacy = office.browser("privacy")
+        for path in ("/", "/money"):
+            assert 'role="alert">₦250 left the wallet' in ngozi.get(path).text
+        assert "₦250 left" not in privacy.get("/").text
+        given = {"run_id": run_id, "reason": "tests of the app"}
+        assert ngozi.post("/money/missing", **given).status_code == 403
+        assert ada.post("/money/missing", run_id=run_id, reason=" ").status_code == 400
+        assert ada.post("/money/missing", **given).status_code == 303
+        assert ada.post("/money/missing", **given).status_code == 400
+        for path in ("/", "/money"):
+            assert "left the wallet" not in ngozi.get(path).text
+        assert "missing money explained" in ngozi.get("/audit").text

@@ -74,6 +74,7 @@ MATRIX: dict[tuple[str, str], tuple[str, ...]] = {
     ("POST", "/users/give-up"): EVERYBODY,
     ("GET", "/money"): COUNTS,
     ("POST", "/money/settle"): WORKS,
+    ("POST", "/money/missing"): WORKS,
     ("POST", "/money/confirm"): WORKS,
     ("GET", "/money.csv"): COUNTS,
     ("GET", "/audit"): ("auditor",),

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.opening import open_journal
 from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.ops.doctor import WARNING, diagnose
 from nightscreen.report.verdict import attention
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.wallet import EXPLAINED
 from tests.screening import World, customer
 
@@ -67,12 +68,15 @@ def test_a_reason_ends_it(world: World, request: pytest.FixtureRequest) -> None:
     """A reason is needed, is noted once, and then nothing is open; a resume keeps it."""
     _, second = two_nights(world, taken=100)
     journal, run_id = request.getfixturevalue("journal"), str(second["run_id"])
+    ada = Actor("Ada", frozenset({"settle"}))
+    with pytest.raises(NotAllowedError):
+        explain_gap(journal, Actor("Bem", frozenset()), run_id, "mine")
     with pytest.raises(InputError):
-        explain_gap(journal, run_id, " ", "Ada")
-    noted = explain_gap(journal, run_id, "tests of the mobile app", "Ada")
+        explain_gap(journal, ada, run_id, " ")
+    noted = explain_gap(journal, ada, run_id, "tests of the mobile app")
     assert (noted.state, noted.by) == (EXPLAINED, "Ada")
     with pytest.raises(InputError):
-        explain_gap(journal, run_id, "once more", "Bem")
+        explain_gap(journal, ada, run_id, "once more")
     assert not open_gaps(journal)
     world.screen(run=run_id)
     assert not open_gaps(journal)
