@@ -132,6 +132,7 @@ def _routes(desk: Context) -> list[Route]:
         post("/runs/{run_id}/stop", runs.stop, "screen"),
         post("/runs/{run_id}/resume", runs.resume, "screen"),
         post("/runs/{run_id}/sign", approvals.sign, "sign", all_branches=True),
+        post("/runs/{run_id}/confirm", approvals.confirm, "approve", all_branches=True),
         post("/runs/{run_id}/release", approvals.release, "approve", all_branches=True),
         get("/runs/{run_id}/report", runs.report, "runs", all_branches=True),
         get("/runs/{run_id}/files/{name:path}", runs.file, "runs"),

@@ -12,6 +12,7 @@ from nightscreen.desk.pages import html
 from nightscreen.desk.runs import find_run, resume_approved
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.policy.declarations import read_declarations
+from nightscreen.report.sign_off import sign_report
 from nightscreen.results.notices import confirm_proposals
 from nightscreen.runs.approval import decide_spending, is_own_request, resumed
 from nightscreen.runs.release import release as release_run
@@ -148,6 +149,13 @@ def decide(context: Context) -> Response:
 
 
 def sign(context: Context) -> Response:
+    """Sign a run's report as it stands."""
+    found = find_run(context)
+    sign_report(context.journal, context.actor, found.run_id, note=context.text("note", 2000))
+    return onward(f"/runs/{found.run_id}#sign")
+
+
+def confirm(context: Context) -> Response:
     """Confirm all that a run proposes to decline; the customers are told of it from then on."""
     found, declared = find_run(context), read_declarations(context.settings)
     note = context.text("note", 2000)

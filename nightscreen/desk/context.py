@@ -100,8 +100,7 @@ _NEEDS: Final = {
     "propose": "Only users with the role analyst can propose a policy.",
     "policy": "Putting a policy in force requires the policy permission; an administrator can "
     "give it to you.",
-    "sign": "Signing a run's proposals requires the sign permission; an administrator can give it "
-    "to you.",
+    "sign": "Signing reports requires the sign permission; an administrator can give it to you.",
     "override": "Deciding differently from the policy requires the override permission; an "
     "administrator can give it to you.",
 }

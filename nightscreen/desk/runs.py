@@ -17,6 +17,7 @@ from nightscreen.journal.read_only import look_into
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
+from nightscreen.report.sign_off import signatures_of
 from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS
@@ -94,7 +95,8 @@ def run(context: Context) -> Response:
         files=files,
         open_files={name for name, declared in files.items() if _is_open(context, declared)},
         waits=context.approvals.newest(found.run_id),
-        signed=Records.of(context.journal, Confirmation).of_run(found.run_id),
+        confirmed=Records.of(context.journal, Confirmation).of_run(found.run_id),
+        signed=signatures_of(context.journal, found),
         may_resume=context.may("screen") and _of_own_branches(context, found),
     )
     if follows and context.asked("stands") != [stands]:

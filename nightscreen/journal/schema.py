@@ -56,6 +56,7 @@ from nightscreen.schemas.contests import (
     CustomerAction,
     PolicyVersion,
     Review,
+    Signature,
     ToldNotice,
 )
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
@@ -451,7 +452,7 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
-    WalletGap,
+    *(WalletGap, Signature),
 )
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.files.outputs import NOTICES_FILE, enriched_parts
 from nightscreen.files.run_folder import RowFilter, RunFiles
-from nightscreen.journal.actor import ACTION, SIGN
+from nightscreen.journal.actor import ACTION, CONFIRM
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
@@ -401,10 +401,10 @@ def confirm_proposals(
     """Write down that a person decides all proposals of a run as they stand, and its notices.
 
     Raises:
-        NotAllowedError: the actor may not sign.
+        NotAllowedError: the actor may not approve.
         InputError: there is no such run, it is held, or its rows were purged.
     """
-    actor.require(journal, SIGN, run_id=run_id)
+    actor.require(journal, CONFIRM, run_id=run_id)
     run = journal.runs.find(run_id)
     if run is None or run.purpose != Purpose.ORIGINATION.value:
         raise InputError(f"there is no run {run_id} for origination; see: nightscreen runs list")

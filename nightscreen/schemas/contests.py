@@ -116,6 +116,24 @@ class Confirmation(JournalRecord):
     note: str = ""
 
 
+class Signature(JournalRecord):
+    """A person's signature under the report of a run.
+
+    Attributes:
+        by: who signed.
+        note: what the person wrote beside it.
+        report: SHA-256 of the report that was signed.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.SIGNATURE
+    ground: ClassVar[Ground] = Ground.APPROVALS
+    section: ClassVar[str] = ""
+
+    by: str
+    note: str = ""
+    report: str
+
+
 class PolicyState(StrEnum):
     """The state of a proposed policy."""
 

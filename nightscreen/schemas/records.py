@@ -32,6 +32,7 @@ class RecordKind(StrEnum):
     PULL = "pull"
     CASH_FLOW = "cash_flow"
     WALLET_GAP = "wallet_gap"
+    SIGNATURE = "signature"
 
 
 class Ground(StrEnum):

@@ -114,7 +114,7 @@ def decided(bank: Office) -> dict[str, object]:
         "spending": waits.decision if waits else None,
         "policy": [each.state for each in versions(journal)],
         "reviews": [each.decision for each in bank.context.reviews.of_batch(BATCH)],
-        "signed": [each.by for each in Records.of(journal, Confirmation).all()],
+        "confirmed": [each.by for each in Records.of(journal, Confirmation).all()],
         "actions": [each.action for each in Records.of(journal, CustomerAction).all()],
         "released": bool(held and (held.report or {}).get("released")),
     }
@@ -148,7 +148,7 @@ def test_commands_decide_where_the_desk_has_none(
         "spending": "refused",
         "policy": [PolicyState.APPROVED],
         "reviews": ["approve"],
-        "signed": ["Ngozi (account bem)"],
+        "confirmed": ["Ngozi (account bem)"],
         "actions": ["Limit lowered"],
         "released": True,
     }
@@ -194,7 +194,7 @@ def test_each_page_decides_for_who_has_the_right_alone(bank: Office) -> None:
         (analyst, approver, f"/policy/{proposed.key}", {"do": "approve"}),
         (reader, analyst, f"/customers/{who}/action", {"action": "Limit lowered"}),
         (reader, analyst, "/contests", {"customer_id": other, "batch": BATCH, "said": "No."}),
-        (analyst, approver, f"/runs/{run_id}/sign", {"note": "seen"}),
+        (analyst, approver, f"/runs/{run_id}/confirm", {"note": "seen"}),
         (analyst, approver, f"/runs/{HELD}/release", {"reason": REASON}),
         (reader, analyst, f"/customers/{who}/review", {"decision": "decline", "run": run_id}),
     ]
@@ -209,12 +209,35 @@ def test_each_page_decides_for_who_has_the_right_alone(bank: Office) -> None:
         "spending": "refused",
         "policy": [PolicyState.APPROVED],
         "reviews": ["decline"],
-        "signed": ["Bem"],
+        "confirmed": ["Bem"],
         "actions": ["Limit lowered"],
         "released": True,
     }
     assert reader.post("/money/settle", call="1", cost="5").status_code == 403
-    assert "Signed by Bem" in analyst.get(f"/runs/{run_id}").text
+    assert "confirmed by Bem" in analyst.get(f"/runs/{run_id}").text
+
+
+def test_a_report_is_signed_as_it_stands(bank: Office) -> None:
+    """It shows who signed and when; a report that has changed since says so, and is signed anew."""
+    analyst, approver = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
+    run_id = night_of(bank)
+    page, signing = f"/runs/{run_id}", f"/runs/{run_id}/sign"
+    assert "<button>Sign</button>" not in analyst.get(page).text
+    assert "<button>Sign</button>" in approver.get(page).text
+    assert analyst.post(signing).status_code == 403
+    assert approver.post(signing, note="read it").status_code == 303
+    assert "Signed by Bem" in analyst.get(page).text
+    assert approver.post(signing).status_code == 400
+    run = bank.journal.runs.find(run_id)
+    assert run is not None
+    report = {**(run.report or {}), "notices": ["one more"]}
+    bank.journal.runs.finish(run_id, state=run.state, stop_reason=None, report=report)
+    assert "The report has changed since." in analyst.get(page).text
+    assert approver.post(signing).status_code == 303
+    assert [each["user"] for each in bank.context.audit.entries(action="report signed")] == [
+        "Bem",
+        "Bem",
+    ]
 
 
 def test_nobody_agrees_with_themselves(bank: Office) -> None:

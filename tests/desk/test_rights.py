@@ -44,6 +44,7 @@ MATRIX: dict[tuple[str, str], tuple[str, ...]] = {
     ("POST", "/runs/{run_id}/stop"): WORKS,
     ("POST", "/runs/{run_id}/resume"): WORKS,
     ("POST", "/runs/{run_id}/sign"): ("approver",),
+    ("POST", "/runs/{run_id}/confirm"): ("approver",),
     ("POST", "/runs/{run_id}/release"): ("approver",),
     ("GET", "/runs/{run_id}/report"): COUNTS,
     ("GET", "/runs/{run_id}/files/{name:path}"): WORKS,
