@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
     from nightscreen.privacy.lookup_subject import Subject
+    from nightscreen.schemas.cases import OpenCase
     from nightscreen.schemas.contests import CustomerAction, Review, ToldNotice
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.schemas.records import JournalRecord
@@ -118,8 +119,20 @@ def _action(_: Journal, action: CustomerAction) -> dict[str, Any]:
     }
 
 
+def _open_case(_: Journal, case: OpenCase) -> dict[str, Any]:
+    return {
+        "batch": case.batch,
+        "run_id": case.run_id,
+        "opened_at": instant_text(case.at),
+        "decision": case.decision,
+        "branch": case.branch,
+        "officer": case.officer,
+    }
+
+
 VIEWS: Mapping[RecordKind, Callable[[Journal, Any], dict[str, Any]]] = {
     RecordKind.REVIEW: _shown_review,
+    RecordKind.OPEN_CASE: _open_case,
     RecordKind.CONTEST: lambda journal, contest: contest_document(contest, journal.clock()),
     RecordKind.TOLD: _told,
     RecordKind.ACTION: _action,

@@ -182,6 +182,7 @@ def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
     assert shown == {*VIEWS}
     assert len({model.section for model in KINDS if model.section}) == len(shown)
     about_no_customer = {RecordKind.CONFIRMATION, RecordKind.POLICY}
+    about_no_customer |= {RecordKind.SIGNATURE, RecordKind.WALLET_GAP}
     assert all(
         model.part_of in shown
         for model in KINDS
