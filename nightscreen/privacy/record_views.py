@@ -13,7 +13,7 @@ from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS
 from nightscreen.operations.bvn.access import shown_request
-from nightscreen.operations.consents.access import own_figures, own_grant, own_pull
+from nightscreen.operations.consents.access import own_figures, own_grant, own_link, own_pull
 from nightscreen.operations.loans.access import shown_offer, shown_outcome
 from nightscreen.privacy.contests import contest_document
 from nightscreen.results.tracked_state import evidence_digest
@@ -139,6 +139,7 @@ VIEWS: Mapping[RecordKind, Callable[[Journal, Any], dict[str, Any]]] = {
     RecordKind.BVN_REQUEST: lambda _, request: shown_request(request),
     RecordKind.GRANT: lambda _, grant: own_grant(grant),
     RecordKind.PULL: lambda _, pull: own_pull(pull),
+    RecordKind.CONSENT_LINK: lambda _, link: own_link(link),
     RecordKind.CASH_FLOW: lambda _, figures: own_figures(figures),
     RecordKind.OFFER: shown_offer,
     RecordKind.OUTCOME: lambda _, outcome: shown_outcome(outcome),

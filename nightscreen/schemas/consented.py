@@ -116,7 +116,7 @@ class ConsentLink(JournalRecord):
     kind: ClassVar[RecordKind] = RecordKind.CONSENT_LINK
     ground: ClassVar[Ground] = Ground.JOURNAL_ANSWERS
     everywhere: ClassVar[bool] = True
-    section: ClassVar[str] = ""
+    section: ClassVar[str] = "consent_links"
 
     batch: str = PULLS
     customer_id: str = Field(repr=False)

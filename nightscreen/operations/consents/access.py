@@ -16,7 +16,7 @@ from nightscreen.schemas.pulls import PulledKind
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.schemas.cashflow import CashFigures
-    from nightscreen.schemas.consented import Grant
+    from nightscreen.schemas.consented import ConsentLink, Grant
     from nightscreen.schemas.pulls import Pulled
 
 _UNTIL_ERASED = "while the consent is valid, then as long as answers of the service"
@@ -25,6 +25,16 @@ _UNTIL_ERASED = "while the consent is valid, then as long as answers of the serv
 def own_grant(grant: Grant) -> dict[str, Any]:
     """Return one of a customer's consents, with how it was given."""
     return {"grant_id": grant.grant_id, **shown_grant(grant), "evidence": grant.evidence}
+
+
+def own_link(link: ConsentLink) -> dict[str, Any]:
+    """Return a link to consent that a customer was sent."""
+    return {
+        "made_at": instant_text(link.at),
+        "scopes": list(link.scopes),
+        "expires_at": instant_text(link.expires_at),
+        "used_at": instant_text(link.used_at),
+    }
 
 
 def own_figures(found: CashFigures) -> dict[str, Any]:
