@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
-from nightscreen.schemas.cashflow import CashFigures
-from nightscreen.schemas.consented import Grant, GrantState, Tokens
+from nightscreen.schemas.consented import CashFigures, Grant, GrantState, Tokens
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:

@@ -48,8 +48,7 @@ from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.cases import OpenCase
-from nightscreen.schemas.cashflow import CashFigures
-from nightscreen.schemas.consented import PULLS, ConsentLink, Grant, GrantState
+from nightscreen.schemas.consented import PULLS, CashFigures, ConsentLink, Grant, GrantState
 from nightscreen.schemas.contests import (
     Confirmation,
     Contest,

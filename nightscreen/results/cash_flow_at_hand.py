@@ -15,9 +15,10 @@ import pyarrow as pa
 from nightscreen.journal.consents import live_figures
 from nightscreen.journal.records import Records
 from nightscreen.planning.consent import consent_column
-from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS, CashFigures
+from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS, figure_values
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.columns import REQUESTED, Flaw
+from nightscreen.schemas.consented import CashFigures
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
@@ -60,7 +61,7 @@ class CashFlowAtHand:
         found: list[dict[str, Any]] = [{} for _ in requested]
         for row, customer in places.items():
             if (figures := held.get(customer)) is not None:
-                values = figures.values
+                values = figure_values(figures)
                 instalment = instalment_of(*(requested[row][name] for name in REQUESTED))
                 found[row] = {
                     **values,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from nightscreen.schemas.consented import PULLS
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 from nightscreen.schemas.rows import INSTANT, NAIRA
+
+if TYPE_CHECKING:
+    from nightscreen.schemas.consented import CashFigures
 
 FEATURES: Final[dict[str, pa.DataType]] = {
     "tx_as_of": pa.date32(),
@@ -83,33 +84,9 @@ CASHFLOW_SCHEMA: Final = pa.schema(
 )
 
 
-class CashFigures(JournalRecord):
-    """The newest figures of a customer; the service answered `at` what they rest on.
-
-    Attributes:
-        key: names the customer, so that newer figures take the place of older ones.
-        run_id: the pull that worked them out.
-        scopes: what the consent must cover for them to be shown.
-        figures: by column of `FEATURES`, as JSON has them: amounts and dates are text.
-    """
-
-    kind: ClassVar[RecordKind] = RecordKind.CASH_FLOW
-    ground: ClassVar[Ground] = Ground.JOURNAL_ANSWERS
-    everywhere: ClassVar[bool] = True
-    section: ClassVar[str] = "cash_flow"
-
-    batch: str = PULLS
-    scopes: tuple[str, ...]
-    figures: dict[str, Any]
-
-    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from the answer
-        """Return when the service answered."""
-        return self.at
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Return the figures as their columns have them."""
-        return {name: _value(self.figures.get(name), kind) for name, kind in FEATURES.items()}
+def figure_values(found: CashFigures) -> dict[str, Any]:
+    """Return a customer's figures as their columns have them."""
+    return {name: _value(found.figures.get(name), kind) for name, kind in FEATURES.items()}
 
 
 def figures_document(row: dict[str, Any]) -> dict[str, Any]:

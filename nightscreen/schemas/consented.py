@@ -129,6 +129,31 @@ class ConsentLink(JournalRecord):
         return self.expires_at
 
 
+class CashFigures(JournalRecord):
+    """The newest figures of a customer; the service answered `at` what they rest on.
+
+    Attributes:
+        key: names the customer, so that newer figures take the place of older ones.
+        run_id: the pull that worked them out.
+        scopes: what the consent must cover for them to be shown.
+        figures: by column of `schemas.cashflow.FEATURES`, as JSON has them: amounts and dates as
+            text.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.CASH_FLOW
+    ground: ClassVar[Ground] = Ground.JOURNAL_ANSWERS
+    everywhere: ClassVar[bool] = True
+    section: ClassVar[str] = "cash_flow"
+
+    batch: str = PULLS
+    scopes: tuple[str, ...]
+    figures: dict[str, Any]
+
+    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from the answer
+        """Return when the service answered."""
+        return self.at
+
+
 @dataclass(frozen=True, slots=True)
 class RawRecords:
     """Records as they came, numbers exact; what is no JSON object is kept among them.

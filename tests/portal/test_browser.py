@@ -7,10 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
+import httpx
 import pytest
 from playwright.sync_api import ViewportSize, expect
 
-from nightscreen.calling.caller import open_caller
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.operations.bvn.links import link_for
@@ -221,12 +221,9 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
             """Return its settings."""
             return read_settings(api_key=sandbox.api_key, home=self.folder / "home", **settings)
 
-        async def _in_a_session(self, run: Any, ask: Any, work: Any) -> None:  # noqa: ANN401
-            session = open_caller(run)
-            try:
-                await ask(session, work)
-            finally:
-                await session.close()
+        def transport(self) -> httpx.AsyncBaseTransport:
+            """Return what carries the calls over a socket."""
+            return httpx.AsyncHTTPTransport()
 
     town = Town(portal.folder)
     with ThreadPoolExecutor(1) as thread:

@@ -165,18 +165,6 @@ def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
     assert len(bureau.service.ledger) - sent[0] <= 1
 
 
-def test_a_service_that_is_not_live_is_flagged(tmp_path: Path) -> None:
-    """The same record for everybody, at no cost, is told in a notice."""
-    sample = Canned(
-        200,
-        {"status": "success", "data": {"bvn": "22*********", "lenders": 1}, "meta": {"cost": 0}},
-    )
-    bureau = Bureau(tmp_path, rows=80)
-    bureau.service.before = lambda *_: sample
-    driven = bureau.night(checks=["ecosystem"])
-    assert any(each.startswith("suspicious") for each in driven.run.stops.notices)
-
-
 def test_nothing_is_asked_after_a_stop(tmp_path: Path) -> None:
     """A stopped run claims nothing, and says of each lookup that it waits."""
     bureau = Bureau(tmp_path, rows=30)

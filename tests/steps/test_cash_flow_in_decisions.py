@@ -12,9 +12,9 @@ from nightscreen.config.settings import overridden
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents, keep_figures
 from nightscreen.results.cash_flow_at_hand import affordable, instalment_of
-from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS, CashFigures, figures_document
+from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS, figures_document
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
-from nightscreen.schemas.consented import TokenAnswer
+from nightscreen.schemas.consented import CashFigures, TokenAnswer
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.values.amounts import judge_tenor
 from tests.screening import CONSENT, World, customer, days_ago

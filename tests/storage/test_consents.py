@@ -19,9 +19,8 @@ from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import KEPT, AskedConsent, ConsentLinks, Refusal
-from nightscreen.schemas.cashflow import CashFigures
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.consented import GrantState, TokenAnswer
+from nightscreen.schemas.consented import CashFigures, GrantState, TokenAnswer
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.records import RecordKind
 
@@ -200,7 +199,7 @@ def test_figures_of_a_later_answer_stay(journal: Journal) -> None:
 
     for at, months in ((2, 6), (1, 5), (2, 7)):
         keep_figures(journal, [figures(at, months)])
-    assert live_figures(journal, [customer])[customer].values["tx_months"] == 7
+    assert live_figures(journal, [customer])[customer].figures["tx_months"] == 7
     assert live_figures(journal, [customer], since=3) == {}
     consents.revoke("C-1", "customer asked")
     assert live_figures(journal, [customer]) == {}

@@ -15,8 +15,7 @@ from nightscreen.schemas.pulls import PulledKind
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
-    from nightscreen.schemas.cashflow import CashFigures
-    from nightscreen.schemas.consented import ConsentLink, Grant
+    from nightscreen.schemas.consented import CashFigures, ConsentLink, Grant
     from nightscreen.schemas.pulls import Pulled
 
 _UNTIL_ERASED = "while the consent is valid, then as long as answers of the service"

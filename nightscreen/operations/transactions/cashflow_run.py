@@ -16,9 +16,9 @@ from nightscreen.journal.consents import Consents, keep_figures, live_figures
 from nightscreen.operations.transactions.cashflow import ACCOUNTS, CUSTOMERS, TRANSACTIONS
 from nightscreen.operations.transactions.records import load_fields
 from nightscreen.operations.transactions.store import PullStore
-from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, CashFigures, figures_document
+from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, figures_document
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
-from nightscreen.schemas.consented import GrantState
+from nightscreen.schemas.consented import CashFigures, GrantState
 from nightscreen.schemas.pulls import KEPT, PulledKind
 
 if TYPE_CHECKING:
