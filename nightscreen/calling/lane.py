@@ -52,9 +52,9 @@ _BUSY_POLL_BESIDE_S = 0.5
 """The same where calls of our own are under way: what they leave is ours, and soon."""
 _OTHERS_POLL_S = 0.5
 """Until it is looked at again whether others have ended, or left, what they have claimed."""
-_TICK_S, _LONGEST_TICK_S = 0.1, 1.0
-"""How often a lane looks around by itself, for a pause that is over, a deadline, a new day:
-at first, and once nothing has happened for a while."""
+_TICK_S, _HALTED_TICK_S = 0.1, 1.0
+"""How often a lane looks around by itself: for a wait that is over, a deadline, a new day; and how
+often where it may send nothing, so that only calls under way are waited for."""
 _LOW = 4
 """A block is reserved once so small a part of the cap is ready: a quarter of a cap of 200 lasts for
 25 ms, and a claim takes 10."""
@@ -171,7 +171,6 @@ class Lane:
         self._unjudged = 0  # calls whose cost is not believed, and that are not committed yet
         self._reserving: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._quiet_s = _TICK_S
         self._order = itertools.count()
         self._runner: asyncio.Task[None] | None = None
         stops.on_stop(self._wake.set)
@@ -244,7 +243,8 @@ class Lane:
         try:
             while self._open or self._claims_more:
                 self._wake.clear()
-                if self._halted():
+                halted = self._halted()
+                if halted:
                     self._let_go()
                 else:
                     self._bring_back_due()
@@ -255,7 +255,7 @@ class Lane:
                     self._say_why()
                 self._progress.cap = self._cap.cap
                 if self._open or self._claims_more:
-                    await self._look_away()
+                    await self._look_away(_HALTED_TICK_S if halted else _TICK_S)
         except Exception as error:  # noqa: BLE001 - callers would wait for ever: each gets it
             self._writer.breaks(error)
             for task in list(self._open.values()):
@@ -291,19 +291,11 @@ class Lane:
         until = self._stops.quota_until.get(self._check)
         return until is not None and self._clock() < until
 
-    async def _look_away(self) -> None:
-        """Sleep until something settles, stops or is due again, for a moment at most.
-
-        The moment doubles, up to a second, for as long as nothing happens: a wait may take hours.
-        """
-        loop = asyncio.get_running_loop()
-        due_s = self._later[0][0] - loop.time() if self._later else 0.0
-        moment_s = min(self._quiet_s, due_s) if due_s > 0 else self._quiet_s
-        timer = loop.call_later(moment_s, self._wake.set)
+    async def _look_away(self, longest_s: float) -> None:
+        """Sleep until something settles or stops, for so many seconds at most."""
+        timer = asyncio.get_running_loop().call_later(longest_s, self._wake.set)
         await self._wake.wait()
-        is_quiet = loop.time() >= timer.when()
         timer.cancel()
-        self._quiet_s = min(2 * self._quiet_s, _LONGEST_TICK_S) if is_quiet else _TICK_S
 
     def _bring_back_due(self) -> None:
         """Put calls whose wait is over before all others, those due first in front."""
