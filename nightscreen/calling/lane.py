@@ -52,9 +52,7 @@ _BUSY_POLL_BESIDE_S = 0.5
 """The same where calls of our own are under way: what they leave is ours, and soon."""
 _OTHERS_POLL_S = 0.5
 """Until it is looked at again whether others have ended, or left, what they have claimed."""
-_TICK_S, _HALTED_TICK_S = 0.1, 1.0
-"""How often a lane looks around by itself: for a wait that is over, a deadline, a new day; and how
-often where it may send nothing, so that only calls under way are waited for."""
+_LEAST_WAIT_S = 0.001
 _LOW = 4
 """A block is reserved once so small a part of the cap is ready: a quarter of a cap of 200 lasts for
 25 ms, and a claim takes 10."""
@@ -243,6 +241,7 @@ class Lane:
         try:
             while self._open or self._claims_more:
                 self._wake.clear()
+                looked_at = asyncio.get_running_loop().time()
                 halted = self._halted()
                 if halted:
                     self._let_go()
@@ -255,7 +254,7 @@ class Lane:
                     self._say_why()
                 self._progress.cap = self._cap.cap
                 if self._open or self._claims_more:
-                    await self._look_away(_HALTED_TICK_S if halted else _TICK_S)
+                    await self._wait(None if halted else self._until_due(looked_at))
         except Exception as error:  # noqa: BLE001 - callers would wait for ever: each gets it
             self._writer.breaks(error)
             for task in list(self._open.values()):
@@ -291,11 +290,33 @@ class Lane:
         until = self._stops.quota_until.get(self._check)
         return until is not None and self._clock() < until
 
-    async def _look_away(self, longest_s: float) -> None:
-        """Sleep until something settles or stops, for so many seconds at most."""
-        timer = asyncio.get_running_loop().call_later(longest_s, self._wake.set)
+    async def _wait(self, due_s: float | None) -> None:
+        """Sleep until something settles, falls due or stops."""
+        timer = None
+        if due_s is not None:
+            timer = asyncio.get_running_loop().call_later(due_s, self._wake.set)
         await self._wake.wait()
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
+
+    def _until_due(self, looked_at: float) -> float | None:
+        """Return seconds until something falls due by itself.
+
+        Args:
+            looked_at: when the lane began to look around; what ended since is looked at again.
+        """
+        now = asyncio.get_running_loop().time()
+        due = [self._later[0][0] - now] if self._later and not self._asks_others_first() else []
+        stops = self._stops
+        ends = [self._cap.paused_until, self._evidence.not_before, self._busy_until]
+        if self._asking is not None and not self._asking.ended:
+            ends.append(self._asking.not_before)
+        due += [end - now for end in ends if end > looked_at]
+        later = (stops.resume_at(looked_at), stops.silence.gives_up_at)
+        due += [at - now for at in later if at is not None]
+        if stops.deadline_at is not None:
+            due.append((stops.deadline_at - self._clock()) / MICROS)
+        return max(_LEAST_WAIT_S, min(due)) if due else None
 
     def _bring_back_due(self) -> None:
         """Put calls whose wait is over before all others, those due first in front."""
@@ -484,7 +505,7 @@ class Lane:
         at = asyncio.get_running_loop().time()
         if self._unjudged or max(self._cap.paused_until, self._evidence.not_before) > at:
             return True
-        return self._stops.holds_back(at)
+        return self._stops.resume_at(at) is not None
 
     def _limit(self) -> int:
         """Return how many calls may be in flight; one where the next decides whether to go on."""

@@ -68,17 +68,22 @@ class Silence:
         if self.opened_at is not None:
             self._next_probe_at = at + self.probe_every
 
-    def holds_back(self, at: float, in_flight: int) -> bool:
-        """Return whether the next call has to wait: for the probe under way, or for its time."""
-        return self.opened_at is not None and (in_flight > 0 or at < self._next_probe_at)
+    def resume_at(self, at: float, in_flight: int) -> float | None:
+        """Return when the next call may be sent; None where nothing holds it back."""
+        if self.opened_at is None:
+            return None
+        if in_flight:
+            return at + self.probe_every
+        return self._next_probe_at if at < self._next_probe_at else None
 
     @property
     def reason(self) -> str:
         """Return what is waited for, in words; empty where answers come."""
         return "; ".join(dict.fromkeys(self._reasons.values()))
 
-    def is_over(self, at: float) -> bool:
-        """Return whether the run is to stop, since no answer came for so long."""
+    @property
+    def gives_up_at(self) -> float | None:
+        """Return when the run stops if no answer comes; None where it does not."""
         if self.began is None or self.give_up_after_s is None:
-            return False
-        return at >= self.began + self.give_up_after_s
+            return None
+        return self.began + self.give_up_after_s

@@ -380,7 +380,8 @@ class Stops:
         if self.deadline_at is not None and now >= self.deadline_at:
             self.stop(StopReason.DEADLINE)
         silence = self.silence
-        if self.reason is None and silence.since is not None and silence.is_over(at):
+        is_over = silence.gives_up_at is not None and at >= silence.gives_up_at
+        if self.reason is None and silence.since is not None and is_over:
             since = to_instant(silence.since).astimezone(LAGOS)
             self.notices.append(
                 f"no answer since {since:%Y-%m-%d %H:%M} in Lagos; waited for {silence.reason}"
@@ -433,9 +434,9 @@ class Stops:
             return None
         return self.silence.reason, self.silence.since
 
-    def holds_back(self, at: float) -> bool:
-        """Return whether a silence of the service holds the next call back."""
-        return self.silence.holds_back(at, sum(each.in_flight for each in self.progress.values()))
+    def resume_at(self, at: float) -> float | None:
+        """Return when the next call may be sent during an outage; None where there is none."""
+        return self.silence.resume_at(at, sum(each.in_flight for each in self.progress.values()))
 
     # --- what lookups say ---
 

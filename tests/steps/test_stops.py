@@ -298,7 +298,7 @@ def test_going_on_forgets_what_may_have_passed() -> None:
     made.stop(StopReason.OUTAGE)
     made.go_on()
     assert (made.reason, made.checks) == (None, {"ecosystem": "auth"})
-    assert not made.holds_back(0)
+    assert made.resume_at(0) is None
     evidence = made.evidence("karma")
     assert evidence.number(Objection.BALANCE) == 0
     assert evidence.number(Objection.FAULT, "500") == 1
@@ -384,16 +384,15 @@ def test_a_silent_service_is_probed_at_intervals() -> None:
     """After some silence one probe goes at a time, until there is an answer."""
     silence = Silence(after=3, probe_every=10)
     for _ in range(3):
-        assert not silence.holds_back(0, 0)
+        assert silence.resume_at(0, 0) is None
         silence.no_sign_of_life(0)
-    assert silence.holds_back(9, 0)
-    assert not silence.holds_back(10, 0)
-    assert silence.holds_back(10, 1)
+    assert silence.resume_at(0, 0) == 10
+    assert silence.resume_at(10, 0) is None
+    assert silence.resume_at(10, 1) is not None
     silence.no_sign_of_life(11)
-    assert silence.holds_back(20, 0)
-    assert not silence.holds_back(21, 0)
+    assert silence.resume_at(11, 0) == 21
     silence.sign_of_life()
-    assert not silence.holds_back(0, 0)
+    assert silence.resume_at(0, 0) is None
 
 
 def test_a_silence_is_given_up_and_says_what_was_waited_for() -> None:
