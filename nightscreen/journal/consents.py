@@ -122,7 +122,7 @@ class Consents:
         gone |= dict.fromkeys(("tokens", "holder", "lease"))
         live = self._records.read(connection, which, records.c.state == GrantState.LIVE.value)
         for each in live:
-            self._records.update(connection, each.model_copy(update=gone), now)
+            self._records.update(connection, [each.model_copy(update=gone)], now)
         return bool(live)
 
     # --- refreshing ---
@@ -186,7 +186,7 @@ class Consents:
         return next(iter(found), None)
 
     def _change(self, connection: Connection, grant: Grant, **values: object) -> None:
-        self._records.update(connection, grant.model_copy(update=values), self.journal.clock())
+        self._records.update(connection, [grant.model_copy(update=values)], self.journal.clock())
 
 
 def _granted(granted: str | None, asked: tuple[str, ...]) -> tuple[str, ...]:

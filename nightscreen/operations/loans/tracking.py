@@ -135,8 +135,9 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         told = [each for each in self._news.run_ids() if each != run_id and self._is_dead(each)]
         with writing(self.run.journal.engine) as connection:
             # of two that take over, one has each of them
-            for each in self._news.read(connection, records.c.run_id.in_(told)):
-                self._news.update(connection, each.model_copy(update={"run_id": run_id}), now)
+            reported = self._news.read(connection, records.c.run_id.in_(told))
+            ours = [each.model_copy(update={"run_id": run_id}) for each in reported]
+            self._news.update(connection, ours, now)
         found = [
             Followed(
                 subject=offer.loan or b"",

@@ -140,7 +140,7 @@ class PullStore:
             last = self._last(connection, pulled.customer, kind, but_of=pulled.run_id)
             if last is not None and (last.answered_at or 0) > (pulled.answered_at or 0):
                 done = pulled.model_copy(update={"state": PullOutcome.SUPERSEDED})
-                self.pulls.update(connection, done, now)
+                self.pulls.update(connection, [done], now)
                 return done
             confirms = last is not None and last.state is PullOutcome.SUSPICIOUS_SHORT
             summary = dict(pulled.summary)
@@ -161,7 +161,7 @@ class PullStore:
             held = summary[kind.value]["held"]
             outcome = PullOutcome.SUSPICIOUS_SHORT if held else PullOutcome.PULLED
             done = pulled.model_copy(update={"state": outcome, "summary": summary})
-            self.pulls.update(connection, done, now)
+            self.pulls.update(connection, [done], now)
             return done
 
     def _write(
