@@ -10,6 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import CHECKS
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 _BLOCK_ROWS = 8_192
 _LOOKED_AT = 60
 """Runs of a batch, from the newest on, that may be newer than one that is released."""
+_LISTED = pa.array([word.value for word in LISTED])
 _STATUSES = tuple(declared.status for declared in CHECKS.values())
 
 
@@ -43,41 +47,42 @@ def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
     """
     store, cases = Records.of(journal, OpenCase), Cases(journal)
     there = store.keys(batch=run.batch)
-    settled, newer, now = (
-        standing_reviews(journal, run.batch),
-        _newer(journal, run),
-        journal.clock(),
-    )
+    settled, newer = standing_reviews(journal, run.batch), _newer(journal, run)
+    now = journal.clock()
     members = Customers.of(journal).members(run.batch, run.run_id)
     gone = members.customers[members.standing != BatchMembership.PRESENT.value]
-    ended = there & {bytes(key).hex() for key in gone}
+    ended = there & {key.hex() for key in gone.view("V16").tolist()}  # whole, zeros at the end too
     for rows in _customers(folder):
-        joined = journal.pseudonyms.customers(run.batch, [row["customer_id"] for row in rows])
-        found = []
-        for key, row in zip(pieces_of(joined), rows, strict=True):
-            if key in newer:
-                continue
-            if row["decision"] in LISTED and key not in settled:
-                found.append(_case(run, key, row, now))
-            elif key.hex() in there:
-                ended.add(key.hex())
+        keys = np.array(_keys(journal, run, rows), dtype=object)
+        needs = np.array([key not in newer and key not in settled for key in keys], dtype=bool)
+        needs &= pc.is_in(rows["decision"].cast(pa.string()), value_set=_LISTED).to_numpy()
+        some = zip(keys[needs], rows.filter(pa.array(needs)).to_pylist(), strict=True)
+        found = [_case(run, key, row, now) for key, row in some]
         store.merge(found, lambda _, case: case, now)
+        if there:
+            others = {key.hex() for key in keys[~needs] if key not in newer}
+            ended |= others & there
     cases.settle(run.batch, [bytes.fromhex(key) for key in ended])
 
 
-def _customers(folder: Path) -> Iterator[list[dict[str, Any]]]:
-    """Yield a run's customers in blocks, with the columns that a case has."""
-    place = 0
+def _keys(journal: Journal, run: RunRecord, rows: pa.Table) -> list[bytes]:
+    """Return the pseudonyms of a block's customers."""
+    return pieces_of(journal.pseudonyms.customers(run.batch, rows["customer_id"].to_pylist()))
+
+
+def _customers(folder: Path) -> Iterator[pa.Table]:
+    """Yield a run's customers in blocks, with the columns that a case has, and each one's place."""
+    place = 1
     for part in enriched_parts(folder):
         with pq.ParquetFile(part) as file:
             groups = group_columns(file.schema_arrow.names)
             wanted = {"customer_id", "decision", "reasons", "policy", "exposure", *_STATUSES}
             for block in customer_batches(file, wanted | set(groups.values()), _BLOCK_ROWS):
-                rows = block.to_pylist()
-                for row in rows:
-                    row |= {group: str(row[name] or "") for group, name in groups.items()}
-                    row["place"] = place = place + 1
-                yield rows
+                places = pa.array(range(place, place + block.num_rows))
+                place += block.num_rows
+                named = {group: block[name] for group, name in groups.items()}
+                columns = dict(zip(block.column_names, block.columns, strict=True))
+                yield pa.table({**columns, **named, "place": places})
 
 
 def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase:
@@ -92,8 +97,8 @@ def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase
         reasons=tuple(row["reasons"] or ()),
         policy=row["policy"],
         purpose=run.purpose or "",
-        branch=row.get("branch") or None,
-        officer=row.get("officer") or None,
+        branch=str(row.get("branch") or "") or None,
+        officer=str(row.get("officer") or "") or None,
         exposure=row.get("exposure"),
         statuses={name: row[name] for name in _STATUSES},
         place=row["place"],
@@ -106,6 +111,5 @@ def _newer(journal: Journal, run: RunRecord) -> set[bytes]:
     for other in journal.runs.newest(batch=run.batch, limit=_LOOKED_AT):
         if other.started_at > run.started_at and (other.report or {}).get("publishable"):
             for rows in _customers(Path(other.folder)):
-                ids = [row["customer_id"] for row in rows]
-                found.update(pieces_of(journal.pseudonyms.customers(run.batch, ids)))
+                found.update(_keys(journal, run, rows))
     return found
