@@ -79,9 +79,15 @@ class Marked(Runner):
     def __init__(self, stations: Stations) -> None:
         self.stations = stations
 
-    async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - as the station
+    async def step(
+        self,
+        name: str,
+        station: Callable[..., Any],
+        *given: Any,  # noqa: ANN401 - as the station
+        re_entered: bool = False,
+    ) -> Any:  # noqa: ANN401 - as the station
         """Carry out one station and mark its end."""
-        done = await super().step(name, station, *given)
+        done = await super().step(name, station, *given, re_entered=re_entered)
         if not name.endswith("books"):
             self.stations.mark(name)
         return done

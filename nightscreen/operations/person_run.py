@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,11 +30,11 @@ from nightscreen.journal.runs import RUNNING
 from nightscreen.report.api_run import close_api_run
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.run_report import run_end
+from nightscreen.runs.steps import Steps, closing
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import Operation, family_of
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.errors import UsageError, foremost
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.records import JournalRecord
@@ -322,37 +321,14 @@ class PersonRun(ABC, Generic[P, T]):
 # --- the way of a run ---
 
 
-class Steps:
-    """Carries the steps of a run: here one after the other, in this process alone."""
+class PersonSteps(Steps):
+    """Carries the steps of a run that asks person by person: here in this process alone."""
 
     async def open(
         self, kind: type[PersonRun[P, Any]], parameters: P, settings: Settings, clock: Clock
     ) -> PersonRun[P, Any]:
         """Open the run."""
         return await asyncio.to_thread(kind.open, parameters, settings, clock=clock)
-
-    @asynccontextmanager
-    async def watching(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch
-        """Do what goes on beside the whole run, for the body."""
-        yield
-
-    @asynccontextmanager
-    async def asking(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:  # noqa: ARG002 - as `watching`
-        """Do what goes on while calls are made, waiting included, for the body."""
-        yield
-
-    @asynccontextmanager
-    async def calling(self, caller: Caller) -> AsyncIterator[None]:
-        """Keep what makes calls open for the body; at its end what is in flight settles."""
-        try:
-            yield
-        finally:
-            await caller.close()
-
-    async def step(self, name: str, station: Callable[[], Any], *, re_entered: bool = False) -> Any:  # noqa: ANN401, ARG002 - as the station; the engine shows names
-        """Carry out one step and return its result."""
-        done = station()
-        return await done if isinstance(done, Awaitable) else done
 
 
 async def run_people(
@@ -362,7 +338,7 @@ async def run_people(
     *,
     transport: Transport | None = None,
     clock: Clock = system_clock,
-    steps: Steps | None = None,
+    steps: PersonSteps | None = None,
 ) -> dict[str, Any]:
     """Make a run of a kind and return its report, or its quote where no more is wanted.
 
@@ -378,11 +354,11 @@ async def run_people(
         UsageError: parameters, settings or input are wrong; nothing is left of a new run.
         JournalError: the journal cannot be used.
     """
-    steps = steps or Steps()
+    steps = steps or PersonSteps()
     work = await steps.open(kind, parameters, settings, clock)
     run = work.run
-    try:
-        async with steps.watching(work):
+    async with closing(run), steps.watching(work):
+        try:
             await steps.step("take in", work.take_in)
             if run.only_quotes:
                 return await asyncio.to_thread(work.quoted)
@@ -391,20 +367,13 @@ async def run_people(
             run.refuse_wrong_address()
             report: dict[str, Any] = await steps.step("report", work.close)
             return report
-    except UsageError:
-        await asyncio.to_thread(run.withdraw)
-        raise
-    except ExceptionGroup as several:  # of people asked side by side
-        why = foremost(several)
-        if why is None:
-            raise
-        raise why from several
-    finally:
-        work.forget()
-        run.close()
+        finally:
+            work.forget()
 
 
-async def _make_calls(work: PersonRun[Any, Any], steps: Steps, transport: Transport | None) -> None:
+async def _make_calls(
+    work: PersonRun[Any, Any], steps: PersonSteps, transport: Transport | None
+) -> None:
     """Make the calls, once more after each stop that passes before the deadline."""
     while True:
         caller = open_caller(work.run, transport=transport)

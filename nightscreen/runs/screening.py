@@ -8,7 +8,6 @@ carries the stations: this process alone, or the engine, which makes each of the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,11 +25,11 @@ from nightscreen.files.person import user_name
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
+from nightscreen.runs.steps import Steps, closing
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.errors import UsageError, foremost
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.parameters import ScreenBatch
@@ -39,35 +38,12 @@ if TYPE_CHECKING:
     from nightscreen.runs.screening_run import ScreeningRun
 
 
-class Runner:
-    """Carries the stations of a run: here one after the other, in this process alone."""
+class Runner(Steps):
+    """Carries the stations of a screening run: here in this process alone."""
 
     async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run."""
         return open_screening(parameters, settings, clock=clock)
-
-    @asynccontextmanager
-    async def watch(self, run: ScreeningRun) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch
-        """Do what goes on beside the whole run, for the body."""
-        yield
-
-    @asynccontextmanager
-    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:  # noqa: ARG002 - as `watch`
-        """Do what goes on while lookups are asked, waiting included, for the body."""
-        yield
-
-    @asynccontextmanager
-    async def calling(self, asking: Asking) -> AsyncIterator[None]:
-        """Keep what makes calls open for the body; at its end what is in flight settles."""
-        try:
-            yield
-        finally:
-            await asking.close()
-
-    async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401, ARG002 - as the station; the engine shows names
-        """Carry out one station and return its result."""
-        done = station(*given)
-        return await done if isinstance(done, Awaitable) else done
 
     async def may_spend(self, run: ScreeningRun) -> bool:
         """Return whether the run may spend what it was quoted at; else it is stopped."""
@@ -106,29 +82,18 @@ async def run_screening(
     """
     runner = runner or Runner()
     run = await runner.open(parameters, settings, clock)
-    try:
-        async with runner.watch(run):
-            await runner.step("take in", read_input, run)
-            await runner.step("plan", make_plan, run)
-            await runner.step("price", make_price, run)
-            if parameters.quote_only:
-                return quote_document(run)
-            if await runner.may_spend(run):
-                async with runner.asking(run):
-                    await _ask(run, runner, transport)
-            written = await runner.step("write rows", write_rows, run)
-            report: dict[str, Any] = await runner.step("report", write_report, run, written)
-            return report
-    except UsageError:
-        run.withdraw()
-        raise
-    except ExceptionGroup as several:  # of checks asked side by side
-        why = foremost(several)
-        if why is None:
-            raise
-        raise why from several
-    finally:
-        run.close()
+    async with closing(run), runner.watching(run):
+        await runner.step("take in", read_input, run)
+        await runner.step("plan", make_plan, run)
+        await runner.step("price", make_price, run)
+        if parameters.quote_only:
+            return quote_document(run)
+        if await runner.may_spend(run):
+            async with runner.asking(run):
+                await _ask(run, runner, transport)
+        written = await runner.step("write rows", write_rows, run)
+        report: dict[str, Any] = await runner.step("report", write_report, run, written)
+        return report
 
 
 def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A run of any flow within the engine: named, watched, its calls settled, ended.
+"""A run of any flow within the engine: named, its steps carried, watched, its calls settled, ended.
 
 Tasks take the run itself: the engine stores no arguments and looks inside no plain object. Two runs
 of one process share nothing. What is asked, and what answers mean, is each flow's own.
@@ -14,11 +14,13 @@ from prefect import get_run_logger
 from prefect.runtime import flow_run
 
 from nightscreen.ops.vitals import ASKING, WRITING
+from nightscreen.runs.steps import Steps
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks import events
 from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
 from nightscreen.tasks.monitoring import watching
 from nightscreen.tasks.server import show_report, tag_run
+from nightscreen.tasks.stations import carry_out
 from nightscreen.tasks.terminal import shown_at_terminal
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from prefect.client.schemas.objects import State
 
-    from nightscreen.calling.caller import Caller
     from nightscreen.tasks.run_in_engine import OpenRun
 
 
@@ -41,27 +42,47 @@ def named(word: str) -> Callable[[], str]:
     return run_name
 
 
-@asynccontextmanager
-async def watched(run: OpenRun[Any]) -> AsyncIterator[None]:
-    """Watch over a run for the body, and let signals and whoever typed the command stop it."""
-    with shown_at_terminal(run), handle_sigterm(run):
-        await tag_run("nightscreen", run.run_id, run.run.purpose)
-        async with watching(run):
+class EngineSteps(Steps):
+    """Carries a run's steps as task runs of the flow that it is made in.
+
+    Attributes:
+        open_run: the run as its tasks are handed it, once it is open.
+    """
+
+    open_run: OpenRun[Any]
+
+    @asynccontextmanager
+    async def watching(self, run: Any) -> AsyncIterator[None]:  # noqa: ANN401, ARG002 - open_run has it
+        """Watch over the run, and let signals and whoever typed the command stop it."""
+        mine = self.open_run
+        with shown_at_terminal(mine), handle_sigterm(mine):
+            await tag_run("nightscreen", mine.run_id, mine.run.purpose)
+            async with watching(mine):
+                yield
+
+    @asynccontextmanager
+    async def calling(self, caller: Any) -> AsyncIterator[None]:  # noqa: ANN401 - as in this process
+        """Let the run's tasks call, and settle what is in flight however the body ends."""
+        mine = self.open_run
+        mine.caller, mine.step = caller, ASKING
+        try:
             yield
+        except asyncio.CancelledError:
+            mine.stops.stop(StopReason.CANCELLED)
+            raise
+        finally:
+            await shield_until_done(mine.settle())
+            mine.step = WRITING
 
-
-@asynccontextmanager
-async def calls_settled(run: OpenRun[Any], caller: Caller) -> AsyncIterator[None]:
-    """Let the tasks of a run call for the body; what is in flight settles at its end."""
-    run.caller, run.step = caller, ASKING
-    try:
-        yield
-    except asyncio.CancelledError:
-        run.stops.stop(StopReason.CANCELLED)
-        raise
-    finally:
-        await shield_until_done(run.settle())
-        run.step = WRITING
+    async def step(
+        self,
+        name: str,
+        station: Callable[..., Any],
+        *given: Any,  # noqa: ANN401 - as the station
+        re_entered: bool = False,
+    ) -> Any:  # noqa: ANN401 - as the station
+        """Carry out one step as a task run."""
+        return await carry_out(self.open_run, name, station, *given, is_retried=re_entered)
 
 
 @asynccontextmanager

@@ -19,10 +19,10 @@ from nightscreen.runs.screening_run import open_screening
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.approval import approved
 from nightscreen.tasks.monitoring import paging_false_starts
-from nightscreen.tasks.open_run import calls_settled, closed_if_cancelled, watched
+from nightscreen.tasks.open_run import EngineSteps, closed_if_cancelled
 from nightscreen.tasks.run_in_engine import OpenScreening
 from nightscreen.tasks.server import show_quote
-from nightscreen.tasks.stations import ask_check, carry_out
+from nightscreen.tasks.stations import ask_check
 from nightscreen.tasks.workers import workers_started
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _PHASES = {"plan": PLANNING, "write rows": WRITING}
 """The part of its work that a run comes to with a station."""
 
 
-class EngineRunner(Runner):
+class EngineRunner(EngineSteps, Runner):
     """Carries a screening run's stations as task runs of the flow that it is made in.
 
     Args:
@@ -62,12 +62,6 @@ class EngineRunner(Runner):
         return self.open_run.run
 
     @asynccontextmanager
-    async def watch(self, run: ScreeningRun) -> AsyncIterator[None]:  # noqa: ARG002 - open_run has it
-        """Watch over the run, and let signals and whoever typed the command stop it."""
-        async with watched(self.open_run):
-            yield
-
-    @asynccontextmanager
     async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
         """Leave a complete folder of what was done by a run that is cancelled."""
 
@@ -78,16 +72,22 @@ class EngineRunner(Runner):
             yield
 
     @asynccontextmanager
-    async def calling(self, asking: Asking) -> AsyncIterator[None]:
-        """Let the run's tasks call, and settle what is in flight however the body ends."""
-        self.open_run.asking = asking
-        async with calls_settled(self.open_run, asking.caller):
+    async def calling(self, caller: Asking) -> AsyncIterator[None]:
+        """Let the run's tasks ask, and settle what is in flight however the body ends."""
+        self.open_run.asking = caller
+        async with super().calling(caller.caller):
             yield
 
-    async def step(self, name: str, station: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - as the station
+    async def step(
+        self,
+        name: str,
+        station: Callable[..., Any],
+        *given: Any,  # noqa: ANN401 - as the station
+        re_entered: bool = False,
+    ) -> Any:  # noqa: ANN401 - as the station
         """Carry out one station as a task run and log its numbers."""
         self.open_run.step = _PHASES.get(name, self.open_run.step)
-        done = await carry_out(self.open_run, name, station, *given)
+        done = await super().step(name, station, *given, re_entered=re_entered)
         await self._say(name)
         return done
 

@@ -22,7 +22,7 @@ from nightscreen.journal import open_journal
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
 from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.person_run import PersonRun, Steps, run_people
+from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
@@ -72,7 +72,7 @@ class Told:
         return found
 
 
-class Cancelling(Steps):
+class Cancelling(PersonSteps):
     """Cancels a run once something is true, and closes it as the engine does."""
 
     def __init__(self, enough: Callable[[], bool]) -> None:
@@ -80,7 +80,7 @@ class Cancelling(Steps):
         self.report: dict[str, Any] = {}
 
     @asynccontextmanager
-    async def asking(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:
+    async def asking(self, run: PersonRun[Any, Any]) -> AsyncIterator[None]:
         """Cancel what is under way."""
         asking = asyncio.current_task()
         assert asking is not None
@@ -88,14 +88,14 @@ class Cancelling(Steps):
         async def cancel() -> None:
             while not self._enough():  # noqa: ASYNC110 - the sandbox tells nobody
                 await asyncio.sleep(0.005)
-            work.run.stops.stop(StopReason.CANCELLED)
+            run.run.stops.stop(StopReason.CANCELLED)
             asking.cancel()
 
         cancelling = asyncio.create_task(cancel())
         try:
             yield
         except asyncio.CancelledError:
-            self.report = work.close()
+            self.report = run.close()
             raise
         finally:
             cancelling.cancel()
@@ -138,7 +138,7 @@ class BvnWorld(World):
         self,
         kind: type[PersonRun[Any, Any]],
         parameters: Any,  # noqa: ANN401 - the kind's own
-        steps: Steps | None = None,
+        steps: PersonSteps | None = None,
     ) -> Told:
         report = asyncio.run(
             run_people(

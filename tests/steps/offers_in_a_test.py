@@ -17,7 +17,7 @@ import pytest
 from nightscreen.config.settings import read_settings
 from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.loans.tracking import LoanTracking
-from nightscreen.operations.person_run import PersonRun, Steps, run_people
+from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from tests.screening import Night, World, customer
@@ -97,7 +97,7 @@ class Died(BaseException):
     """Stands for the end of a process: nothing more of its run is done."""
 
 
-class Dying(Steps):
+class Dying(PersonSteps):
     """Ends a run before one of its steps."""
 
     def __init__(self, at: str) -> None:
@@ -105,16 +105,16 @@ class Dying(Steps):
         self.run_id = ""
 
     @asynccontextmanager
-    async def watching(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:
+    async def watching(self, run: PersonRun[Any, Any]) -> AsyncIterator[None]:
         """Remember the run."""
-        self.run_id = work.run.run_id
+        self.run_id = run.run.run_id
         yield
 
-    async def step(self, name: str, station: Any, *, re_entered: bool = False) -> Any:  # noqa: ANN401 - as the station
+    async def step(self, name: str, station: Any, *given: Any, re_entered: bool = False) -> Any:  # noqa: ANN401 - as the station
         """Carry out a step, but for the one that is the run's end."""
         if name == self._at:
             raise Died
-        return await super().step(name, station, re_entered=re_entered)
+        return await super().step(name, station, *given, re_entered=re_entered)
 
 
 @dataclass
@@ -187,7 +187,7 @@ class Lender:
         self,
         kind: type[PersonRun[Any, Any]],
         parameters: Any,  # noqa: ANN401 - the kind's own
-        steps: Steps | None = None,
+        steps: PersonSteps | None = None,
     ) -> Offered:
         """Make a run, with the sandbox at the other end."""
         here = Between(httpx.ASGITransport(self.app), self.instead)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.settings import read_settings
-from nightscreen.operations.person_run import PersonRun, Steps, run_people
+from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
 from nightscreen.operations.transactions.pull import TransactionPull
 from nightscreen.schemas.pulls import PullTransactions
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class NamedFirst(Steps):
+class NamedFirst(PersonSteps):
     """Writes the run's id to stderr as soon as it is open."""
 
     @asynccontextmanager
-    async def watching(self, work: PersonRun[Any, Any]) -> AsyncIterator[None]:
+    async def watching(self, run: PersonRun[Any, Any]) -> AsyncIterator[None]:
         """Name the run."""
-        sys.stderr.write(f"{work.run.run_id}\n")
+        sys.stderr.write(f"{run.run.run_id}\n")
         sys.stderr.flush()
         yield
 
