@@ -96,7 +96,7 @@ class Client:
         way = network or Network()
         self._transport = transport or PooledTransport(
             connections=connections,
-            ssl_context=way.context(),
+            ssl_context=way.context() if self._address.url.scheme == "https" else None,
             proxy=way.proxy_to(self._address.url),
         )
 

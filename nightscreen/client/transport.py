@@ -16,6 +16,7 @@ import select
 import socket
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import httptools
@@ -109,7 +110,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._connections = max(1, connections)
         self._room = asyncio.Semaphore(self._connections)
         self._calls = 0
-        self._context = ssl_context or Network().context()
+        self._given_context = ssl_context
         self._proxy = proxy
         self._keepalive_s = keepalive_s
         self._idle: dict[_Origin, deque[Connection]] = {}
@@ -121,6 +122,11 @@ class PooledTransport(httpx.AsyncBaseTransport):
     def __repr__(self) -> str:
         """Show the load."""
         return f"PooledTransport({self._connections} connections, {self._calls} calls)"
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        """Return the TLS settings; reading certificates takes 50 ms that plain http need not pay."""
+        return self._given_context or Network().context()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Write a request once and return its response.
