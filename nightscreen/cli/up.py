@@ -53,6 +53,9 @@ SOUND_AFTER_S = 600.0
 """A process that ran for this long did start: its end counts as the first one."""
 _LOOK_S = 0.2
 _DEMO_ROWS = 500
+_DEMO_WALLET_NAIRA = "12000"
+"""What two weeks of such nights cost, and a few nights more."""
+_DEMO_OVERRIDE_ABOVE = "50000"
 _ENGINE = {
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_SERVER_LOGGING_LEVEL": "WARNING",
@@ -79,13 +82,15 @@ def up(
     ] = 8090,
 ) -> None:
     """Start everything on this machine, until Ctrl-C."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: stop.set())
     processes = reaper.begin()
     with ExitStack() as stack:
         if demo:
             start_demo(output, stack)
+            desk_port = desk_port or _port_to_listen_on(0, "--desk-port")
+            _furnish_demo(f"http://127.0.0.1:{desk_port}")
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: stop.set())
         settings = settings_of_command()
         if not demo:
             require_service(settings, quote_only=False)
@@ -252,23 +257,39 @@ def start_demo(output: Path, stack: ExitStack) -> None:
     The caller's limits hold here too, also for commands typed in the demo's folder.
     """
     from nightscreen.cli import demo
-    from nightscreen.sandbox.batch import make_batch
     from nightscreen.sandbox.process import SandboxProcess
 
     limits = demo.limits_set()
     folder = demo.prepare_folder(output.absolute(), keep=False)
-    make_batch(
-        folder / "customers.csv", rows=_DEMO_ROWS, seed=demo.SEED, damage_pct=demo.DAMAGE_PCT
-    )
-    sandbox = stack.enter_context(SandboxProcess(balance=demo.WALLET_NAIRA))
+    sandbox = stack.enter_context(SandboxProcess(balance=_DEMO_WALLET_NAIRA))
     demo.point_at(sandbox.url, sandbox.api_key, folder, limits)
+    os.environ.setdefault("NIGHTSCREEN_OVERRIDE_ABOVE", _DEMO_OVERRIDE_ABOVE)
     os.environ["NIGHTSCREEN_INBOX"] = str(folder / "inbox")
     os.environ["NIGHTSCREEN_OUTPUT"] = str(folder / "out")
     (folder / "inbox").mkdir(mode=0o700, exist_ok=True)
     own = {"BASE_URL": sandbox.url, "API_KEY": sandbox.api_key, "HOME": "home"}
+    own["OVERRIDE_ABOVE"] = _DEMO_OVERRIDE_ABOVE
     _write_settings(folder / ".env", {f"NIGHTSCREEN_{name}": own[name] for name in own} | limits)
     os.chdir(folder)  # relative paths of deployments are the demo's
     _say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
+
+
+def _furnish_demo(desk: str) -> None:
+    """Have the desk open with two weeks of work, and print the links of its users.
+
+    Args:
+        desk: its address.
+    """
+    from nightscreen.cli import demo
+    from nightscreen.cli.demo_office import NIGHTS, USERS, Office
+    from nightscreen.desk.users import password_link
+
+    _say(f"Screening {NIGHTS} nights of fictional customers; this takes about a minute ...")
+    settings = settings_of_command()
+    tokens = Office(Path.cwd(), settings, demo.SEED, demo.DAMAGE_PCT).furnish(_DEMO_ROWS)
+    for name, token in tokens.items():
+        roles = " and ".join(USERS[name])
+        _say(f"{name} ({roles}) sets a password at {password_link(settings, token, desk)}")
 
 
 def _write_settings(file: Path, settings: Mapping[str, str]) -> None:
@@ -296,14 +317,7 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
         return RunningEngine(configured, "")
     folder = make_private_folder((settings.home / "prefect").absolute())
     os.environ["PREFECT_HOME"] = str(folder)
-    try:
-        with socket.create_server(("127.0.0.1", port)) as listener:
-            port = int(listener.getsockname()[1])
-    except OSError as error:
-        raise UsageError(
-            f"--port: cannot listen on 127.0.0.1:{port} ({error.strerror}); choose another port, "
-            "or 0 for a free one"
-        ) from None
+    port = _port_to_listen_on(port, "--port")
     engine = RunningEngine(f"http://127.0.0.1:{port}/api", new_login())
     command_ = [sys.executable, "-m", "prefect", "server", "start"]
     server = Service(
@@ -324,6 +338,22 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
     if services.failed:
         raise UsageError("the Prefect server did not start; its lines above say why")
     return None
+
+
+def _port_to_listen_on(port: int, option: str) -> int:
+    """Return a port that is free, any where it is 0.
+
+    Raises:
+        UsageError: somebody listens there.
+    """
+    try:
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            return int(listener.getsockname()[1])
+    except OSError as error:
+        raise UsageError(
+            f"{option}: cannot listen on 127.0.0.1:{port} ({error.strerror}); choose another port, "
+            "or 0 for a free one"
+        ) from None
 
 
 def _start_others(
