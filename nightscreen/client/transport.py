@@ -125,7 +125,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS settings; reading certificates takes 50 ms that plain http need not pay."""
+        """Return the TLS settings; reading certificates takes 50 ms that http need not pay."""
         return self._given_context or Network().context()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
