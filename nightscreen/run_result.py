@@ -36,13 +36,9 @@ _LIST_TYPES = {
 
 @dataclass(frozen=True)
 class RunResult:
-    """The files of one run's folder, each read when it is first asked for.
+    """The files of one run's folder, each read when it is first asked for."""
 
-    Attributes:
-        folder: the run's folder, `OUTPUT/RUN_ID`.
-    """
-
-    folder: Path
+    folder: Path  # the run's folder, `OUTPUT/RUN_ID`
 
     @cached_property
     def report(self) -> dict[str, Any]:

@@ -18,13 +18,7 @@ from tests import how_many
 from tests.laws import require_declared_below, require_laws_below
 from tests.nights.standard import StandardNights
 from tests.screening import World
-from tests.services import (
-    EngineServer,
-    Session,
-    engine_in_use,
-    shared_engine,
-    shared_postgresql,
-)
+from tests.services import EngineServer, Session, engine_in_use, shared_engine, shared_postgresql
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

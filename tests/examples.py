@@ -36,35 +36,20 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Example:
-    """One file.
+    """One file."""
 
-    Attributes:
-        name: the file's name, which begins with its operation's family.
-        operation: the word of `schemas.checks.Operation`.
-        mark: a letter of `MARKS`.
-        note: what it shows, in a sentence.
-        arguments: what the client's builder is called with.
-        request: method, path, headers, and `body` or `text`.
-        response: status, headers, and `body` or `text`; or `broken` alone.
-        reading: what the exchange comes to.
-        answer: the typed record; None where nothing is read.
-        sandbox: how a sandbox is brought to answer so.
-        address: path of the base address, mostly empty.
-        ours: False where our client would never send this.
-    """
-
-    name: str
-    operation: str
-    mark: str
-    note: str
-    arguments: dict[str, Any]
-    request: dict[str, Any]
-    response: dict[str, Any]
-    reading: dict[str, Any]
-    answer: Any = None
-    sandbox: dict[str, Any] = field(default_factory=dict)
-    address: str = ""
-    ours: bool = True
+    name: str  # the file's name, which begins with its operation's family
+    operation: str  # the word of `schemas.checks.Operation`
+    mark: str  # a letter of `MARKS`
+    note: str  # what it shows, in a sentence
+    arguments: dict[str, Any]  # what the client's builder is called with
+    request: dict[str, Any]  # method, path, headers, and `body` or `text`
+    response: dict[str, Any]  # status, headers, and `body` or `text`; or `broken` alone
+    reading: dict[str, Any]  # what the exchange comes to
+    answer: Any = None  # the typed record; None where nothing is read
+    sandbox: dict[str, Any] = field(default_factory=dict)  # how a sandbox is brought to answer so
+    address: str = ""  # path of the base address, mostly empty
+    ours: bool = True  # False where our client would never send this
 
     def __str__(self) -> str:
         """Name the file, for a test's id."""

@@ -41,28 +41,22 @@ if TYPE_CHECKING:
 
 ASKED_AGAIN = frozenset({LookupStatus.WAITING, LookupStatus.FAILED})
 """Ends of a call that surely did nothing: a run that goes on after an outage makes it again."""
-NEVER = 2**62
-"""A place in the journal no answer comes after: an API call is repeated on purpose."""
+NEVER = 2**62  # a place in the journal no answer comes after: an API call is repeated on purpose
 
 
 @dataclass(slots=True)
 class Caller:
-    """What is open while a run makes its calls.
-
-    Attributes:
-        lanes: one for each check, or one for the run's family of operations.
-        max_cost_micro: the most a call may cost, by operation.
-        short: a call was left that nothing but a cap kept from being made.
-        concludes: its end decides about refusals that nothing could confirm; where more is asked
-            after it, or by other processes, it cannot.
-    """
+    """What is open while a run makes its calls."""
 
     run: Run
     client: Client
     writer: Writer
-    max_cost_micro: Mapping[str, int]
+    max_cost_micro: Mapping[str, int]  # the most a call may cost, by operation
+    # one for each check, or one for the run's family of operations
     lanes: dict[str, Lane] = field(default_factory=dict)
-    short: bool = False
+    short: bool = False  # a call was left that nothing but a cap kept from being made
+    # its end decides about refusals that nothing could confirm; where more is asked after it, or by
+    # other processes, it cannot
     concludes: bool = True
 
     def task(

@@ -70,37 +70,24 @@ Opener = Callable[
 
 @dataclass(frozen=True, slots=True)
 class LookupTable:
-    """The lookups of the run, as a lane claims them.
+    """The lookups of the run, as a lane claims them."""
 
-    Attributes:
-        tasks: returns the tasks of claimed lookups, with their identities opened.
-        shared: other processes claim them too; what they have claimed, and may leave, is waited
-            for.
-        staged: another process opens stages; what is left for later is waited for.
-    """
-
-    tasks: Opener
+    tasks: Opener  # returns the tasks of claimed lookups, with their identities opened
+    # other processes claim them too; what they have claimed, and may leave, is waited for
     shared: bool = False
-    staged: bool = False
+    staged: bool = False  # another process opens stages; what is left for later is waited for
 
 
 @dataclass(slots=True, eq=False)
 class _Asking:
-    """One request to ask lookups of the table.
+    """One request to ask lookups of the table."""
 
-    Attributes:
-        only: the number of the one lookup that is meant; None: all that are next in rank.
-        over: is set once nothing more is to be claimed, and all has come to its end.
-        ended: nothing more is to be claimed.
-        more: lookups waited when they were last claimed.
-        not_before: instant on the loop's clock before which nothing is claimed.
-    """
-
-    only: int | None
+    only: int | None  # the number of the one lookup that is meant; None: all that are next in rank
+    # is set once nothing more is to be claimed, and all has come to its end
     over: asyncio.Future[None]
-    ended: bool = False
-    more: bool = True
-    not_before: float = 0.0
+    ended: bool = False  # nothing more is to be claimed
+    more: bool = True  # lookups waited when they were last claimed
+    not_before: float = 0.0  # instant on the loop's clock before which nothing is claimed
 
 
 class Lane:

@@ -54,19 +54,13 @@ SAID_OF_CUSTOMER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A call that is no lookup of a screening run: a token, a BVN consent, a pull, an offer.
+    """A call that is no lookup of a screening run: a token, a BVN consent, a pull, an offer."""
 
-    Attributes:
-        check: the operation, under which the journal counts it.
-        kind: what its subject is the pseudonym of.
-        request: the call as it will be written; it may hold secrets and identifiers.
-        keeps_body: the journal keeps the answer, sealed; off where the answer is a secret or lies
-            elsewhere.
-    """
-
-    check: str
-    kind: SubjectKind
+    check: str  # the operation, under which the journal counts it
+    kind: SubjectKind  # what its subject is the pseudonym of
+    # the call as it will be written; it may hold secrets and identifiers
     request: Request = field(repr=False)
+    # the journal keeps the answer, sealed; off where the answer is a secret or lies elsewhere
     keeps_body: bool = True
 
 
@@ -75,46 +69,29 @@ Question = Lookup | ApiCall
 
 @dataclass(slots=True, eq=False)
 class LookupTask:
-    """One lookup or API call on its way.
+    """One lookup or API call on its way."""
 
-    Attributes:
-        lookup: what is asked.
-        subject: its pseudonym.
-        worst_micro: the most an attempt may cost.
-        consent_reference: the consent that authorises it.
-        consent_ends_at: instant from which it does not any more; None where none is needed.
-        lookup_id: its number among the lookups of runs; None of an API call.
-        row: the batch's row in whose name it is asked; None for an API call.
-        status: what became of it.
-        attempts: attempts made in this run.
-        answered_before: answers the run had when it was first sent in this session; -1 before.
-        doubted: an attempt may have been charged without our knowing.
-        doubts: attempts that may have been, over all runs of its age.
-        unread: those of them whose response came and could not be read.
-        was_unread: a response could not be read before, in this run or an earlier one.
-        bound_micro: worst cost the attempt under way is reserved with.
-        done: is set once it has come to an end; only API calls are waited for.
-        outcome: what was answered, once it was.
-        reading: what the last attempt of an API call came to; of a lookup the journal tells.
-    """
-
-    lookup: Question
-    subject: bytes
-    worst_micro: int
-    consent_reference: str | None = None
+    lookup: Question  # what is asked
+    subject: bytes  # its pseudonym
+    worst_micro: int  # the most an attempt may cost
+    consent_reference: str | None = None  # the consent that authorises it
+    # instant from which it does not any more; None where none is needed
     consent_ends_at: int | None = None
-    lookup_id: int | None = None
-    row: int | None = None
-    status: LookupStatus = LookupStatus.WAITING
-    attempts: int = 0
+    lookup_id: int | None = None  # its number among the lookups of runs; None of an API call
+    row: int | None = None  # the batch's row in whose name it is asked; None for an API call
+    status: LookupStatus = LookupStatus.WAITING  # what became of it
+    attempts: int = 0  # attempts made in this run
+    # answers the run had when it was first sent in this session; -1 before
     answered_before: int = -1
-    doubted: bool = False
-    doubts: int = 0
-    unread: int = 0
-    was_unread: bool = False
-    bound_micro: int = 0
+    doubted: bool = False  # an attempt may have been charged without our knowing
+    doubts: int = 0  # attempts that may have been, over all runs of its age
+    unread: int = 0  # those of them whose response came and could not be read
+    was_unread: bool = False  # a response could not be read before, in this run or an earlier one
+    bound_micro: int = 0  # worst cost the attempt under way is reserved with
+    # is set once it has come to an end; only API calls are waited for
     done: asyncio.Future[None] | None = None
-    outcome: Outcome | None = None
+    outcome: Outcome | None = None  # what was answered, once it was
+    # what the last attempt of an API call came to; of a lookup the journal tells
     reading: CallOutcome | None = None
 
     @property

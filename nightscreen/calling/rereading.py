@@ -28,17 +28,12 @@ _ANY_OTHER = "https://other.invalid/"
 
 @dataclass(slots=True)
 class Reread:
-    """What became of one check's kept bodies.
+    """What became of one check's kept bodies."""
 
-    Attributes:
-        kept: bodies that could not be read before.
-        answers: those that can be read by now, by outcome.
-        left_cost_micro: what those that still cannot be had cost.
-    """
-
-    kept: int = 0
+    kept: int = 0  # bodies that could not be read before
+    # those that can be read by now, by outcome
     answers: Counter[str] = field(default_factory=Counter)
-    left_cost_micro: int = 0
+    left_cost_micro: int = 0  # what those that still cannot be had cost
 
     @property
     def read(self) -> int:

@@ -16,22 +16,16 @@ class Silence:
     probes the service. A run that waits for whatever reason is given up by one rule: a silent
     service, one that asks to be left alone for ever, a lookup that another process holds.
     Instants are seconds on the loop's clock, which nobody sets back.
-
-    Attributes:
-        give_up_after_s: seconds after which the run stops; None where it never does.
-        after: attempts in a row without a sign of life from which on the service is probed.
-        probe_every: seconds between two probes.
-        began: when the first check began to wait; None while answers come.
-        since: the same in microseconds, for people.
-        opened_at: when probing began; None while the service gives signs of life.
     """
 
+    # seconds after which the run stops; None where it never does
     give_up_after_s: float | None = None
+    # attempts in a row without a sign of life from which on the service is probed
     after: int = SILENT_AFTER
-    probe_every: float = 15.0
-    began: float | None = None
-    since: int | None = None
-    opened_at: float | None = None
+    probe_every: float = 15.0  # seconds between two probes
+    began: float | None = None  # when the first check began to wait; None while answers come
+    since: int | None = None  # the same in microseconds, for people
+    opened_at: float | None = None  # when probing began; None while the service gives signs of life
     _attempts: int = 0
     _next_probe_at: float = 0.0
     _reasons: dict[str, str] = field(default_factory=dict)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.run import Run
 
-LOOK_S = 1.0
-"""How soon a run that waits hears that it was cancelled."""
+LOOK_S = 1.0  # how soon a run that waits hears that it was cancelled
 
 
 def seconds_to_resume(run: Run) -> float | None:

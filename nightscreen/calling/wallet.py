@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.stops import Stops
     from nightscreen.client.classify import CallOutcome
 
-BLIND_ANSWERS = 100
-"""Answers without a balance after which a balance floor cannot be watched."""
+BLIND_ANSWERS = 100  # answers without a balance after which a balance floor cannot be watched
 
 
 @dataclass(slots=True)
@@ -27,29 +26,22 @@ class Wallet:
 
     Answers overtake each other, so that the latest balance may not know of charges that are known
     here: what settled while an answer was on its way is taken off the balance it bore.
-
-    Attributes:
-        stops: stopped where nothing can be sent without breaking the floor.
-        floor_micro: nothing is sent that could take the balance below it; None for no floor.
-        price_limits: the highest cost that is believed to be a price, by check.
-        balance_micro: the latest balance that an answer bore.
-        least_micro: the least that can be left, as far as answers show; None while unknown.
-        settled_micro: what attempts of this run can have cost, in all.
-        bound_micro: worst cost of what is reserved or in flight at this moment.
-        highest_micro: the highest price seen in this run, by check; prices may rise under way.
-        excess_micro: what calls cost beyond what was reserved for them, since prices rose.
-        disproved: checks with a cost that a balance contradicted.
     """
 
-    stops: Stops
+    stops: Stops  # stopped where nothing can be sent without breaking the floor
+    # nothing is sent that could take the balance below it; None for no floor
     floor_micro: int | None = None
+    # the highest cost that is believed to be a price, by check
     price_limits: Mapping[str, int] = field(default_factory=dict)
-    balance_micro: int | None = None
+    balance_micro: int | None = None  # the latest balance that an answer bore
+    # the least that can be left, as far as answers show; None while unknown
     least_micro: int | None = None
-    settled_micro: int = 0
-    bound_micro: int = 0
+    settled_micro: int = 0  # what attempts of this run can have cost, in all
+    bound_micro: int = 0  # worst cost of what is reserved or in flight at this moment
+    # the highest price seen in this run, by check; prices may rise under way
     highest_micro: dict[str, int] = field(default_factory=dict)
-    excess_micro: int = 0
+    excess_micro: int = 0  # what calls cost beyond what was reserved for them, since prices rose
+    # checks with a cost that a balance contradicted
     disproved: set[str] = field(default_factory=set)
     _answers: int = 0
     _short: bool = False

@@ -38,16 +38,13 @@ Change = tuple[int, "LookupStatus", int]
 
 @dataclass(slots=True)
 class _Asked:
-    """What the checks of a run ask for in one turn of the loop.
+    """What the checks of a run ask for in one turn of the loop."""
 
-    Attributes:
-        asks: calls by name, those of one check after the other.
-        wishes: how many lookups are wanted next, by check.
-        granted: what became of them, once it is committed.
-    """
-
+    # calls by name, those of one check after the other
     asks: list[ReserveRequest] = field(default_factory=list)
+    # how many lookups are wanted next, by check
     wishes: dict[str, Wish] = field(default_factory=dict)
+    # what became of them, once it is committed
     granted: asyncio.Task[tuple[list[Reservation], dict[str, Claim]]] = field(init=False)
 
 

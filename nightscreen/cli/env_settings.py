@@ -17,8 +17,7 @@ from nightscreen.config.settings import PREFIX, Settings, read_settings, setting
 from nightscreen.schemas.errors import SettingsError
 
 DOTENV = Path(".env")
-_SURELY_MEANT = 0.85
-"""How similar an unknown name and a setting must be to count as a typo."""
+_SURELY_MEANT = 0.85  # how similar an unknown name and a setting must be to count as a typo
 
 
 def settings_of_command() -> Settings:

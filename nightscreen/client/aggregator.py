@@ -37,18 +37,12 @@ class Scope(StrEnum):
 
 
 class Scoped(NamedTuple):
-    """An operation on the data of a customer who consented.
+    """An operation on the data of a customer who consented."""
 
-    Attributes:
-        scope: the scope it needs; one that was not granted is never usable (specification,
-            authentication 4).
-        method: HTTP method.
-        path: below the base path, `{item}` standing for an id; whole where the specification
-            shows it.
-    """
-
+    # the scope it needs; one that was not granted is never usable (specification, authentication 4)
     scope: Scope
-    method: str
+    method: str  # HTTP method
+    # below the base path, `{item}` standing for an id; whole where the specification shows it
     path: str
 
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.requests import Request
 
 CONNECT_TIMEOUT_S = 10.0
-BODY_BYTES = 1024 * 1024
-"""A response is read up to here; the largest record known is below 10 kB."""
+BODY_BYTES = 1024 * 1024  # a response is read up to here; the largest record known is below 10 kB
 
 BODY_BYTES_OF: Mapping[str, int] = {
     Operation.AGGREGATOR_TRANSACTIONS: 128 * BODY_BYTES,

@@ -58,11 +58,9 @@ __all__ = [
 MESSAGE_CHARACTERS = 1000
 """Only this much of a message is matched; a longer text is a page, not a message."""
 
-SERVER_FAULT = 500
-"""Statuses from here on are faults of the service."""
+SERVER_FAULT = 500  # statuses from here on are faults of the service
 
-_WITH_DIGITS = re.compile(r"[\w-]*\d[\w-]*")
-"""Numbers, times, and identifiers of calls."""
+_WITH_DIGITS = re.compile(r"[\w-]*\d[\w-]*")  # numbers, times, and identifiers of calls
 
 MOST_NAIRA = 10**12
 """A balance beyond this is a fault of the service, and unknown to us; for a cost see `prices`."""
@@ -75,52 +73,39 @@ _SUCCESS = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The result of one call.
+    """The result of one call."""
 
-    Attributes:
-        verdict: the class, which says whether the call was charged.
-        outcome: the answer as far as it is known without the row; only of an answered call.
-        trouble: why there is no answer; None of an answered call.
-        retry: the lookup may be tried again; whether that is affordable is not decided here.
-        strain: a sign of overload, for the adaptive cap.
-        stop: what makes further calls useless, with `stop_scope`.
-        retry_after_s: seconds the service asks us to wait.
-        cost_micro: micro-naira the service says it charged, zero where the table says that nothing
-            was; None where it is not known. It holds whatever the verdict, but in test mode: the
-            cost there is the sample's, and nothing was charged.
-        absurd_cost: the service named a cost that no counter could hold; `cost_micro` is None.
-        balance_micro: micro-naira left in the wallet, where the answer said so.
-        status: HTTP status, where there was one.
-        body: the raw body of a call that was answered, readable or not; of one that is too large
-            its first part; empty otherwise.
-        names_asked: the answer names the one asked about, so that it is nobody else's.
-        contact: the masked phone or email that a refused BVN start shows as the registered one.
-        foreign: digest of a record about somebody else, the same for the same record.
-        rule: the name of the rule that decided, for the person who corrects the table.
-        fault: of a server fault that may have been charged, a digest that groups faults with the
-            same text; empty otherwise.
-        confirm: waits until it is known that nothing follows the response on its connection, and
-            returns what the call came to; None where nothing has to be waited for.
-    """
-
-    verdict: ChargeStatus
+    verdict: ChargeStatus  # the class, which says whether the call was charged
+    # the answer as far as it is known without the row; only of an answered call
     outcome: Outcome | None = None
-    trouble: FailureReason | None = None
+    trouble: FailureReason | None = None  # why there is no answer; None of an answered call
+    # the lookup may be tried again; whether that is affordable is not decided here
     retry: bool = False
-    strain: bool = False
-    stop: StopSignal | None = None
+    strain: bool = False  # a sign of overload, for the adaptive cap
+    stop: StopSignal | None = None  # what makes further calls useless, with `stop_scope`
     stop_scope: StopScope | None = None
-    retry_after_s: float | None = None
+    retry_after_s: float | None = None  # seconds the service asks us to wait
+    # micro-naira the service says it charged, zero where the table says that nothing was; None
+    # where it is not known. It holds whatever the verdict, but in test mode: the cost there is the
+    # sample's, and nothing was charged.
     cost_micro: int | None = None
+    # the service named a cost that no counter could hold; `cost_micro` is None
     absurd_cost: bool = False
-    balance_micro: int | None = None
-    status: int | None = None
+    balance_micro: int | None = None  # micro-naira left in the wallet, where the answer said so
+    status: int | None = None  # HTTP status, where there was one
+    # the raw body of a call that was answered, readable or not; of one that is too large its first
+    # part; empty otherwise
     body: bytes = b""
-    names_asked: bool = False
+    names_asked: bool = False  # the answer names the one asked about, so that it is nobody else's
+    # the masked phone or email that a refused BVN start shows as the registered one
     contact: str | None = None
-    foreign: bytes = b""
-    rule: str = ""
+    foreign: bytes = b""  # digest of a record about somebody else, the same for the same record
+    rule: str = ""  # the name of the rule that decided, for the person who corrects the table
+    # of a server fault that may have been charged, a digest that groups faults with the same text;
+    # empty otherwise
     fault: str = ""
+    # waits until it is known that nothing follows the response on its connection, and returns what
+    # the call came to; None where nothing has to be waited for
     confirm: Callable[[], Awaitable[CallOutcome]] | None = field(
         default=None, repr=False, compare=False
     )

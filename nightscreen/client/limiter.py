@@ -35,8 +35,7 @@ LEAST_RATE, MOST_RATE = 0.005, 0.65
 """Below the first one strained call would be an alarm; above the second, a service that fails is
 never thought to fail at any load."""
 
-MOST_KNOWN = 1500.0
-"""Results that the expected share rests on at most, so that older ones fade."""
+MOST_KNOWN = 1500.0  # results that the expected share rests on at most, so that older ones fade
 
 LEAST_ADDED, MOST_SEEN = 0.05, 0.95
 """The least that strain must rise by to be looked for; the highest share that is looked for."""
@@ -58,39 +57,29 @@ raised no alarm: where refusing is slow, a lane that is a little too wide sees f
 PROBE_AFTER = 250
 """Results below a ceiling before one call more is tried: a refusal costs the service little."""
 
-NEAR = 20
-"""A cap within its own twentieth of the ceiling stays there."""
+NEAR = 20  # a cap within its own twentieth of the ceiling stays there
 
-PAUSES = 20
-"""A refusal that asks for a pause lets the ceiling be for so many times that pause."""
+PAUSES = 20  # a refusal that asks for a pause lets the ceiling be for so many times that pause
 
-BUSY_SHARE = 0.75
-"""A lane that never used this share of the cap proves nothing about it."""
+BUSY_SHARE = 0.75  # a lane that never used this share of the cap proves nothing about it
 
 FEWEST, MOST, STRAINED = 16, 100, 6
 """A trial takes as many results as should bring so many strained ones, within these bounds."""
 
-BURST = 5
-"""Results that all strain, after which a trial goes on down at once."""
+BURST = 5  # results that all strain, after which a trial goes on down at once
 
 LESS, NOT_LESS = 0.4, 0.8
 """Strain on trial over that before: below the first the larger cap was to blame; below the second a
 still smaller cap is tried."""
 
-SMALLEST_TRIAL = 4
-"""A trial goes down to this part of the cap at most."""
+SMALLEST_TRIAL = 4  # a trial goes down to this part of the cap at most
 
 
 class CallStart(NamedTuple):
-    """The state when a call started.
+    """The state when a call started."""
 
-    Attributes:
-        generation: how often the cap had been moved.
-        in_flight: calls in flight, itself included.
-    """
-
-    generation: int
-    in_flight: int
+    generation: int  # how often the cap had been moved
+    in_flight: int  # calls in flight, itself included
 
 
 class Trial(NamedTuple):
@@ -116,15 +105,11 @@ class AdaptiveCap:
     _results: int
     _strained: int
     _peak: int
-    _since: int
-    """Results since the odds rose last; `_since_strained` of them strained."""
+    _since: int  # results since the odds rose last; `_since_strained` of them strained
     _since_strained: int
-    _odds: float
-    """Log odds that calls strain more often than expected."""
-    _fewest: int
-    """In flight when a call began that strained."""
-    _base: int
-    """The cap when it was last looked at anew."""
+    _odds: float  # log odds that calls strain more often than expected
+    _fewest: int  # in flight when a call began that strained
+    _base: int  # the cap when it was last looked at anew
 
     def __init__(
         self, maximum: int, start: int | None = None, *, paused_until: float = 0.0

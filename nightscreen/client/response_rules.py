@@ -42,32 +42,21 @@ STATUS_RANGE = range(100, 1000)
 class Break(StrEnum):
     """How an exchange ended without a whole response."""
 
-    NOT_SENT = "not_sent"
-    """No byte of the request left this machine."""
-    TIMEOUT = "timeout"
-    """The request may have left; the time for the whole call was up."""
-    CUT = "cut"
-    """The request may have left; the connection was lost before the response was whole."""
-    TOO_LARGE = "too_large"
-    """The response went past the size that is read."""
+    NOT_SENT = "not_sent"  # no byte of the request left this machine
+    TIMEOUT = "timeout"  # the request may have left; the time for the whole call was up
+    CUT = "cut"  # the request may have left; the connection was lost before the response was whole
+    TOO_LARGE = "too_large"  # the response went past the size that is read
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call as it went.
+    """One call as it went."""
 
-    Attributes:
-        status: HTTP status, where the response got that far.
-        body: the decoded body; the first part where it is too large, else empty where `broken` is
-            set.
-        broken: how the exchange ended, None where a whole response was read.
-        retry_after_s: seconds the service asks us to wait, if it does.
-    """
-
-    status: int | None = None
+    status: int | None = None  # HTTP status, where the response got that far
+    # the decoded body; the first part where it is too large, else empty where `broken` is set
     body: bytes = b""
-    broken: Break | None = None
-    retry_after_s: float | None = None
+    broken: Break | None = None  # how the exchange ended, None where a whole response was read
+    retry_after_s: float | None = None  # seconds the service asks us to wait, if it does
 
     def __repr__(self) -> str:
         """Describe the exchange without its content."""
@@ -99,26 +88,21 @@ class FailureReason(StrEnum):
     WRONG_IDENTITY = "wrong_identity"
     REJECTED = "rejected"
     AUTH = "auth"
-    NO_RIGHT = "no_right"
-    """The key is known and may not ask this."""
+    NO_RIGHT = "no_right"  # the key is known and may not ask this
     UNPRICED = "unpriced"
     BALANCE = "balance"
     ADDRESS = "address"
     TEST_MODE = "test_mode"
-    GRANT = "grant"
-    """A code or a refresh token was refused."""
+    GRANT = "grant"  # a code or a refresh token was refused
     TOKEN = "token"  # noqa: S105 - a word for trouble, not a secret
     """An access token was refused: expired, revoked, or without the scope."""
-    DISTRIBUTOR = "distributor"
-    """The key belongs to no distributor of loans."""
-    UNREACHABLE = "unreachable"
-    """No one-time password could be sent to the customer."""
+    DISTRIBUTOR = "distributor"  # the key belongs to no distributor of loans
+    UNREACHABLE = "unreachable"  # no one-time password could be sent to the customer
     WRONG_CONTACT = "wrong_contact"
     """The contact given is not the registered one, which the service shows masked."""
     OTP_WRONG = "otp_wrong"
     OTP_EXPIRED = "otp_expired"
-    OTP_UNASKED = "otp_unasked"
-    """The service knows of no open BVN request of the customer."""
+    OTP_UNASKED = "otp_unasked"  # the service knows of no open BVN request of the customer
 
 
 class StopSignal(StrEnum):

@@ -55,42 +55,30 @@ _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One file that was uploaded.
-
-    Attributes:
-        name: as the browser gave it, or a plain one where that names somebody.
-        choices: what was chosen for it: purpose, checks, cap, policy, what its headings mean (a
-            mapping), the last quote.
-        started_at: since when its run is started; None where it is not.
-    """
+    """One file that was uploaded."""
 
     upload_id: str
     user: str
     at: int
-    name: str
+    name: str  # as the browser gave it, or a plain one where that names somebody
     digest: str
     size: int
     state: str
     run_id: str
-    started_at: int | None
+    started_at: int | None  # since when its run is started; None where it is not
+    # what was chosen for it: purpose, checks, cap, policy, what its headings mean (a mapping), the
+    # last quote
     choices: dict[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
-    """Keeps uploads of a desk.
+    """Keeps uploads of a desk."""
 
-    Attributes:
-        journal: whose HOME they lie in, sealed under its key.
-        audit: gets an entry for each.
-        approvals: say whose spending was refused.
-        output: where their runs put results.
-    """
-
-    journal: Journal
-    audit: Audit
-    approvals: Approvals
-    output: Path
+    journal: Journal  # whose HOME they lie in, sealed under its key
+    audit: Audit  # gets an entry for each
+    approvals: Approvals  # say whose spending was refused
+    output: Path  # where their runs put results
 
     def path(self, upload_id: str) -> Path:
         """Return where an upload lies."""

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = "vitals"
-KEPT = 20
-"""Runs whose last signs are kept."""
+KEPT = 20  # runs whose last signs are kept
 
 
 def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:

@@ -39,8 +39,7 @@ _PARQUET = b"PAR1"
 _PARQUET_LEAST = 12
 _ZIP = b"PK\x03\x04"
 _LINE_ENDS = (b"\n", b"\r", b"\0")
-_F_SETSIG = 10
-"""The number of fcntl's F_SETSIG on Linux, which not every build of Python names."""
+_F_SETSIG = 10  # the number of fcntl's F_SETSIG on Linux, which not every build of Python names
 
 
 class Stamp(NamedTuple):
@@ -86,21 +85,15 @@ class Lock:
 
 @dataclass(slots=True)
 class Ticket:
-    """A file that was taken, alone in its folder, and held by this process until it is released.
+    """A file that was taken, alone in its folder, and held by this process until it is released."""
 
-    Attributes:
-        folder: `taken/ID/`.
-        name: the file's name as it was dropped; may hold anything, so it is shown only to the
-            person who looks into the inbox.
-        file: the file under a name that may be shown.
-        attempts: how often it was started.
-    """
-
-    folder: Path
+    folder: Path  # `taken/ID/`
+    # the file's name as it was dropped; may hold anything, so it is shown only to the person who
+    # looks into the inbox
     name: str
-    file: Path
+    file: Path  # the file under a name that may be shown
     lock: Lock
-    attempts: int = 0
+    attempts: int = 0  # how often it was started
 
     @property
     def renamed(self) -> bool:

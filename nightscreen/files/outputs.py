@@ -44,8 +44,7 @@ class Whose(StrEnum):
     """
 
     NOBODY = ""
-    IN_CLEAR = "customer_id, bvn"
-    """Either of the two; the rows tell the person's other identifiers."""
+    IN_CLEAR = "customer_id, bvn"  # either of the two; the rows tell the person's other identifiers
     LISTED = "customer_id"
     BY_PSEUDONYM = "customer"
     BY_CALL = "pseudonym"
@@ -57,41 +56,28 @@ class Erasing(StrEnum):
 
     KEEP = "keep"
     DROP_ROWS = "drop rows"
-    BLANK = "blank"
-    """Rows stay, without what they name the person by."""
-    DELETE = "delete"
-    """The whole file goes: it is not ours, or it takes others to be made again."""
+    BLANK = "blank"  # rows stay, without what they name the person by
+    DELETE = "delete"  # the whole file goes: it is not ours, or it takes others to be made again
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One kind of file.
+    """One kind of file."""
 
-    Attributes:
-        pattern: its path in the run's folder; with `beside`, in the folder of all runs, where
-            `RUN_ID` stands for the run's id.
-        holds: what it holds, in a line for a page.
-        whose: by which column its rows name a person.
-        ground: on which ground it is kept: `RETENTION__<GROUND>_DAYS`; empty where it stays.
-        erasing: what becomes of it when that person is erased.
-        right: what a user of the desk must have to download it.
-        of_branches: it says something of customers, and so of every branch at once.
-        section: under which name subject access shows a customer's rows of it; empty where what
-            they hold is shown from the journal, or is shown in another file.
-        beside: it lies outside the run's folder.
-        made_of: the list with the same rows, which is quicker to read.
-    """
-
+    # its path in the run's folder; with `beside`, in the folder of all runs, where `RUN_ID` stands
+    # for the run's id
     pattern: str
-    holds: str = ""
-    whose: Whose = Whose.NOBODY
-    ground: str = ""
-    erasing: Erasing = Erasing.KEEP
-    right: str = "export"
-    of_branches: bool = True
+    holds: str = ""  # what it holds, in a line for a page
+    whose: Whose = Whose.NOBODY  # by which column its rows name a person
+    ground: str = ""  # on which ground it is kept: `RETENTION__<GROUND>_DAYS`; empty where it stays
+    erasing: Erasing = Erasing.KEEP  # what becomes of it when that person is erased
+    right: str = "export"  # what a user of the desk must have to download it
+    of_branches: bool = True  # it says something of customers, and so of every branch at once
+    # under which name subject access shows a customer's rows of it; empty where what they hold is
+    # shown from the journal, or is shown in another file
     section: str = ""
-    beside: bool = False
-    made_of: str = ""
+    beside: bool = False  # it lies outside the run's folder
+    made_of: str = ""  # the list with the same rows, which is quicker to read
 
     def files(self, folder: Path) -> list[Path]:
         """Return the files of this kind that a run has, in the order of their rows."""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MADE_HERE = "outputs"
-"""Folder of HOME in which the files of runs are made that go to a URL."""
+MADE_HERE = "outputs"  # folder of HOME in which the files of runs are made that go to a URL
 
 
 def is_url(place: str) -> bool:

@@ -36,8 +36,7 @@ PART_ROWS = 131_072
 GROUP_ROWS = 4096
 """Rows of a group, which is read whole for one customer: of 16,384 rows and 150 columns that takes
 47 ms of CPU, of 4,096 14 ms; files are 6 % larger for it."""
-NOTE = ".rewriting.part"
-"""Beside a run's files while they are rewritten; holds file names only."""
+NOTE = ".rewriting.part"  # beside a run's files while they are rewritten; holds file names only
 _BETWEEN = "\x1f"
 _REMAINS = re.compile(r"\..+\.part|(tmp|openpyxl\.)[a-z0-9_]{8}")
 
@@ -153,13 +152,9 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Finds rows by what they have in one column, or in some columns together.
+    """Finds rows by what they have in one column, or in some columns together."""
 
-    Attributes:
-        any_of: columns, and the values by which a row is found. A file without these columns has
-            no such row.
-    """
-
+    # columns, and the values by which a row is found. A file without these columns has no such row.
     any_of: Sequence[tuple[tuple[str, ...], Collection[tuple[str, ...]]]] = field(repr=False)
 
     @property
@@ -224,20 +219,14 @@ class RunFiles:
 
     Each file appears whole. A note beside the files names the changed ones until the manifest is
     written, so that `finish` repairs a crash in between. Rows that stay keep their order.
-
-    Attributes:
-        path: the folder.
-        reason: why, as the manifest will say.
-        touched: the files changed or removed so far, by their path in the folder.
-        beside: how many files outside the folder were changed; no manifest tells of them.
-        rows: rows taken out.
     """
 
-    path: Path
-    reason: str
+    path: Path  # the folder
+    reason: str  # why, as the manifest will say
+    # the files changed or removed so far, by their path in the folder
     touched: list[str] = field(default_factory=list)
-    beside: int = 0
-    rows: int = 0
+    beside: int = 0  # how many files outside the folder were changed; no manifest tells of them
+    rows: int = 0  # rows taken out
 
     @classmethod
     def of(cls, path: Path, reason: str) -> Self:

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Sealer
 
 SUFFIX: Final = ".sealed"
-UPLOADS: Final = "desk"
-"""Folder of HOME for files that were uploaded to the desk."""
-RESUMABLE_DAYS: Final = 7
-"""A sealed input is kept for so long after its run was stopped."""
+UPLOADS: Final = "desk"  # folder of HOME for files that were uploaded to the desk
+RESUMABLE_DAYS: Final = 7  # a sealed input is kept for so long after its run was stopped
 MAGIC: Final = b"nightscreen sealed 1\n"
 _PIECE = 1 << 20
 _LENGTH_BYTES = 4
@@ -36,16 +34,12 @@ _END = 0xFFFFFFFF
 
 @dataclass(slots=True)
 class SealedWriter:
-    """Seals what is written, as it comes.
-
-    Attributes:
-        size: bytes in clear so far.
-    """
+    """Seals what is written, as it comes."""
 
     _file: BinaryIO
     _name: str
     _sealer: Sealer = field(repr=False)
-    size: int = 0
+    size: int = 0  # bytes in clear so far
     _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     _waiting: bytearray = field(default_factory=bytearray, repr=False)
     _pieces: int = 0

@@ -45,15 +45,10 @@ def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Sealed pieces of one run.
+    """Sealed pieces of one run."""
 
-    Attributes:
-        folder: their folder.
-        run_id: the run they belong to; a piece does not open in another run's name.
-    """
-
-    folder: Path
-    run_id: str
+    folder: Path  # their folder
+    run_id: str  # the run they belong to; a piece does not open in another run's name
     _sealer: Sealer = field(repr=False)
 
     @classmethod

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from prefect import Flow, serve
-from prefect.client.schemas.objects import (
-    ConcurrencyLimitConfig,
-    ConcurrencyLimitStrategy,
-)
+from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.schedules import Schedule
 from prefect.settings import PREFECT_API_URL

@@ -18,12 +18,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs.screening import load_last_stations
 from nightscreen.schemas.errors import InputError
 from nightscreen.tasks.error_boundary import sanitize_errors
-from nightscreen.tasks.inbox_watch import (
-    examine_file,
-    open_watch,
-    put_aside,
-    put_away,
-)
+from nightscreen.tasks.inbox_watch import examine_file, open_watch, put_aside, put_away
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.server import is_cancelled
 

@@ -13,16 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
-from nightscreen.files.inbox import (
-    QUOTE,
-    REPEATED,
-    RESULT,
-    WAITS,
-    WRONG,
-    Inbox,
-    Lock,
-    Ticket,
-)
+from nightscreen.files.inbox import QUOTE, REPEATED, RESULT, WAITS, WRONG, Inbox, Lock, Ticket
 from nightscreen.files.outputs import INBOX_TEXTS, INPUT
 from nightscreen.inbox.notifications import result_text, text_of
 from nightscreen.journal import journal_of
@@ -49,8 +40,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
 
-MOST_ATTEMPTS = 3
-"""How often a file is started before it counts as one that cannot be screened."""
+MOST_ATTEMPTS = 3  # how often a file is started before it counts as one that cannot be screened
 
 
 class Fate(StrEnum):
@@ -66,17 +56,12 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What to do with a file.
+    """What to do with a file."""
 
-    Attributes:
-        parameters: the run to begin or to resume; None if there is nothing to screen.
-        fate: its result already, if there is nothing to screen.
-        content: the lock on its content, held until the file is settled.
-    """
-
+    # the run to begin or to resume; None if there is nothing to screen
     parameters: ScreenBatch | None = None
-    fate: Fate | None = None
-    content: Lock | None = None
+    fate: Fate | None = None  # its result already, if there is nothing to screen
+    content: Lock | None = None  # the lock on its content, held until the file is settled
 
 
 def told_name(name: str) -> str:

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
     from nightscreen.files.inbox import Stamp
 
-LOOKS = 3
-"""How often a file must have been seen unchanged."""
-LONGER = 6
-"""How many times longer to wait for an empty file, or one that seems to lack its end."""
+LOOKS = 3  # how often a file must have been seen unchanged
+LONGER = 6  # how many times longer to wait for an empty file, or one that seems to lack its end
 
 
 @dataclass(slots=True)
@@ -28,13 +26,9 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Settling:
-    """Remembers what was seen of each file.
+    """Remembers what was seen of each file."""
 
-    Attributes:
-        settle_s: how long a file must stay as it is.
-    """
-
-    settle_s: float
+    settle_s: float  # how long a file must stay as it is
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
 
     def look(

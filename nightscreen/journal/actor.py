@@ -42,21 +42,14 @@ SETTLE: Final = UseCase("settle", "/money")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who decides.
+    """Who decides."""
 
-    Attributes:
-        name: as records and the audit have it.
-        rights: what a user who is signed in may; None for a command or a dropped file.
-        alone: nobody else could agree to what the actor asked for.
-        desk_url: where the desk is reached.
-        account: the machine's account of a command or a dropped file; empty at the desk.
-    """
-
-    name: str
+    name: str  # as records and the audit have it
+    # what a user who is signed in may; None for a command or a dropped file
     rights: frozenset[str] | None = None
-    alone: bool = True
-    desk_url: str = ""
-    account: str = ""
+    alone: bool = True  # nobody else could agree to what the actor asked for
+    desk_url: str = ""  # where the desk is reached
+    account: str = ""  # the machine's account of a command or a dropped file; empty at the desk
 
     @classmethod
     def by_command(cls, settings: Settings, named: str = "") -> Self:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from nightscreen.journal.holders import Holders
 
-_NO_CAPS = "{}"
-"""What a process shares that asks no more."""
+_NO_CAPS = "{}"  # what a process shares that asks no more
 
 
 def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:

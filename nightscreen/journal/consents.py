@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.consented import TokenAnswer
 
-REPLACED = "replaced"
-"""The reason of a grant that ended because its customer consented again."""
+REPLACED = "replaced"  # the reason of a grant that ended because its customer consented again
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,18 +48,8 @@ from nightscreen.journal.opening import (
     journal_url,
     make_private_file,
 )
-from nightscreen.journal.schema import (
-    PASSING_TABLES,
-    meta,
-    metadata,
-    read_meta,
-    require_declared,
-)
-from nightscreen.schemas.errors import (
-    JournalError,
-    JournalKeyError,
-    OutputError,
-)
+from nightscreen.journal.schema import PASSING_TABLES, meta, metadata, read_meta, require_declared
+from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -69,15 +69,10 @@ class BatchMembership(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A batch's customers without their states, in ascending order.
+    """A batch's customers without their states, in ascending order."""
 
-    Attributes:
-        customers: pseudonyms.
-        standing: `BatchMembership` of each.
-    """
-
-    customers: NDArray[np.bytes_]
-    standing: NDArray[np.int8]
+    customers: NDArray[np.bytes_]  # pseudonyms
+    standing: NDArray[np.int8]  # `BatchMembership` of each
 
     def places(self, subjects: bytes) -> NDArray[np.int64]:
         """Return the place of each of some joined pseudonyms, -1 where it is not known."""

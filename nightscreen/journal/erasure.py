@@ -53,23 +53,14 @@ _COUNTED = {answers: "answers", calls: "calls", sightings: "sightings", audit: "
 
 
 class Removed(NamedTuple):
-    """What goes from the journal.
+    """What goes from the journal."""
 
-    Attributes:
-        answers: answers deleted.
-        calls: calls left as tombstones.
-        states: states of customers, their history, records and what consent brought, deleted.
-        cost_micro: what the tombstones' calls cost.
-        sightings: sightings deleted.
-        entries: entries of the audit that name the customer no more.
-    """
-
-    answers: int = 0
-    calls: int = 0
-    states: int = 0
-    cost_micro: int = 0
-    sightings: int = 0
-    entries: int = 0
+    answers: int = 0  # answers deleted
+    calls: int = 0  # calls left as tombstones
+    states: int = 0  # states of customers, their history, records and what consent brought, deleted
+    cost_micro: int = 0  # what the tombstones' calls cost
+    sightings: int = 0  # sightings deleted
+    entries: int = 0  # entries of the audit that name the customer no more
 
 
 class Hold(NamedTuple):
@@ -96,17 +87,12 @@ class Done(NamedTuple):
 
 
 class _Going(NamedTuple):
-    """Rows of a table that go, or that are left with other values.
-
-    Attributes:
-        leaves: those values; None where the rows go.
-        counts: they count as removed.
-    """
+    """Rows of a table that go, or that are left with other values."""
 
     table: Table
     which: ColumnElement[bool]
-    leaves: Mapping[str, bytes | None] | None = None
-    counts: bool = True
+    leaves: Mapping[str, bytes | None] | None = None  # those values; None where the rows go
+    counts: bool = True  # they count as removed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sqlalchemy import (
-    bindparam,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.schema import RECORD, records

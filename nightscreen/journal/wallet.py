@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.opening import Journal
     from nightscreen.journal.runs import RunRecord
 
-_LOOKED_AT = 50
-"""Runs before this one that are looked at for a closing balance; most runs have one."""
+_LOOKED_AT = 50  # runs before this one that are looked at for a closing balance; most runs have one
 LONGEST_REASON = 500
 
 
@@ -41,15 +40,10 @@ class OpeningBalance(NamedTuple):
 
 
 class BetweenRuns(NamedTuple):
-    """What the wallet lost between two runs.
+    """What the wallet lost between two runs."""
 
-    Attributes:
-        run_before: the earlier run.
-        micro: micro-naira that left it unexplained; negative where money was added.
-    """
-
-    run_before: str
-    micro: int
+    run_before: str  # the earlier run
+    micro: int  # micro-naira that left it unexplained; negative where money was added
 
 
 def between_runs(

@@ -62,8 +62,7 @@ _NOT_KEPT = frozenset({"run", "deadline", "quote_only"})
 _PATHS = ("input", "mapping", "run_dir", "output")
 _TURNS_A_CALL = 2
 """People whose turn it is at once for each call in flight: one is asked, one is written down."""
-_WAIT_S = 0.5
-"""How long to wait before looking again at people whom other processes ask."""
+_WAIT_S = 0.5  # how long to wait before looking again at people whom other processes ask
 _SECONDS_A_CALL = 5.0
 """What a call takes as long as none was made yet: about what the service's calls take at night."""
 _BLOCK = 4096
@@ -74,56 +73,40 @@ R = TypeVar("R", bound=JournalRecord)
 
 @dataclass(slots=True, kw_only=True)
 class Person:
-    """One person's turn in a run.
+    """One person's turn in a run."""
 
-    Attributes:
-        subject: pseudonym that the person's call is found by.
-        word: how it stands, in the flow's own words; `PENDING` while there is a call to be made.
-        task: the call that was made in this session.
-    """
-
-    subject: bytes = field(default=b"", repr=False)
+    subject: bytes = field(default=b"", repr=False)  # pseudonym that the person's call is found by
+    # how it stands, in the flow's own words; `PENDING` while there is a call to be made
     word: str = PENDING
-    task: LookupTask | None = None
+    task: LookupTask | None = None  # the call that was made in this session
 
 
 T = TypeVar("T", bound=Person)
 
 
 class Account(NamedTuple):
-    """What a flow's report says beside its calls.
+    """What a flow's report says beside its calls."""
 
-    Attributes:
-        answers: what each operation's calls came to, in the flow's own words.
-        more: further parts of the report.
-        cost: further parts of its part `cost`.
-    """
-
+    # what each operation's calls came to, in the flow's own words
     answers: Mapping[Operation, Mapping[str, int]]
-    more: Mapping[str, Any] = {}
-    cost: Mapping[str, Any] = {}
+    more: Mapping[str, Any] = {}  # further parts of the report
+    cost: Mapping[str, Any] = {}  # further parts of its part `cost`
 
 
 class PersonRun(ABC, Generic[P, T]):
     """One run under way. A flow's own kind says who is asked, how, and what is reported.
 
     Attributes:
-        flow: the flow as the journal has it.
-        name: names the flow's runs in the engine.
-        batch: what its nights are compared by, where its input does not say.
-        operation: what its calls are counted under.
-        kind: what the subjects of its calls are pseudonyms of.
-        re_entered: a fault that nobody foresaw may be met by asking on.
         people: whom the run is about, in their order.
         rows_read: rows of the input; of them `rows_refused` are in quarantine.
     """
 
-    flow: ClassVar[str]
-    name: ClassVar[str]
-    batch: ClassVar[str] = ""
-    operation: ClassVar[Operation]
-    kind: ClassVar[SubjectKind]
-    re_entered: ClassVar[bool] = False
+    flow: ClassVar[str]  # the flow as the journal has it
+    name: ClassVar[str]  # names the flow's runs in the engine
+    batch: ClassVar[str] = ""  # what its nights are compared by, where its input does not say
+    operation: ClassVar[Operation]  # what its calls are counted under
+    kind: ClassVar[SubjectKind]  # what the subjects of its calls are pseudonyms of
+    re_entered: ClassVar[bool] = False  # a fault that nobody foresaw may be met by asking on
 
     def __init__(self, run: Run, parameters: P) -> None:
         self.run = run
@@ -441,23 +424,17 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock = s
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """How a call ended, be it one that came back now or one whose process died.
+    """How a call ended, be it one that came back now or one whose process died."""
 
-    Attributes:
-        state: its state in the journal (`CallState`).
-        trouble: why it has no answer; None where it has one.
-        settled_at: when that was known, microseconds; None of one that never settled.
-        body: what was answered.
-        outcome: what was answered, in the words of `Outcome`, as far as it is known.
-        contact: the masked contact that a refused BVN start shows as the registered one.
-    """
-
-    state: str
-    trouble: str | None = None
+    state: str  # its state in the journal (`CallState`)
+    trouble: str | None = None  # why it has no answer; None where it has one
     cost_micro: int | None = None
+    # when that was known, microseconds; None of one that never settled
     settled_at: int | None = None
-    body: bytes = field(default=b"", repr=False)
+    body: bytes = field(default=b"", repr=False)  # what was answered
+    # what was answered, in the words of `Outcome`, as far as it is known
     outcome: str | None = None
+    # the masked contact that a refused BVN start shows as the registered one
     contact: str | None = field(default=None, repr=False)
 
     @property

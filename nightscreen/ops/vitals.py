@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from nightscreen.calling.stops import Stops
 
 READING, PLANNING, ASKING = "reading", "planning", "asking"
-PAUSED, WRITING = "waiting", "writing"
-"""Parts of a run's work."""
+PAUSED, WRITING = "waiting", "writing"  # parts of a run's work
 WINDOW_S, SAMPLE_S, SURE_S = 600, 10, 30
 """How far back the pace is measured, how often a sample is kept, and the span it must have."""
-OUTAGE_S = 15 * 60
-"""Silence of the service after which a person is woken."""
-PACE_S = 300
-"""Span over which a pace must have been measured before it wakes anybody."""
+OUTAGE_S = 15 * 60  # silence of the service after which a person is woken
+PACE_S = 300  # span over which a pace must have been measured before it wakes anybody
 _COUNTS = (
     *("wanted", "done", "paid", "free", "reused", "unreadable", "failed", "in_doubt", "attempts"),
     *("cap", "in_flight", "cost_micro"),
@@ -37,14 +34,11 @@ _COUNTS = (
 
 @dataclass(slots=True)
 class RecentSpeed:
-    """How fast each check has gone lately, from samples of its progress; instants in microseconds.
+    """How fast each check has gone lately, from samples of its progress; instants as journalled."""
 
-    Attributes:
-        last_answer_at: when an answer was last seen, as closely as samples are taken.
-        silent_since: since when the service has given no answer though it was asked for one.
-    """
-
+    # when an answer was last seen, as closely as samples are taken
     last_answer_at: int | None = None
+    # since when the service has given no answer though it was asked for one
     silent_since: int | None = None
     _answered: int = 0
     _samples: deque[tuple[int, dict[str, int]]] = field(default_factory=deque)

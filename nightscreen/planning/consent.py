@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 _LEAP_DAY = (2, 29)
 _UNREADABLE = int(Flaw.CONSENT)
-_KEPT = 4096
-"""Many rows of a file were given on the same day."""
+_KEPT = 4096  # many rows of a file were given on the same day
 
 
 def consent_valid(

@@ -41,18 +41,13 @@ class Freshness:
 
     Only for answers from before the plan: an answer to the run's own call, or a later one, counts
     at any age (`journal.answers.Latest.current`).
-
-    Attributes:
-        ages: how old an answer may be, by check and outcome (`config.settings.max_ages`).
-        at: the instant, in microseconds since 1970.
-        since: the place the journal had come to by then.
-        cash_flow: how old figures of cash flow may be.
     """
 
+    # how old an answer may be, by check and outcome (`config.settings.max_ages`)
     ages: Mapping[tuple[str, str], timedelta]
-    at: int
-    since: int = 0
-    cash_flow: timedelta = timedelta(0)
+    at: int  # the instant, in microseconds since 1970
+    since: int = 0  # the place the journal had come to by then
+    cash_flow: timedelta = timedelta(0)  # how old figures of cash flow may be
 
     def oldest(self, check: str, word: str) -> int:
         """Return the earliest instant at which an answer of this outcome is still fresh."""

@@ -48,21 +48,13 @@ class AnswerBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The parameters of a plan.
+    """The parameters of a plan."""
 
-    Attributes:
-        checks: the checks of the run.
-        karma_kinds: which identities karma is asked by.
-        purpose: why; decides freshness and order.
-        run_id: the run; its own earlier answers always count.
-        stop_at_first: karma asks no further about a row once one identity is listed.
-    """
-
-    checks: tuple[str, ...]
-    karma_kinds: tuple[IdentityKind, ...]
-    purpose: Purpose
-    run_id: str
-    stop_at_first: bool = False
+    checks: tuple[str, ...]  # the checks of the run
+    karma_kinds: tuple[IdentityKind, ...]  # which identities karma is asked by
+    purpose: Purpose  # why; decides freshness and order
+    run_id: str  # the run; its own earlier answers always count
+    stop_at_first: bool = False  # karma asks no further about a row once one identity is listed
 
 
 class Planner:

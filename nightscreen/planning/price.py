@@ -43,15 +43,10 @@ _DRIFT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SeenCharges:
-    """The journal's figures for one check and identity.
+    """The journal's figures for one check and identity."""
 
-    Attributes:
-        answers: answers in all runs.
-        charged: those that were charged.
-    """
-
-    answers: int = 0
-    charged: int = 0
+    answers: int = 0  # answers in all runs
+    charged: int = 0  # those that were charged
 
 
 def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:

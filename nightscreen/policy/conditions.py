@@ -107,17 +107,11 @@ _WHOLE_RECORD = (
 
 @dataclass(slots=True)
 class Condition:
-    """A condition as it was read.
+    """A condition as it was read."""
 
-    Attributes:
-        sql: the expression, written anew; empty where there are issues.
-        columns: the columns it names, each once, under their own names.
-        issues: what is wrong, and at which character.
-    """
-
-    sql: str = ""
-    columns: tuple[str, ...] = ()
-    issues: dict[str, int] = field(default_factory=dict)
+    sql: str = ""  # the expression, written anew; empty where there are issues
+    columns: tuple[str, ...] = ()  # the columns it names, each once, under their own names
+    issues: dict[str, int] = field(default_factory=dict)  # what is wrong, and at which character
 
     def checks(self) -> frozenset[str]:
         """Return the checks whose columns the condition names."""

@@ -42,19 +42,12 @@ class RuleLines:
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """A policy file after reading, before judging.
+    """A policy file after reading, before judging."""
 
-    Attributes:
-        document: the parsed TOML; empty where it is no TOML.
-        top: places of the keys above the rules.
-        rules: places of each rule, in order.
-        fault: line and message where it is no TOML.
-    """
-
-    document: Mapping[str, Any]
-    top: RuleLines
-    rules: tuple[RuleLines, ...]
-    fault: tuple[int, str] | None = None
+    document: Mapping[str, Any]  # the parsed TOML; empty where it is no TOML
+    top: RuleLines  # places of the keys above the rules
+    rules: tuple[RuleLines, ...]  # places of each rule, in order
+    fault: tuple[int, str] | None = None  # line and message where it is no TOML
 
     def rule(self, number: int) -> RuleLines:
         """Return the places of a rule; rules written inline have the place of `rules`."""

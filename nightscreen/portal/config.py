@@ -15,15 +15,10 @@ USUAL_PORT = 8080
 
 
 class Place(NamedTuple):
-    """The portal's own address.
+    """The portal's own address."""
 
-    Attributes:
-        origin: scheme, host and port under which customers reach it.
-        callback_path: path of the registered redirect address; empty where another application
-            answers there.
-    """
-
-    origin: str
+    origin: str  # scheme, host and port under which customers reach it
+    # path of the registered redirect address; empty where another application answers there
     callback_path: str
 
     @property

@@ -51,17 +51,11 @@ _NO_TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class DroppedFile:
-    """A file of an inbox that is in no run's folder.
+    """A file of an inbox that is in no run's folder."""
 
-    Attributes:
-        path: where it lies.
-        batch: the batch name that its customers' ids are of.
-        screened: it was dealt with; else it is written, waits or is being screened.
-    """
-
-    path: Path
-    batch: str
-    screened: bool
+    path: Path  # where it lies
+    batch: str  # the batch name that its customers' ids are of
+    screened: bool  # it was dealt with; else it is written, waits or is being screened
 
     @property
     def place(self) -> str:
@@ -100,34 +94,23 @@ def dropped_files(runs: Sequence[RunRecord], inbox: Path | None) -> Iterator[Dro
 
 @dataclass(slots=True)
 class Named:
-    """What a file has of a person.
+    """What a file has of a person."""
 
-    Attributes:
-        rows: their rows by the known names of the columns, as far as they can be read.
-        anywhere: it names the person, in a row or elsewhere.
-        unread: nobody can tell whom it names.
-    """
-
+    # their rows by the known names of the columns, as far as they can be read
     rows: list[dict[str, str]] = field(default_factory=list, repr=False)
-    anywhere: bool = False
-    unread: bool = False
+    anywhere: bool = False  # it names the person, in a row or elsewhere
+    unread: bool = False  # nobody can tell whom it names
 
 
 @dataclass(frozen=True, slots=True)
 class AsGiven(RowFilter):
-    """Finds a person's rows under the lender's own headings, and files that name the person.
+    """Finds a person's rows under the lender's own headings, and files that name the person."""
 
-    Attributes:
-        by_columns: given the known name of each column, tells of a row's cells if it is theirs.
-        mentions: tells it of cells whose meaning is not known.
-        kind: what the rows of the file are.
-        mapping: what the lender says of the headings.
-    """
-
+    # given the known name of each column, tells of a row's cells if it is theirs
     by_columns: Callable[[Sequence[str | None]], Callable[[Sequence[str]], bool]]
-    mentions: Callable[[Sequence[str]], bool]
-    kind: InputKind = CUSTOMERS
-    mapping: Mapping | None = None
+    mentions: Callable[[Sequence[str]], bool]  # tells it of cells whose meaning is not known
+    kind: InputKind = CUSTOMERS  # what the rows of the file are
+    mapping: Mapping | None = None  # what the lender says of the headings
 
     def of_records(self, head: Sequence[str]) -> Callable[[Sequence[str]], bool]:
         """Tell of the records of a quarantine whether they are the person's."""

@@ -29,19 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A customer in one batch name.
+    """A customer in one batch name."""
 
-    Attributes:
-        customer_id: as the lender gives it.
-        batch: the batch name.
-        pseudonym: of the customer in that batch.
-        runs: the batch's runs, newest first.
-    """
-
-    customer_id: str
-    batch: str
-    pseudonym: bytes
-    runs: tuple[RunRecord, ...]
+    customer_id: str  # as the lender gives it
+    batch: str  # the batch name
+    pseudonym: bytes  # of the customer in that batch
+    runs: tuple[RunRecord, ...]  # the batch's runs, newest first
 
 
 def lookup_subject(

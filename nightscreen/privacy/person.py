@@ -44,16 +44,12 @@ _NOT_DIGITS = re.compile(r"\D")
 
 @dataclass(frozen=True, slots=True)
 class Whom:
-    """Who is to be erased: a customer (in one batch name or in all), a BVN, or both.
+    """Who is to be erased: a customer (in one batch name or in all), a BVN, or both."""
 
-    Attributes:
-        customer_id: as the lender gives it; empty where only a BVN is given.
-        batch: the batch name the customer is meant in; empty for every one.
-        bvn: a BVN whose every row goes; empty where only a customer is given.
-    """
-
+    # as the lender gives it; empty where only a BVN is given
     customer_id: str = field(default="", repr=False)
-    batch: str = ""
+    batch: str = ""  # the batch name the customer is meant in; empty for every one
+    # a BVN whose every row goes; empty where only a customer is given
     bvn: str = field(default="", repr=False)
 
     def named_in(self, batch: str) -> bool:
@@ -68,21 +64,15 @@ class Whom:
 
 @dataclass(slots=True)
 class KnownPerson:
-    """What is known of a person.
+    """What is known of a person."""
 
-    Attributes:
-        whom: who is meant.
-        journal: the journal, which makes pseudonyms.
-        customers: batch name and customer id of everything that is the person's.
-        values: the person's identifiers by column; an account as `bank-number`.
-        subjects: pseudonyms of the identifiers.
-    """
-
-    whom: Whom
-    journal: Journal = field(repr=False)
+    whom: Whom  # who is meant
+    journal: Journal = field(repr=False)  # the journal, which makes pseudonyms
+    # batch name and customer id of everything that is the person's
     customers: set[tuple[str, str]] = field(default_factory=set, repr=False)
+    # the person's identifiers by column; an account as `bank-number`
     values: dict[str, set[str]] = field(default_factory=dict, repr=False)
-    subjects: set[bytes] = field(default_factory=set, repr=False)
+    subjects: set[bytes] = field(default_factory=set, repr=False)  # pseudonyms of the identifiers
 
     @property
     def names(self) -> Pseudonyms:
@@ -160,15 +150,11 @@ class KnownPerson:
 
 @dataclass(frozen=True, slots=True)
 class InRun:
-    """By what the files of one run name a person.
-
-    Attributes:
-        ids: customer ids that mean the person in the run's lists.
-    """
+    """By what the files of one run name a person."""
 
     run: RunRecord
     person: KnownPerson
-    ids: set[str] = field(repr=False)
+    ids: set[str] = field(repr=False)  # customer ids that mean the person in the run's lists
 
     @classmethod
     def of(cls, run: RunRecord, person: KnownPerson) -> InRun:

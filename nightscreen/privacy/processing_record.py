@@ -16,12 +16,7 @@ from urllib.parse import urlsplit
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from nightscreen.config.declarations import (
-    DECLARABLE,
-    NOTHING_DECLARED,
-    Declarations,
-    basis_words,
-)
+from nightscreen.config.declarations import DECLARABLE, NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.config.settings import Cutoffs, Settings
 from nightscreen.files.outputs import OUTPUTS
 from nightscreen.files.templates import text_templates

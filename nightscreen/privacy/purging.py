@@ -50,29 +50,20 @@ class Outdated:
 
 @dataclass(slots=True)
 class Purgeable:
-    """What is older than its period, and what is kept for another reason.
+    """What is older than its period, and what is kept for another reason."""
 
-    Attributes:
-        cutoffs: the instant of each ground before which what is kept goes.
-        outdated: files that go.
-        held_runs: runs under legal hold; nothing of theirs goes, nor any evidence in the journal.
-        live_runs: runs under way; the same.
-        unfinished: folders that an earlier rewriting was cut short in.
-        journal: what goes from the journal.
-        journal_waits: why nothing goes from the journal; empty where it does.
-        applicants: runs of applicants that are past their period: what was answered in them goes.
-        audit: entries of the desk's audit that go.
-    """
-
-    cutoffs: Cutoffs
-    outdated: list[Outdated] = field(default_factory=list)
+    cutoffs: Cutoffs  # the instant of each ground before which what is kept goes
+    outdated: list[Outdated] = field(default_factory=list)  # files that go
+    # runs under legal hold; nothing of theirs goes, nor any evidence in the journal
     held_runs: list[str] = field(default_factory=list)
-    live_runs: list[str] = field(default_factory=list)
+    live_runs: list[str] = field(default_factory=list)  # runs under way; the same
+    # folders that an earlier rewriting was cut short in
     unfinished: list[RunFiles] = field(default_factory=list)
-    journal: Removed = field(default_factory=Removed)
-    journal_waits: str = ""
+    journal: Removed = field(default_factory=Removed)  # what goes from the journal
+    journal_waits: str = ""  # why nothing goes from the journal; empty where it does
+    # runs of applicants that are past their period: what was answered in them goes
     applicants: list[str] = field(default_factory=list)
-    audit: int = 0
+    audit: int = 0  # entries of the desk's audit that go
 
     @property
     def anything(self) -> bool:

@@ -17,29 +17,20 @@ from nightscreen.schemas.rows import RefusedRow, SourceBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-BROKEN = "broken"
-"""The code of a row that cannot be split into the file's columns, or read."""
-MOST_COLUMNS = 2000
-"""Columns of a file; lenders' widest have a few hundred."""
+BROKEN = "broken"  # the code of a row that cannot be split into the file's columns, or read
+MOST_COLUMNS = 2000  # columns of a file; lenders' widest have a few hundred
 LONGEST_CELL = 32_767
 """Characters that a cell of a workbook can hold; of a broken value no more is kept."""
 _NUL = "a zero byte inside a value; export the row again"
 
 
 class SourceRow(NamedTuple):
-    """A row of a file.
+    """A row of a file."""
 
-    Attributes:
-        line: its first line in the text, or its row in the sheet, from 1.
-        cells: its values, as many as the file has columns.
-        fault: why it cannot be read and what to do; empty if it can.
-        taken: how many lines it takes.
-    """
-
-    line: int
-    cells: Sequence[str | None]
-    fault: str = ""
-    taken: int = 1
+    line: int  # its first line in the text, or its row in the sheet, from 1
+    cells: Sequence[str | None]  # its values, as many as the file has columns
+    fault: str = ""  # why it cannot be read and what to do; empty if it can
+    taken: int = 1  # how many lines it takes
 
     @property
     def texts(self) -> list[str]:
@@ -49,40 +40,24 @@ class SourceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """A table of text whose columns have no meaning yet.
+    """A table of text whose columns have no meaning yet."""
 
-    Attributes:
-        format: `csv`, `xlsx` or `parquet`.
-        headings: as the file has them.
-        rows: yields all rows, from the beginning at every call.
-        findings: the findings about the reading.
-        encoding: of a text file.
-        separator: of a CSV file, in words.
-        sheet: of a workbook.
-    """
-
-    format: str
-    headings: tuple[str, ...]
-    rows: Callable[[], Iterator[SourceRow]]
-    findings: tuple[str, ...] = ()
-    encoding: str | None = None
-    separator: str | None = None
-    sheet: str | None = None
+    format: str  # `csv`, `xlsx` or `parquet`
+    headings: tuple[str, ...]  # as the file has them
+    rows: Callable[[], Iterator[SourceRow]]  # yields all rows, from the beginning at every call
+    findings: tuple[str, ...] = ()  # the findings about the reading
+    encoding: str | None = None  # of a text file
+    separator: str | None = None  # of a CSV file, in words
+    sheet: str | None = None  # of a workbook
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns of a file go on.
+    """Which columns of a file go on."""
 
-    Attributes:
-        names: their names in a batch.
-        order: the place of each in the file.
-        guarded: the file is a quarantine file, whose cells have the formula guard.
-    """
-
-    names: tuple[str, ...]
-    order: tuple[int, ...]
-    guarded: bool
+    names: tuple[str, ...]  # their names in a batch
+    order: tuple[int, ...]  # the place of each in the file
+    guarded: bool  # the file is a quarantine file, whose cells have the formula guard
 
     def batches(self, rows: Iterable[SourceRow], size: int) -> Iterator[SourceBatch]:
         """Yield `size` rows at a time; only the last batch is smaller.

@@ -45,8 +45,7 @@ OUTPUT_COLUMNS = frozenset(
     }
 )
 _CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
-_SHORT_WORD = 3
-"""Words of so few letters have no near ones: BVN is not near GSM."""
+_SHORT_WORD = 3  # words of so few letters have no near ones: BVN is not near GSM
 _VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
 _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NO_LETTER = re.compile(r"[^0-9a-z]+")
@@ -161,17 +160,11 @@ def _near_meaning(heading: str, kind: InputKind) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The headings to look for in one file: the common ones and those of its mapping.
+    """The headings to look for in one file: the common ones and those of its mapping."""
 
-    Attributes:
-        own: folded headings that the mapping names.
-        ids: those of them that mean `customer_id`.
-        kind: what the rows of the file are.
-    """
-
-    own: frozenset[str] = frozenset()
-    ids: frozenset[str] = frozenset()
-    kind: InputKind = CUSTOMERS
+    own: frozenset[str] = frozenset()  # folded headings that the mapping names
+    ids: frozenset[str] = frozenset()  # those of them that mean `customer_id`
+    kind: InputKind = CUSTOMERS  # what the rows of the file are
 
     @classmethod
     def of(cls, mapping: Mapping, kind: InputKind = CUSTOMERS) -> Vocabulary:

@@ -36,17 +36,12 @@ _NUMBERS = r"^(?:\d{1,4}\s*[/.\s]|\d{1,3}-|\d{4}-\d-|\d{4}-\d\d-\d(?:\D|$))"
 
 @dataclass(slots=True)
 class _Column:
-    """The dates of a column so far.
+    """The dates of a column so far."""
 
-    Attributes:
-        orders: those in which every date of it can be read; none where dates contradict each other.
-        example: the first date with several readings, and its line.
-        only: the first date with one reading, and its line.
-    """
-
+    # those in which every date of it can be read; none where dates contradict each other
     orders: frozenset[str] = frozenset(ORDERS)
-    example: tuple[str, int] | None = None
-    only: tuple[str, int] | None = None
+    example: tuple[str, int] | None = None  # the first date with several readings, and its line
+    only: tuple[str, int] | None = None  # the first date with one reading, and its line
 
     def take(self, cell: str, line_of: Callable[[str], int]) -> None:
         """Enter a date; its line is looked for only where it is shown to somebody."""

@@ -45,33 +45,25 @@ def _as_text(value: object) -> object:
 
 
 class Mapping(BaseModel):
-    """The content of a mapping file.
-
-    Attributes:
-        path: the file, for messages.
-        columns: known column to the headings that mean it, in the order they are merged; no
-            heading at all says that nothing in the file means it.
-        defaults: known column to its value for all rows.
-        date_order: the order of dates that are not ISO; None where not declared.
-        sheet: the sheet of a workbook to read.
-        drop: headings to leave out entirely.
-        merge_rows: the rows of one `customer_id` are one customer.
-        loan_status: heading of the column with a loan's status; empty if not named.
-    """
+    """The content of a mapping file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: Path = Path("mapping.toml")
+    path: Path = Path("mapping.toml")  # the file, for messages
+    # known column to the headings that mean it, in the order they are merged; no heading at all
+    # says that nothing in the file means it
     columns: dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed)]] = {}
+    # known column to its value for all rows
     defaults: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
+    # the order of dates that are not ISO; None where not declared
     date_order: Annotated[
         Literal["dmy", "mdy", "ymd"] | None,
         BeforeValidator(lambda value: value.casefold() if isinstance(value, str) else value),
     ] = None
-    sheet: Annotated[str, Field(min_length=1)] | None = None
-    drop: tuple[str, ...] = ()
-    merge_rows: StrictBool = False
-    loan_status: str = ""
+    sheet: Annotated[str, Field(min_length=1)] | None = None  # the sheet of a workbook to read
+    drop: tuple[str, ...] = ()  # headings to leave out entirely
+    merge_rows: StrictBool = False  # the rows of one `customer_id` are one customer
+    loan_status: str = ""  # heading of the column with a loan's status; empty if not named
 
 
 def nearest(word: str, words: tuple[str, ...]) -> str:

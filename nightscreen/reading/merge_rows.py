@@ -24,8 +24,7 @@ from nightscreen.values.issues import Issue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Row: TypeAlias = dict[str, Any]
-"""A row of `row_schema` as Python values."""
+Row: TypeAlias = dict[str, Any]  # a row of `row_schema` as Python values
 
 STATUSES_FILE = DATA / "loan_statuses.csv"
 

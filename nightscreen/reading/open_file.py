@@ -61,21 +61,13 @@ FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """An input file that has been understood.
+    """An input file that has been understood."""
 
-    Attributes:
-        path: the file.
-        header: its columns as understood, and the findings.
-        table: the file as its format's reader gives it.
-        layout: which columns of the file go on, and in which order.
-        stamp: size and time of change when it was opened.
-    """
-
-    path: Path
-    header: Header
-    table: RawTable
-    layout: Layout
-    stamp: tuple[int, int]
+    path: Path  # the file
+    header: Header  # its columns as understood, and the findings
+    table: RawTable  # the file as its format's reader gives it
+    layout: Layout  # which columns of the file go on, and in which order
+    stamp: tuple[int, int]  # size and time of change when it was opened
 
     @property
     def format(self) -> str:
@@ -152,17 +144,11 @@ def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
 
 
 class ReturnedTable(NamedTuple):
-    """A list that we wrote and that comes back, whatever a spreadsheet program made of it.
+    """A list that we wrote and that comes back, whatever a spreadsheet program made of it."""
 
-    Attributes:
-        sheet: of a workbook; else empty.
-        headings: as they are.
-        rows: line and cells of each, without formula guards.
-    """
-
-    sheet: str
-    headings: tuple[str, ...]
-    rows: Iterator[tuple[int, list[str]]]
+    sheet: str  # of a workbook; else empty
+    headings: tuple[str, ...]  # as they are
+    rows: Iterator[tuple[int, list[str]]]  # line and cells of each, without formula guards
 
 
 def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTable]:

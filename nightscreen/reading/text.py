@@ -38,31 +38,21 @@ _LETTER_RUN = re.compile(rb"[\xc0-\xff]{3}")
 _GARBLED = re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
 """UTF-8 that was read as Windows-1252 and saved again, or letters that are lost."""
 _LONE_RETURN = re.compile(r"\r(?!\n)")
-_CONTROLS = bytes(set(range(0x20)) - {*b"\t\n\f\r\x1b"})
-"""Bytes that a text hardly has."""
+_CONTROLS = bytes(set(range(0x20)) - {*b"\t\n\f\r\x1b"})  # bytes that a text hardly has
 _BINARY_SHARE = 0.1
 """Share of such bytes from which a file is no text; a stray one breaks its row only."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A text file whose encoding is known.
+    """A text file whose encoding is known."""
 
-    Attributes:
-        path: the file.
-        encoding: `utf-8`, UTF-16 or UTF-32 in either order, or `windows-1252`.
-        mark_bytes: length of the byte order mark.
-        gzipped: whether it is compressed.
-        old_line_ends: whether lines, or some of them, end in a carriage return alone.
-        findings: the findings about it.
-    """
-
-    path: Path
-    encoding: str
-    mark_bytes: int = 0
-    gzipped: bool = False
-    old_line_ends: bool = False
-    findings: tuple[str, ...] = ()
+    path: Path  # the file
+    encoding: str  # `utf-8`, UTF-16 or UTF-32 in either order, or `windows-1252`
+    mark_bytes: int = 0  # length of the byte order mark
+    gzipped: bool = False  # whether it is compressed
+    old_line_ends: bool = False  # whether lines, or some of them, end in a carriage return alone
+    findings: tuple[str, ...] = ()  # the findings about it
 
     def open(self) -> io.TextIOWrapper:
         """Open the text behind its byte order mark; its lines keep the ends that they have."""

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from nightscreen.reading.columns import Vocabulary
     from nightscreen.reading.mapping_file import Mapping
 
-LAST_ROW = 1_048_576
-"""The number of the last row that a sheet can have."""
+LAST_ROW = 1_048_576  # the number of the last row that a sheet can have
 UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -58,8 +57,7 @@ _MOST_SHEETS = 500
 """Sheets of a workbook: one for each branch, and room; openpyxl compares each name with all."""
 _ROW_BYTES = 4 << 20
 """Two thousand columns of 2 kB each; the parser holds about forty times as much."""
-_WHOLE_BYTES = 64 << 20
-"""Limit of a part that is read whole: styles, names of sheets, relations."""
+_WHOLE_BYTES = 64 << 20  # limit of a part that is read whole: styles, names of sheets, relations
 _WHOLE_TAGS = 100_000
 """Limit of its tags, which become objects: twenty thousand formats of cells have as many."""
 _RATIO = 200
@@ -68,8 +66,7 @@ _RATIO = 200
 Sheets unpack to 9 to 12 times their size, to 110 where every row is the same but for its number and
 no cell says where it stands.
 """
-_SMALL_BYTES = 2 << 20
-"""So much is read of any archive."""
+_SMALL_BYTES = 2 << 20  # so much is read of any archive
 _STRINGS_BYTES = 512 << 20
 """Limit of the table of texts, which is kept in memory: a million rows of 20 such columns."""
 _STRINGS_RATIO = 100
@@ -77,8 +74,7 @@ _STRINGS_RATIO = 100
 _FEW_STRINGS_BYTES = 16 << 20
 _STRINGS = "sharedStrings"
 _BEGINS_ROW = re.compile(rb"<(?:\w+:)?(?:row|si)[\s>/]")
-_FULL_DIGITS = 15
-"""How many digits a spreadsheet keeps of a number."""
+_FULL_DIGITS = 15  # how many digits a spreadsheet keeps of a number
 _ALL_ZEROS = re.compile(r"0{2,}")
 
 

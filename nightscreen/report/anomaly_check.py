@@ -81,20 +81,13 @@ def _rates(report: Mapping[str, Any], check: str) -> dict[str, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One check's answers of tonight, and what was to be expected of those who were asked.
-
-    Attributes:
-        tonight: answers asked tonight, by status.
-        usual: the usual share of each status; empty on a first night.
-        again: of those asked, how many had which outcome before.
-        nights: how many nights the usual is the median of.
-    """
+    """One check's answers of tonight, and what was to be expected of those who were asked."""
 
     check: str
-    tonight: Mapping[str, int]
-    usual: Mapping[str, float]
-    again: Mapping[str, int]
-    nights: int
+    tonight: Mapping[str, int]  # answers asked tonight, by status
+    usual: Mapping[str, float]  # the usual share of each status; empty on a first night
+    again: Mapping[str, int]  # of those asked, how many had which outcome before
+    nights: int  # how many nights the usual is the median of
 
     @property
     def answered(self) -> int:

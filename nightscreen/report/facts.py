@@ -48,8 +48,7 @@ CAUSES = (
     NoAnswer.INVALID.value,
 )
 """Why a row is not fully screened; the first that applies to any of its checks is the row's."""
-OPEN = CAUSES[:5]
-"""Causes of which the answer was due: the row needs it and may have it."""
+OPEN = CAUSES[:5]  # causes of which the answer was due: the row needs it and may have it
 WITH_HISTORY = "with_history"
 OTHERS = "(others)"
 GROUPS = {
@@ -60,8 +59,7 @@ GROUPS = {
     ),
 }
 """Headings of lenders' files, letters alone, by which decisions are counted."""
-NIGHTS = 14
-"""How many nights the report shows side by side."""
+NIGHTS = 14  # how many nights the report shows side by side
 _FEWEST = 5
 _MOST_NAMED = 25
 _AGE_DAYS = (1, 7, 30, 90, 0)
@@ -98,34 +96,29 @@ class Facts:
 
     A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, of which it is not
     known.
-
-    Attributes:
-        answers: by check, rows by status; `asked` those that this run made calls for.
-        due_rows: rows that need at least one answer and may have it; `answered_rows` of them have
-            all.
-        fresh: weight of the rows with an answer of every check, with its share of the known
-            exposure and of the rows.
-        ages: weight by age of a row's oldest evidence, youngest first; `days` is the upper end of a
-            class, None of the oldest, and of rows without any evidence, which come last.
-        exposure: weights in all, not screened by cause, and naira by decision and by what is open.
-        decisions: rows by decision.
-        evidence: weight by decision and by what is known of the credit history.
-        reasons: weight of each reason, as the one that decided and beside another.
-        groups: weight and decisions by branch and officer.
-        news: what is new since each customer's last answered state; None where none was compared.
     """
 
+    # by check, rows by status; `asked` those that this run made calls for
     answers: dict[str, dict[str, int]]
     asked: dict[str, dict[str, int]]
+    # rows that need at least one answer and may have it; `answered_rows` of them have all
     due_rows: int
     answered_rows: int
+    # weight of the rows with an answer of every check, with its share of the known exposure and of
+    # the rows
     fresh: dict[str, Any]
+    # weight by age of a row's oldest evidence, youngest first; `days` is the upper end of a class,
+    # None of the oldest, and of rows without any evidence, which come last
     ages: list[dict[str, Any]]
+    # weights in all, not screened by cause, and naira by decision and by what is open
     exposure: dict[str, Any]
-    decisions: dict[str, int]
+    decisions: dict[str, int]  # rows by decision
+    # weight by decision and by what is known of the credit history
     evidence: dict[str, dict[str, Any]]
+    # weight of each reason, as the one that decided and beside another
     reasons: list[dict[str, Any]]
-    groups: dict[str, list[dict[str, Any]]]
+    groups: dict[str, list[dict[str, Any]]]  # weight and decisions by branch and officer
+    # what is new since each customer's last answered state; None where none was compared
     news: dict[str, Any] | None
 
 

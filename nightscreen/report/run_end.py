@@ -35,30 +35,22 @@ _PACKAGES = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """A run that has come to its end, as its report needs it.
-
-    Attributes:
-        state: `completed`, `stopped` or `test_mode`; `stop_reason` says why it stopped, else None.
-        started_at: instants in microseconds, `finished_at` too.
-        quote: what the present session was quoted; earlier ones had spent `spent_before_micro`.
-        cap_micro: most that the run may spend; None is no limit.
-        notices: what a person should know of how it went.
-        parameters: what it was started with, as JSON has it.
-    """
+    """A run that has come to its end, as its report needs it."""
 
     run_id: str
     flow: str
     batch: str
     purpose: str
+    # `completed`, `stopped` or `test_mode`; `stop_reason` says why it stopped, else None
     state: str
     stop_reason: str | None
-    started_at: int
+    started_at: int  # instants in microseconds, `finished_at` too
     finished_at: int
-    quote: Quote
+    quote: Quote  # what the present session was quoted; earlier ones had spent `spent_before_micro`
     spent_before_micro: int
-    cap_micro: int | None
-    notices: Sequence[str]
-    parameters: Mapping[str, Any]
+    cap_micro: int | None  # most that the run may spend; None is no limit
+    notices: Sequence[str]  # what a person should know of how it went
+    parameters: Mapping[str, Any]  # what it was started with, as JSON has it
     input_digest: str
     folder: RunFolder
     journal: Journal

@@ -42,17 +42,12 @@ _FILES = {
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """How the run ended: a line, what it means, and its tone.
-
-    Attributes:
-        tone: `good`, `warn` or `bad`.
-        loud: nobody may overlook it.
-    """
+    """How the run ended: a line, what it means, and its tone."""
 
     line: str
     more: Sequence[str]
-    tone: str
-    loud: bool = False
+    tone: str  # `good`, `warn` or `bad`
+    loud: bool = False  # nobody may overlook it
 
     @property
     def mark(self) -> str:

@@ -25,12 +25,7 @@ from nightscreen.results.cash_flow_at_hand import no_cash_flow
 from nightscreen.results.enriched import enriched_schema, input_columns
 from nightscreen.schemas.checks import HITS, NoAnswer, Outcome, Source
 from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.enriched import (
-    CONSENT_UNREADABLE,
-    SIGNALS,
-    WORD,
-    naira_of_micro,
-)
+from nightscreen.schemas.enriched import CONSENT_UNREADABLE, SIGNALS, WORD, naira_of_micro
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
 from nightscreen.schemas.rows import INSTANT, SourceColumn
 
@@ -78,29 +73,19 @@ _HITS = [OUTCOMES.index(outcome) for outcome in HITS]
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What is needed to assemble any chunk of a run.
+    """What is needed to assemble any chunk of a run."""
 
-    Attributes:
-        wanted: checks, identities and purpose of the run.
-        answers: the journal's answers.
-        unanswered: this run's lookups without an answer, by check and subject: `unreadable`,
-            `in_doubt`, `failed` or `pending`.
-        freshness: how old an answer may be, judged at the plan's instant.
-        columns: the input's columns.
-        test_mode: the service was in test mode: nothing it said counts.
-        limits: the lender's thresholds of similarity.
-        bvns: BVN details confirmed before; None where none may be shown.
-        cash_flow: figures of pulled transactions; None where none may be shown.
-    """
-
-    wanted: Wanted
-    answers: Answers
+    wanted: Wanted  # checks, identities and purpose of the run
+    answers: Answers  # the journal's answers
+    # this run's lookups without an answer, by check and subject: `unreadable`, `in_doubt`, `failed`
+    # or `pending`
     unanswered: Mapping[tuple[str, bytes], str]
-    freshness: Freshness
-    columns: Sequence[SourceColumn]
-    limits: Limits
-    test_mode: bool = False
-    bvns: BvnsAtHand | None = None
+    freshness: Freshness  # how old an answer may be, judged at the plan's instant
+    columns: Sequence[SourceColumn]  # the input's columns
+    limits: Limits  # the lender's thresholds of similarity
+    test_mode: bool = False  # the service was in test mode: nothing it said counts
+    bvns: BvnsAtHand | None = None  # BVN details confirmed before; None where none may be shown
+    # figures of pulled transactions; None where none may be shown
     cash_flow: CashFlowAtHand | None = None
 
 
@@ -116,19 +101,14 @@ class _Cells:
 
 @dataclass(slots=True)
 class _SlotView:
-    """One slot of a chunk: what each row asked, and the latest answer to it.
-
-    Attributes:
-        latest: answers that can be read.
-        unread: rows whose latest answer cannot be, and is not old enough to be asked again.
-    """
+    """One slot of a chunk: what each row asked, and the latest answer to it."""
 
     slot: CheckIdentity
     why: NDArray[np.int8]
     subjects: NDArray[np.bytes_]
     own: Mask
-    latest: Latest
-    unread: Mask
+    latest: Latest  # answers that can be read
+    unread: Mask  # rows whose latest answer cannot be, and is not old enough to be asked again
 
     @property
     def at_hand(self) -> Mask:

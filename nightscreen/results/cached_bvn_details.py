@@ -34,15 +34,10 @@ _CHECK = Operation.BVN_FINISH.value
 
 @dataclass(frozen=True, slots=True)
 class BvnsAtHand:
-    """Finds confirmed BVN details for rows.
+    """Finds confirmed BVN details for rows."""
 
-    Attributes:
-        any_held: the journal has confirmed any at all; else nothing is looked for.
-        at: the instant consent is judged at, microseconds.
-    """
-
-    any_held: bool
-    at: int
+    any_held: bool  # the journal has confirmed any at all; else nothing is looked for
+    at: int  # the instant consent is judged at, microseconds
     _answers: Answers = field(repr=False)
     _pseudonyms: Pseudonyms = field(repr=False)
 

@@ -28,17 +28,11 @@ MONTH_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class CashFlowAtHand:
-    """Finds figures for rows.
+    """Finds figures for rows."""
 
-    Attributes:
-        any_held: the journal has figures of anybody; else nothing is looked for.
-        at: the instant consent is judged at, microseconds.
-        since: figures from before this instant are too old.
-    """
-
-    any_held: bool
-    at: int
-    since: int
+    any_held: bool  # the journal has figures of anybody; else nothing is looked for
+    at: int  # the instant consent is judged at, microseconds
+    since: int  # figures from before this instant are too old
     _journal: Journal = field(repr=False)
 
     @classmethod

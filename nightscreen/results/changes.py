@@ -200,20 +200,16 @@ def _same(old: State, new: State) -> bool:
 
 @dataclass(slots=True)
 class ChangeSet:
-    """What the comparison found, in the order of the enriched rows.
+    """What the comparison found, in the order of the enriched rows."""
 
-    Attributes:
-        counts: customers by kind of change, as the report has it, and `customers`: those with any.
-        pieces: how many pieces of new states lie in the workspace.
-        previous: number of each row's previous decision among `Decision`, -1 where none.
-        change: number of each row's most telling kind among `ChangeKind`, -1 where none.
-        quiet: 1 where somebody reviewed the row's very evidence.
-    """
-
+    # customers by kind of change, as the report has it, and `customers`: those with any
     counts: Counter[str] = field(default_factory=Counter)
-    pieces: int = 0
+    pieces: int = 0  # how many pieces of new states lie in the workspace
+    # number of each row's previous decision among `Decision`, -1 where none
     previous: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    # number of each row's most telling kind among `ChangeKind`, -1 where none
     change: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    # 1 where somebody reviewed the row's very evidence
     quiet: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
 
     def report(self) -> dict[str, int]:

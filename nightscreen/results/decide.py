@@ -43,27 +43,20 @@ if TYPE_CHECKING:
 
 UNDECIDED = Decision.UNDECIDED.value
 _SLICE_ROWS = 131_072
-_PLACE = ":place"
-"""Which row of its portion a row is."""
+_PLACE = ":place"  # which row of its portion a row is
 _NO, _YES, _UNKNOWN = 0, 1, 2
 """What a rule says of a row; unknown only where that must hold an approval back."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A policy as SQL.
+    """A policy as SQL."""
 
-    Attributes:
-        types: the columns it looks at, as they are handed over: carried ones as text.
-        rows: the rows as conditions see them.
-        said: what each rule says of a row, as `rule_0`, …
-        query: place, decision and reasons of each row.
-    """
-
+    # the columns it looks at, as they are handed over: carried ones as text
     types: dict[str, pa.DataType]
-    rows: str
-    said: tuple[str, ...]
-    query: str
+    rows: str  # the rows as conditions see them
+    said: tuple[str, ...]  # what each rule says of a row, as `rule_0`, …
+    query: str  # place, decision and reasons of each row
 
 
 def decide(

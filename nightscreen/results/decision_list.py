@@ -110,19 +110,12 @@ def heading(carried: str) -> str:
 
 @dataclass(slots=True)
 class ListCounts:
-    """What is on the list.
+    """What is on the list."""
 
-    Attributes:
-        listed: rows by decision.
-        exposure: known naira at risk by decision.
-        quiet: rows left out because their review stands.
-        fix: rows in quarantine.
-    """
-
-    listed: Counter[str] = field(default_factory=Counter)
-    exposure: dict[str, Decimal] = field(default_factory=dict)
-    quiet: int = 0
-    fix: int = 0
+    listed: Counter[str] = field(default_factory=Counter)  # rows by decision
+    exposure: dict[str, Decimal] = field(default_factory=dict)  # known naira at risk by decision
+    quiet: int = 0  # rows left out because their review stands
+    fix: int = 0  # rows in quarantine
 
     @property
     def rows(self) -> int:

@@ -29,12 +29,7 @@ from nightscreen.values.columns import (
     present,
     where,
 )
-from nightscreen.values.dates import (
-    Edge,
-    judge_dates,
-    judge_instants,
-    withdrawal_issue,
-)
+from nightscreen.values.dates import Edge, judge_dates, judge_instants, withdrawal_issue
 from nightscreen.values.identifiers import (
     ID_MISSING,
     ID_REPEATED,

@@ -122,8 +122,7 @@ class FaultPlan:
         return asdict(self)
 
 
-_P99: Final = 2.326347874
-"""How many standard deviations above the median the 99th percentile lies."""
+_P99: Final = 2.326347874  # how many standard deviations above the median the 99th percentile lies
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,9 @@ from typing import Final
 
 from nightscreen.sandbox.people import contact_key, otp_of
 
-EXPIRED_OTP: Final = "999999"
-"""The one-time password that is always too late."""
-LIFETIME_S: Final = 600.0
-"""How long a one-time password is good, in the sandbox's own seconds."""
-LATE_S: Final = 900.0
-"""How long a late one is under way: it arrives when it has expired."""
+EXPIRED_OTP: Final = "999999"  # the one-time password that is always too late
+LIFETIME_S: Final = 600.0  # how long a one-time password is good, in the sandbox's own seconds
+LATE_S: Final = 900.0  # how long a late one is under way: it arrives when it has expired
 
 _KEPT: Final = 100_000
 

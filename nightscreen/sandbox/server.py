@@ -18,21 +18,14 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.state import (
-    DEFAULT_BALANCE,
-    DEFAULT_KEY,
-    SCENARIOS,
-    Opening,
-    Sandbox,
-)
+from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY, SCENARIOS, Opening, Sandbox
 from nightscreen.sandbox.wire import TRANSPORT
 
 if TYPE_CHECKING:
     from types import FrameType
 
 _BACKLOG = 4096
-_YOUNG_OBJECTS = 50_000
-"""Collect garbage seldom: the ledger grows by objects that never die."""
+_YOUNG_OBJECTS = 50_000  # collect garbage seldom: the ledger grows by objects that never die
 
 
 class CuttableProtocol(HttpToolsProtocol):

@@ -38,20 +38,15 @@ class LookupStatus(IntEnum):
     WAITING = 0
     PAID = 1
     FREE = 2
-    REUSED = 3
-    """Answered meanwhile by another run."""
+    REUSED = 3  # answered meanwhile by another run
     FAILED = 4
     IN_DOUBT = 5
     LAPSED = 6
     """Its consent ended before it could be asked: its rows are refused, and it is no lookup."""
-    SPARED = 7
-    """No row depended on it any more, so it was not made."""
-    UNREADABLE = 8
-    """Answered at a known cost; what the answer says could not be read."""
-    CLAIMED = 9
-    """A process has it: its call is under way, or waits to be repeated."""
-    LATER = 10
-    """It waits for an earlier stage, which may spare it."""
+    SPARED = 7  # no row depended on it any more, so it was not made
+    UNREADABLE = 8  # answered at a known cost; what the answer says could not be read
+    CLAIMED = 9  # a process has it: its call is under way, or waits to be repeated
+    LATER = 10  # it waits for an earlier stage, which may spare it
 
 
 NOT_ENDED = frozenset({LookupStatus.WAITING, LookupStatus.CLAIMED, LookupStatus.LATER})
@@ -62,14 +57,10 @@ class ReservationStatus(StrEnum):
     """The answer to a request to make a call."""
 
     GRANTED = "granted"
-    HELD = "held"
-    """Another run is making this very call: wait for its answer."""
-    ANSWERED = "answered"
-    """The answer arrived since the plan was made."""
-    UNAFFORDABLE = "unaffordable"
-    """Its worst cost does not fit under a spending cap at this moment."""
-    QUOTA = "quota"
-    """The day's number of lookups of this check is used up."""
+    HELD = "held"  # another run is making this very call: wait for its answer
+    ANSWERED = "answered"  # the answer arrived since the plan was made
+    UNAFFORDABLE = "unaffordable"  # its worst cost does not fit under a spending cap at this moment
+    QUOTA = "quota"  # the day's number of lookups of this check is used up
     BUSY = "busy"
     """Those who share the cap on calls under way have all of it, or their part is next."""
     LATER = "later"
@@ -78,39 +69,25 @@ class ReservationStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReserveRequest:
-    """The wish to make one call.
-
-    Attributes:
-        check: the check it belongs to.
-        kind: kind of identifier asked about.
-        subject: pseudonym of the identifier.
-        worst_micro: the most it may cost, in micro-naira.
-        consent_reference: the consent that authorises it, where one is needed.
-        attempt: the how-manieth attempt of this lookup in the run, from 1.
-    """
+    """The wish to make one call."""
 
     check: str
-    kind: str
-    subject: bytes
-    worst_micro: int
-    consent_reference: str | None
-    attempt: int
+    kind: str  # of identifier
+    subject: bytes  # pseudonym of the identifier
+    worst_micro: int  # the most it may cost, in micro-naira
+    consent_reference: str | None  # the consent that authorises it, where one is needed
+    attempt: int  # the how-manieth attempt of this lookup in the run, from 1
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The journal's answer to an `ReserveRequest`; `call_id` is set where it was granted.
-
-    Attributes:
-        reserved_micro: what is reserved for it, micro-naira.
-        outcome: what was answered since the plan was made.
-    """
+    """The journal's answer to an `ReserveRequest`; `call_id` is set where it was granted."""
 
     kind: ReservationStatus
     call_id: int = 0
     intent_at: int = 0
-    reserved_micro: int = 0
-    outcome: str = ""
+    reserved_micro: int = 0  # what is reserved for it, micro-naira
+    outcome: str = ""  # what was answered since the plan was made
 
     @property
     def ends_as(self) -> LookupStatus:
@@ -121,41 +98,24 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """How a granted call ended.
-
-    Attributes:
-        call_id: the granted call.
-        ask: what was asked.
-        intent_at: instant of the intent; decides the day its money counts for.
-        state: how it ended.
-        trouble: stable word for what went wrong, None where it was answered.
-        status: HTTP status, where there was one.
-        outcome: what was answered.
-        cost_micro: what the service says it charged; None if it did not say.
-        named_micro: what it named, where that is not believed; else None.
-        balance_micro: the balance in the answer.
-        sent_at: instant before sending; None if it was never sent.
-        settled_at: instant of the outcome. final: True where the lookup is not tried again in this
-            run. body: the answer as received, to be sealed; empty where there is none. asked: the
-            identifier that was asked about, sealed with a body that could not be read, whether its
-            cost is known or the call is in doubt: reading it again needs the identity it should be
-            about.
-    """
+    """How a granted call ended."""
 
     call_id: int
     ask: ReserveRequest
-    intent_at: int
+    intent_at: int  # instant of the intent; decides the day its money counts for
     state: CallState
-    settled_at: int
-    trouble: str | None = None
-    status: int | None = None
-    outcome: str | None = None
-    cost_micro: int | None = None
-    balance_micro: int | None = None
-    sent_at: int | None = None
-    named_micro: int | None = None
-    final: bool = False
-    body: bytes = field(default=b"", repr=False)
+    settled_at: int  # instant of the outcome
+    trouble: str | None = None  # stable word for what went wrong, None where it was answered
+    status: int | None = None  # HTTP status, where there was one
+    outcome: str | None = None  # what was answered
+    cost_micro: int | None = None  # what the service says it charged; None if it did not say
+    balance_micro: int | None = None  # the balance in the answer
+    sent_at: int | None = None  # instant before sending; None if it was never sent
+    named_micro: int | None = None  # what it named, where that is not believed; else None
+    final: bool = False  # the lookup is not tried again in this run
+    body: bytes = field(default=b"", repr=False)  # as received, to be sealed; empty for none
+    # the identifier asked about, sealed with a body that could not be read, whether its cost is
+    # known or the call is in doubt: reading it again needs the identity it should be about
     asked: str = field(default="", repr=False)
 
     @property
@@ -166,36 +126,26 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class DisputedCosts:
-    """Costs that are not believed, as a group of outcomes leaves them.
+    """Costs that are not believed, as a group of outcomes leaves them."""
 
-    Attributes:
-        checks: the checks with a cost that no balance has contradicted or confirmed.
-        disproved: the calls whose cost a balance of the group contradicted.
-    """
-
+    # the checks with a cost that no balance has contradicted or confirmed
     checks: frozenset[str] = frozenset()
+    # the calls whose cost a balance of the group contradicted
     disproved: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits a block of calls must fit under; None where there is none.
+    """Limits a block of calls must fit under; None where there is none."""
 
-    Attributes:
-        run_micro: naira of the whole run, as micro-naira.
-        day_micro: naira of the day over all runs.
-        month_micro: naira of the month over all runs.
-        day_calls: number of calls a day, by check.
-        price_limits: the highest cost that is believed to be a price, by check.
-        in_flight: calls under way over all processes that share them, by check or family of
-            operations; empty where a run shares them with nobody.
-    """
-
-    run_micro: int | None = None
-    day_micro: int | None = None
-    month_micro: int | None = None
-    day_calls: tuple[tuple[str, int], ...] = ()
+    run_micro: int | None = None  # naira of the whole run, as micro-naira
+    day_micro: int | None = None  # naira of the day over all runs
+    month_micro: int | None = None  # naira of the month over all runs
+    day_calls: tuple[tuple[str, int], ...] = ()  # number of calls a day, by check
+    # the highest cost that is believed to be a price, by check
     price_limits: tuple[tuple[str, int], ...] = ()
+    # calls under way over all processes that share them, by check or family of operations; empty
+    # where a run shares them with nobody
     in_flight: tuple[tuple[str, int], ...] = ()
 
     @property

@@ -128,20 +128,15 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One question to the service.
+    """One question to the service."""
 
-    Attributes:
-        check: the name of the check it belongs to.
-        kind: what kind of identifier is asked about.
-        identity: the identifier in the service's own form: a BVN of 11 digits, `+234` and 10
-            digits, `058-0123456789` for an account, an email, a domain. For a selfie the BVN.
-        together_with: the second identifier, where the check asks by two, as the address of the
-            photograph of a selfie.
-    """
-
-    check: str
-    kind: IdentityKind
+    check: str  # the name of the check it belongs to
+    kind: IdentityKind  # what kind of identifier is asked about
+    # the identifier in the service's own form: a BVN of 11 digits, `+234` and 10 digits,
+    # `058-0123456789` for an account, an email, a domain. For a selfie the BVN.
     identity: str
+    # the second identifier, where the check asks by two, as the address of the photograph of a
+    # selfie
     together_with: str | None = None
 
     def __repr__(self) -> str:

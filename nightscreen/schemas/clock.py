@@ -17,12 +17,10 @@ from nightscreen.schemas.errors import InputError
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 MICROS = 1_000_000
 DAY_MICROS = 86_400 * MICROS
-NOON_MICROS = 11 * 3600 * MICROS
-"""Noon in Lagos as microseconds of the day in UTC."""
+NOON_MICROS = 11 * 3600 * MICROS  # noon in Lagos as microseconds of the day in UTC
 _EPOCH = date(1970, 1, 1).toordinal()
 
-Clock = Callable[[], int]
-"""Gives the present instant in microseconds."""
+Clock = Callable[[], int]  # gives the present instant in microseconds
 
 
 def system_clock() -> int:

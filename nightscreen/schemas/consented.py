@@ -28,18 +28,13 @@ _ELSEWHERE = ("transactions", "records", "items", "accounts")
 
 
 class TokenAnswer(Record):
-    """An access token (specification, access-token response).
-
-    Attributes:
-        refresh_token: only after the exchange of a code; a refresh returns none.
-        scope: what was granted, separated by blanks.
-    """
+    """An access token (specification, access-token response)."""
 
     access_token: Text = None
     token_type: Text = None
     username: Text = None
-    refresh_token: Text = None
-    scope: Text = None
+    refresh_token: Text = None  # only after the exchange of a code; a refresh returns none
+    scope: Text = None  # what was granted, separated by blanks
 
 
 class GrantState(StrEnum):
@@ -48,8 +43,7 @@ class GrantState(StrEnum):
     LIVE = "live"
     LAPSED = "lapsed"
     """The service does not honour it any more, or it was replaced: consent is asked for again."""
-    REVOKED = "revoked"
-    """The customer withdrew it, or the lender gave it up."""
+    REVOKED = "revoked"  # the customer withdrew it, or the lender gave it up
 
 
 class Tokens(BaseModel):
@@ -67,13 +61,6 @@ class Grant(JournalRecord):
 
     Attributes:
         customer: pseudonym of the customer, the same in every batch name.
-        customer_id: as the lender gives it.
-        scopes: what was granted, and nothing else may be used (authentication 4).
-        asked_scopes: what the customer was asked for.
-        ended_at: when it lapsed or was revoked; `reason` says why.
-        evidence: how consent was given: channel, redirect address, username and the like.
-        tokens: None once it has ended.
-        holder: the process that refreshes it now; `lease` says which of its tasks.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.GRANT
@@ -84,16 +71,17 @@ class Grant(JournalRecord):
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = PULLS
-    customer_id: str = Field(repr=False)
-    scopes: tuple[str, ...]
-    asked_scopes: tuple[str, ...]
+    customer_id: str = Field(repr=False)  # as the lender gives it
+    scopes: tuple[str, ...]  # what was granted, and nothing else may be used (authentication 4)
+    asked_scopes: tuple[str, ...]  # what the customer was asked for
     state: GrantState = GrantState.LIVE
     refreshed_at: int | None = None
-    ended_at: int | None = None
+    ended_at: int | None = None  # when it lapsed or was revoked; `reason` says why
     reason: str | None = None
+    # how consent was given: channel, redirect address, username and the like
     evidence: dict[str, Any] = Field(repr=False)
-    tokens: Tokens | None = Field(None, repr=False)
-    holder: str | None = None
+    tokens: Tokens | None = Field(None, repr=False)  # None once it has ended
+    holder: str | None = None  # the process that refreshes it now; `lease` says which of its tasks
     lease: str | None = None
 
     @property
@@ -135,9 +123,6 @@ class CashFigures(JournalRecord):
     Attributes:
         key: names the customer, so that newer figures take the place of older ones.
         run_id: the pull that worked them out.
-        scopes: what the consent must cover for them to be shown.
-        figures: by column of `schemas.cashflow.FEATURES`, as JSON has them: amounts and dates as
-            text.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.CASH_FLOW
@@ -146,7 +131,8 @@ class CashFigures(JournalRecord):
     section: ClassVar[str] = "cash_flow"
 
     batch: str = PULLS
-    scopes: tuple[str, ...]
+    scopes: tuple[str, ...]  # what the consent must cover for them to be shown
+    # by column of `schemas.cashflow.FEATURES`, as JSON has them: amounts and dates as text
     figures: dict[str, Any]
 
     def kept_from(self, written: int) -> int:  # noqa: ARG002 - from the answer
@@ -156,14 +142,10 @@ class CashFigures(JournalRecord):
 
 @dataclass(frozen=True, slots=True)
 class RawRecords:
-    """Records as they came, numbers exact; what is no JSON object is kept among them.
-
-    Attributes:
-        shape: where in the document they were, such as `data` or `data.transactions`; a change is
-            reported.
-    """
+    """Records as they came, numbers exact; what is no JSON object is kept among them."""
 
     records: tuple[object, ...] = field(repr=False)
+    # where in the document they were, such as `data` or `data.transactions`; a change is reported
     shape: str = "data"
 
     def is_blank(self) -> bool:

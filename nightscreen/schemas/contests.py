@@ -43,16 +43,7 @@ class ContestOutcome(StrEnum):
 
 
 class Contest(JournalRecord):
-    """A customer's objection; `key` is the id that people use.
-
-    Attributes:
-        about: the decision, or how the customer's data are handled.
-        is_complex: the longer deadline applies.
-        decision: what was decided where it was contested.
-        said: the customer's objection, as recorded.
-        opened_by: who recorded it.
-        due_at: when the answer is due, microseconds.
-    """
+    """A customer's objection; `key` is the id that people use."""
 
     kind: ClassVar[RecordKind] = RecordKind.CONTEST
     ground: ClassVar[Ground] = Ground.NOTICES
@@ -60,12 +51,13 @@ class Contest(JournalRecord):
     waiting: ClassVar[frozenset[str]] = frozenset({ContestState.OPEN})
 
     customer_id: str = Field(repr=False)
+    # the decision, or how the customer's data are handled
     about: ContestAbout = ContestAbout.DECISION
-    is_complex: bool = False
-    decision: Decision | None = None
-    said: str = Field(repr=False)
-    opened_by: str
-    due_at: int
+    is_complex: bool = False  # the longer deadline applies
+    decision: Decision | None = None  # what was decided where it was contested
+    said: str = Field(repr=False)  # the customer's objection, as recorded
+    opened_by: str  # who recorded it
+    due_at: int  # when the answer is due, microseconds
     answered_at: int | None = None
     answered_by: str = ""
     outcome: ContestOutcome | None = None
@@ -117,21 +109,15 @@ class Confirmation(JournalRecord):
 
 
 class Signature(JournalRecord):
-    """A person's signature under the report of a run.
-
-    Attributes:
-        by: who signed.
-        note: what the person wrote beside it.
-        report: SHA-256 of the report that was signed.
-    """
+    """A person's signature under the report of a run."""
 
     kind: ClassVar[RecordKind] = RecordKind.SIGNATURE
     ground: ClassVar[Ground] = Ground.APPROVALS
     section: ClassVar[str] = ""
 
     by: str
-    note: str = ""
-    report: str
+    note: str = ""  # what the person wrote beside it
+    report: str  # SHA-256 of the report that was signed
 
 
 class PolicyState(StrEnum):
@@ -143,15 +129,7 @@ class PolicyState(StrEnum):
 
 
 class PolicyVersion(JournalRecord):
-    """A policy that was proposed, with its whole text; `at` is when.
-
-    Attributes:
-        policy: `name@digest` of the text.
-        text: as a policy file has it, comments and all.
-        replaces: the policy that was in force when it was proposed.
-        note: why it was proposed.
-        reason: why it was approved or refused.
-    """
+    """A policy that was proposed, with its whole text; `at` is when."""
 
     kind: ClassVar[RecordKind] = RecordKind.POLICY
     ground: ClassVar[Ground] = Ground.APPROVALS
@@ -159,16 +137,16 @@ class PolicyVersion(JournalRecord):
     waiting: ClassVar[frozenset[str]] = frozenset({PolicyState.PROPOSED, PolicyState.APPROVED})
 
     batch: str = ""
-    policy: str
+    policy: str  # `name@digest` of the text
     version: str
-    text: str
-    replaces: str
+    text: str  # as a policy file has it, comments and all
+    replaces: str  # the policy that was in force when it was proposed
     proposed_by: str
-    note: str
+    note: str  # why it was proposed
     decision: Literal[PolicyState.APPROVED, PolicyState.REFUSED] | None = None
     decided_by: str = ""
     decided_at: int = 0
-    reason: str = ""
+    reason: str = ""  # why it was approved or refused
 
     @property
     def state(self) -> PolicyState:
@@ -185,19 +163,6 @@ class Review(JournalRecord):
 
     Attributes:
         run_id: the run whose list was reviewed.
-        listed: the decision that stood on the list.
-        decision: the reviewer's.
-        reviewer: who it was.
-        note: why; needed where it overrides.
-        reviewed_at: when, microseconds.
-        until: when it ends, microseconds.
-        evidence: digest of the evidence it rests on.
-        confirmed_by: the second person, where the override needed one; empty where not.
-        imported_by: the machine's account by which it came on a list; empty where it was made
-            at the desk.
-        contest: the contest that it answers, whose answer is the note; empty where none waits.
-        customer_id: as the lender's file has it, where it waits for a second person.
-        state: empty where it is a review; `WAITS` for a second person, or `ENDED` since.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.REVIEW
@@ -207,18 +172,22 @@ class Review(JournalRecord):
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = ""
     at: int = 0
-    listed: str
-    decision: str
-    reviewer: str = Field(repr=False)
-    note: str = Field(repr=False)
-    reviewed_at: int
-    until: int
-    evidence: bytes
+    listed: str  # the decision that stood on the list
+    decision: str  # the reviewer's
+    reviewer: str = Field(repr=False)  # who it was
+    note: str = Field(repr=False)  # why; needed where it overrides
+    reviewed_at: int  # when, microseconds
+    until: int  # when it ends, microseconds
+    evidence: bytes  # digest of the evidence it rests on
+    # the second person, where the override needed one; empty where not
     confirmed_by: str = Field(default="", repr=False)
+    # the machine's account by which it came on a list; empty where it was made at the desk
     imported_by: str = Field(default="", repr=False)
+    # the contest that it answers, whose answer is the note; empty where none waits
     contest: str = ""
+    # as the lender's file has it, where it waits for a second person
     customer_id: str = Field(default="", repr=False)
-    state: str = ""
+    state: str = ""  # empty where it is a review; `WAITS` for a second person, or `ENDED` since
 
     def kept_from(self, written: int) -> int:
         """Return when it came in or, where that is later, when it ends."""

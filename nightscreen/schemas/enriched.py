@@ -31,8 +31,7 @@ RING_COLUMNS = (RING, RING_SIZE)
 SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS, *RING_COLUMNS)
 """The identifiers that other rows of the batch share with a row, in the order of the columns."""
 
-WORD = pa.dictionary(pa.int32(), pa.string())
-"""A column of a few words."""
+WORD = pa.dictionary(pa.int32(), pa.string())  # a column of a few words
 COST = pa.decimal128(20, 6)
 
 BVN_FIELDS: list[tuple[str, pa.DataType]] = [

@@ -49,14 +49,10 @@ class LoanStarted(Record):
 
 
 class LoanState(Record):
-    """A loan or loan request; the nested status is laid flat.
-
-    Attributes:
-        status: the service's own word; PENDING, RUNNING, SETTLED and CANCELLED were seen.
-    """
+    """A loan or loan request; the nested status is laid flat."""
 
     reference: Text = None
-    status: Text = None
+    status: Text = None  # the service's own word; PENDING, RUNNING, SETTLED and CANCELLED were seen
     can_request: Flag = None
     can_cancel: Flag = None
     loan_amount: Number = None

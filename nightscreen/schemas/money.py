@@ -9,8 +9,7 @@ from __future__ import annotations
 from decimal import ROUND_UP, Decimal, InvalidOperation
 
 MICRO = 1_000_000
-MOST_TYPED = 10**12
-"""Nobody types more naira than that and means it."""
+MOST_TYPED = 10**12  # nobody types more naira than that and means it
 
 
 def to_micro(naira: Decimal) -> int:

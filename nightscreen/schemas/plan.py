@@ -98,18 +98,10 @@ class CheckCounts:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The numbers of a plan; rows and lookups are in the run's workspace.
-
-    Attributes:
-        chunks: number of row chunks.
-        rows: rows to be screened.
-        planned_at: instant the plan was judged at, microseconds.
-        checks: counts by check.
-        needed: lookups to be asked, over all checks.
-    """
+    """The numbers of a plan; rows and lookups are in the run's workspace."""
 
     chunks: int
-    rows: int
-    planned_at: int
+    rows: int  # rows to be screened
+    planned_at: int  # instant the plan was judged at, microseconds
     checks: dict[str, CheckCounts] = field(default_factory=dict)
-    needed: int = 0
+    needed: int = 0  # lookups to be asked, over all checks

@@ -35,8 +35,7 @@ ShortSentence = Annotated[
 ShortWords = ShortSentence | Annotated[dict[Purpose, ShortSentence], Field(min_length=1)]
 """A text that anybody who picks up the customer's phone may read."""
 Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
-WRITTEN_IN = "en"
-"""Language of a policy's own sentences where it names none."""
+WRITTEN_IN = "en"  # language of a policy's own sentences where it names none
 ASK_US = "We have decided. Ask us for the reason, or for a person to look at it again, at any time."
 """Used where a rule has no short sentence."""
 ColumnName = Annotated[str, StringConstraints(pattern=r"^[^\s:].{0,127}$")]
@@ -90,30 +89,23 @@ class Translation(BaseModel):
 
 
 class PolicyRule(BaseModel):
-    """One rule: where `when` holds, `effect` follows and `code` says why.
-
-    Attributes:
-        code: the reason, in capitals; rules of different effects may share one.
-        effect: what follows.
-        when: an SQL condition over the columns of `enriched`; `{name}` stands for a threshold.
-        team: a sentence for the people who work the list.
-        customer: a sentence for the customer, once their identity is confirmed.
-        short: one that fits a shared phone: true, without accusation, amount or reporter.
-        notice: `hold` where a notice could warn a suspect: none is made.
-        languages: the texts for the customer in other languages. action: what the team does next;
-            None leaves it to what follows from the decision.
-    """
+    """One rule: where `when` holds, `effect` follows and `code` says why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    code: Code
+    code: Code  # the reason, in capitals; rules of different effects may share one
     effect: Effect
+    # an SQL condition over the columns of `enriched`; `{name}` stands for a threshold
     when: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
-    team: PurposeSentence
-    customer: PurposeSentence
+    team: PurposeSentence  # a sentence for the people who work the list
+    customer: PurposeSentence  # a sentence for the customer, once their identity is confirmed
+    # what the team does next; None leaves it to what follows from the decision
     action: PurposeSentence | None = None
+    # one that fits a shared phone: true, without accusation, amount or reporter
     short: ShortWords | None = None
+    # `hold` where a notice could warn a suspect: none is made
     notice: Literal["hold"] | None = None
+    # the texts for the customer in other languages
     languages: dict[Language, Translation] | None = None
 
     @field_validator("when")
@@ -152,30 +144,24 @@ _EFFECT_WORDS = {
 
 
 class Policy(BaseModel):
-    """Rules in order, under a name and a version.
-
-    Attributes:
-        name: what the lender calls it.
-        version: which edition of it.
-        allow_sensitive: conditions on gender, marital status and state of origin are wanted.
-        language: of the sentences for customers; English where none is named.
-        carried: input columns of the lender's own that conditions may name and the decision list
-            shows; text unless a type is given.
-        thresholds: numbers that conditions and sentences name as `{name}`.
-        definitions: parts of conditions that several rules name as `{name}`; one may name
-            thresholds and definitions above it.
-        rules: in the order in which their reasons are reported.
-    """
+    """Rules in order, under a name and a version."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Name
-    version: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    name: Name  # what the lender calls it
+    version: Annotated[str, StringConstraints(min_length=1, max_length=64)]  # which edition of it
+    # conditions on gender, marital status and state of origin are wanted
     allow_sensitive: bool = False
-    language: Language | None = None
+    language: Language | None = None  # of the sentences for customers; English where none is named
+    # input columns of the lender's own that conditions may name and the decision list shows; text
+    # unless a type is given
     carried: tuple[ColumnName | CarriedColumn, ...] = ()
+    # numbers that conditions and sentences name as `{name}`
     thresholds: dict[ThresholdName, Annotated[Decimal, Field(allow_inf_nan=False)]] = {}
+    # parts of conditions that several rules name as `{name}`; one may name thresholds and
+    # definitions above it
     definitions: dict[ThresholdName, Annotated[str, Field(max_length=MOST_CHARACTERS)]] = {}
+    # in the order in which their reasons are reported
     rules: Annotated[tuple[PolicyRule, ...], Field(min_length=1, max_length=200)]
 
     def __hash__(self) -> int:

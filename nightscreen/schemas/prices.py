@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from nightscreen.schemas.money import MICRO
 
 ANOMALY_TIMES = 20
-LEAST_LIMIT_MICRO = 100 * MICRO
-"""For operations that are listed at nothing or next to it."""
+LEAST_LIMIT_MICRO = 100 * MICRO  # for operations that are listed at nothing or next to it
 
 MOST_COST_MICRO = 10_000_000 * MICRO
 """A cost beyond this is no amount but a fault, and not known to us. The counters of the journal are
@@ -28,17 +27,11 @@ def price_limit(listed_micro: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SeenPrice:
-    """The charges for an operation that the journal has seen.
+    """The charges for an operation that the journal has seen."""
 
-    Attributes:
-        latest_micro: the latest price.
-        highest_micro: the highest price of late.
-        seen_at: instant at which the highest was last charged, microseconds.
-    """
-
-    latest_micro: int
-    highest_micro: int
-    seen_at: int
+    latest_micro: int  # the latest price
+    highest_micro: int  # the highest price of late
+    seen_at: int  # instant at which the highest was last charged, microseconds
 
     def believed(self, limit_micro: int | None, now: int) -> list[int]:
         """Return the prices that count: charged of late and not beyond the limit, latest first."""

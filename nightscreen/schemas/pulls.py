@@ -71,16 +71,13 @@ class PullOutcome(StrEnum):
     PULLED = "pulled"
     SUSPICIOUS_SHORT = "suspicious_short"
     """The list lacks so much that removals wait until another pull confirms them."""
-    SUPERSEDED = "superseded"
-    """Another run has kept a later answer meanwhile."""
+    SUPERSEDED = "superseded"  # another run has kept a later answer meanwhile
     TOKEN_REFUSED = "token_refused"  # noqa: S105 - a word for an outcome, not a secret
     """A token fresh from the service was refused too."""
     REFRESH_REFUSED = "refresh_refused"
     """No new token was given, and nothing shows that the key is not to blame."""
-    LAPSED = "lapsed"
-    """No new token was given: the customer must consent again."""
-    ENDED = "ended"
-    """The grant ended, or its scope went, before the customer's turn."""
+    LAPSED = "lapsed"  # no new token was given: the customer must consent again
+    ENDED = "ended"  # the grant ended, or its scope went, before the customer's turn
     FAILED = "failed"
     IN_DOUBT = "in_doubt"
 
@@ -105,31 +102,20 @@ class TransactionChange(StrEnum):
     REMOVED = "removed"
 
 
-UNCHANGED = "unchanged"
-"""The word of an unchanged record, where a pull writes all records."""
+UNCHANGED = "unchanged"  # the word of an unchanged record, where a pull writes all records
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One record of a list, ready to be stored.
+    """One record of a list, ready to be stored."""
 
-    Attributes:
-        key: pseudonym of its id, or of its content where it has none.
-        content: keyed hash of all it holds.
-        raw: the record as JSON text, numbers to the letter.
-        occurred_at: microseconds; None if it cannot be read.
-        place: its index in the list, from 0.
-        problem: stable word for why it cannot be read; None if it can.
-        column: the field at fault.
-    """
-
-    key: bytes
-    content: bytes
-    raw: bytes = field(repr=False)
-    occurred_at: int | None = None
-    place: int = 0
-    problem: str | None = None
-    column: str = ""
+    key: bytes  # pseudonym of its id, or of its content where it has none
+    content: bytes  # keyed hash of all it holds
+    raw: bytes = field(repr=False)  # the record as JSON text, numbers to the letter
+    occurred_at: int | None = None  # microseconds; None if it cannot be read
+    place: int = 0  # its index in the list, from 0
+    problem: str | None = None  # stable word for why it cannot be read; None if it can
+    column: str = ""  # the field at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,33 +130,19 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The differences between a list and the last one of the same customer.
+    """The differences between a list and the last one of the same customer."""
 
-    Attributes:
-        added: not known before.
-        modified: known, with other content, each beside what was known.
-        removed: not in the list any more, and the list can be trusted to say so.
-        held: removals that wait for another pull, since the list lacks suspiciously much.
-        out_of_reach: known records that are older than what the service lists.
-    """
-
-    added: tuple[Answered, ...] = ()
+    added: tuple[Answered, ...] = ()  # not known before
+    # known, with other content, each beside what was known
     modified: tuple[tuple[Known, Answered], ...] = ()
+    # not in the list any more, and the list can be trusted to say so
     removed: tuple[Known, ...] = ()
-    held: int = 0
-    out_of_reach: int = 0
+    held: int = 0  # removals that wait for another pull, since the list lacks suspiciously much
+    out_of_reach: int = 0  # known records that are older than what the service lists
 
 
 class Pulled(JournalRecord):
-    """How one customer was pulled in one run, begun `at`.
-
-    Attributes:
-        state: the outcome.
-        pulled: what was pulled first of all.
-        answered_at: orders the answers about one customer, microseconds.
-        summary: by kind of record, of what it was pulled with too: counts, codes and names of
-            fields, or the outcome where nothing was answered; nothing personal.
-    """
+    """How one customer was pulled in one run, begun `at`."""
 
     kind: ClassVar[RecordKind] = RecordKind.PULL
     ground: ClassVar[Ground] = Ground.CONSENTS
@@ -179,7 +151,9 @@ class Pulled(JournalRecord):
 
     batch: str = PULLS
     grant_id: str
-    pulled: PulledKind
+    pulled: PulledKind  # what was pulled first of all
     state: PullOutcome = PullOutcome.DUE
-    answered_at: int | None = None
+    answered_at: int | None = None  # orders the answers about one customer, microseconds
+    # by kind of record, of what it was pulled with too: counts, codes and names of fields, or the
+    # outcome where nothing was answered; nothing personal
     summary: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -10,23 +10,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CheckQuote:
-    """One check's share of a quote; money in micro-naira, time in seconds.
-
-    Attributes:
-        check: the check.
-        kind: the identity it is asked by.
-        calls: lookups to be asked at most.
-        likely_calls: those likely to be asked, where some may be spared.
-        price_micro: what a hit costs.
-        hit_pct: share of calls expected to be charged, in percent.
-    """
+    """One check's share of a quote; money in micro-naira, time in seconds."""
 
     check: str
-    kind: str
-    calls: int
-    likely_calls: int
-    price_micro: int
-    hit_pct: float
+    kind: str  # the identity it is asked by
+    calls: int  # lookups to be asked at most
+    likely_calls: int  # those likely to be asked, where some may be spared
+    price_micro: int  # what a hit costs
+    hit_pct: float  # share of calls expected to be charged, in percent
     low_micro: int
     expected_micro: int
     high_micro: int
@@ -35,39 +26,26 @@ class CheckQuote:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """What the affordable lookups are for, in the order in which they are asked.
+    """What the affordable lookups are for, in the order in which they are asked."""
 
-    Attributes:
-        never_screened: lookups of applicants and of customers never screened before.
-        overdue: lookups of evidence that has grown old.
-        least_exposure_kobo: naira at risk of the last row reached, in kobo; -1 where unknown.
-    """
-
-    never_screened: int
-    overdue: int
-    least_exposure_kobo: int
+    never_screened: int  # lookups of applicants and of customers never screened before
+    overdue: int  # lookups of evidence that has grown old
+    least_exposure_kobo: int  # naira at risk of the last row reached, in kobo; -1 where unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A whole quote.
+    """A whole quote."""
 
-    Attributes:
-        lines: one for each check and identity with lookups to be asked.
-        cap_micro: the cap the run would be under, if any.
-        balance_micro: the last balance the journal knows of.
-        affordable: how many lookups the cap and the known balance pay for at their worst cost;
-            None if neither is known.
-        rows_short: rows that would lack an answer then.
-        first: what the money pays for first.
-    """
-
+    # one for each check and identity with lookups to be asked
     lines: tuple[CheckQuote, ...] = field(default_factory=tuple)
-    cap_micro: int | None = None
-    balance_micro: int | None = None
+    cap_micro: int | None = None  # the cap the run would be under, if any
+    balance_micro: int | None = None  # the last balance the journal knows of
+    # how many lookups the cap and the known balance pay for at their worst cost; None if neither is
+    # known
     affordable: int | None = None
-    rows_short: int = 0
-    first: First | None = None
+    rows_short: int = 0  # rows that would lack an answer then
+    first: First | None = None  # what the money pays for first
 
     @property
     def calls(self) -> int:

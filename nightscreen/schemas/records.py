@@ -46,42 +46,33 @@ class Ground(StrEnum):
 
 
 class JournalRecord(BaseModel):
-    """What every kind of record has.
-
-    Attributes:
-        kind: names the kind in the journal.
-        ground: on which ground records of the kind are kept.
-        waiting: states in which a record is kept whatever its age.
-        everywhere: `customer` is the pseudonym that is the same in every batch name.
-        section: under which name subject access shows records; empty where they are parts of
-            others, or about no customer.
-        part_of: the kind of the records that these are parts of, by `subject`: they go with them.
-        always_in: a batch name in which records go with the customer of any batch name.
-        key: names the record within its kind.
-        customer: pseudonym of the customer; empty where it is about no customer.
-        subject: pseudonym of the identifier it is about; empty where there is none.
-        batch: the batch name.
-        run_id: the run it is about; empty where there is none.
-        at: when it was made, microseconds.
-    """
+    """What every kind of record has."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", ser_json_bytes="hex", val_json_bytes="hex"
     )
 
-    kind: ClassVar[RecordKind]
-    ground: ClassVar[Ground]
+    kind: ClassVar[RecordKind]  # names the kind in the journal
+    ground: ClassVar[Ground]  # on which ground records of the kind are kept
+    # states in which a record is kept whatever its age
     waiting: ClassVar[frozenset[str]] = frozenset()
+    # `customer` is the pseudonym that is the same in every batch name
     everywhere: ClassVar[bool] = False
+    # a batch name in which records go with the customer of any batch name
     always_in: ClassVar[str] = ""
+    # under which name subject access shows records; empty where they are parts of others, or about
+    # no customer
     section: ClassVar[str]
+    # the kind of the records that these are parts of, by `subject`: they go with them
     part_of: ClassVar[RecordKind | None] = None
+    # pseudonym of the customer; empty where it is about no customer
     customer: bytes = Field(b"", repr=False)
+    # pseudonym of the identifier it is about; empty where there is none
     subject: bytes = Field(b"", repr=False)
-    key: str
+    key: str  # names the record within its kind
     batch: str
-    run_id: str = ""
-    at: int
+    run_id: str = ""  # the run it is about; empty where there is none
+    at: int  # when it was made, microseconds
 
     @property
     def searched_state(self) -> str:

@@ -12,30 +12,22 @@ from urllib.parse import quote
 
 from nightscreen.schemas.errors import UsageError
 
-VERIFICATION = "/v2/verification"
-"""Path of area B, validation."""
+VERIFICATION = "/v2/verification"  # path of area B, validation
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call to the service, ready to be written.
+    """One call to the service, ready to be written."""
 
-    Attributes:
-        operation: the priced operation it belongs to.
-        method: HTTP method.
-        path: path below the base address, percent-encoded; it may hold an identifier.
-        body: JSON text, None where the operation has no body.
-        asked: the identifier asked about, so that an answer for somebody else is noticed; of an
-            account with its bank, as in `058-0123456789`.
-        access_token: the customer's token, sent in place of the key (specification, area A,
-            authentication 3); empty where the key is sent.
-    """
-
-    operation: str
-    method: str
-    path: str
-    body: bytes | None
+    operation: str  # the priced operation it belongs to
+    method: str  # HTTP method
+    path: str  # path below the base address, percent-encoded; it may hold an identifier
+    body: bytes | None  # JSON text, None where the operation has no body
+    # the identifier asked about, so that an answer for somebody else is noticed; of an account with
+    # its bank, as in `058-0123456789`
     asked: str = field(default="", repr=False)
+    # the customer's token, sent in place of the key (specification, area A, authentication 3);
+    # empty where the key is sent
     access_token: str = field(default="", repr=False)
 
     def __repr__(self) -> str:

@@ -26,8 +26,7 @@ CUSTOMER_ROW = "customer_row"
 """1 for a customer's first row in `enriched`, 2 for the second and so on."""
 CUSTOMER_EXPOSURE = "customer_exposure"
 """The sum of a customer's open loans, on each of its rows in `enriched`."""
-EXTRA_PREFIX = "x:"
-"""Columns that are only carried through have this prefix in a row batch."""
+EXTRA_PREFIX = "x:"  # columns that are only carried through have this prefix in a row batch
 
 
 def row_schema(extra: Sequence[str] = ()) -> pa.Schema:
@@ -85,67 +84,43 @@ class RefusedRow:
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """How one column of the file is understood.
+    """How one column of the file is understood."""
 
-    Attributes:
-        heading: as the file has it.
-        known: the project's own column name, or None for one that is only carried through.
-        output: the name it has in the enriched output.
-    """
-
-    heading: str
-    known: str | None
-    output: str
+    heading: str  # as the file has it
+    known: str | None  # the project's own column name, or None for one that is only carried through
+    output: str  # the name it has in the enriched output
 
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
-    """Some rows of a file as text.
+    """Some rows of a file as text."""
 
-    Attributes:
-        lines: line number of each row, header included, from 1.
-        columns: one string column for each heading, under the file's own headings made unique.
-        broken: rows that could not be split into the file's columns.
-    """
-
-    lines: Sequence[int]
+    lines: Sequence[int]  # line number of each row, header included, from 1
+    # one string column for each heading, under the file's own headings made unique
     columns: pa.RecordBatch
-    broken: Sequence[RefusedRow] = ()
+    broken: Sequence[RefusedRow] = ()  # rows that could not be split into the file's columns
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Some rows after intake, with what was found on the way.
+    """Some rows after intake, with what was found on the way."""
 
-    Attributes:
-        rows: accepted rows in input order, in the shape of `row_schema`.
-        refused: rows for quarantine.
-        problems: every finding, those of refused rows included.
-        read: how many rows of the file went in; always accepted plus refused.
-    """
-
-    rows: pa.RecordBatch
-    refused: Sequence[RefusedRow]
-    problems: Sequence[Problem]
-    read: int
+    rows: pa.RecordBatch  # accepted rows in input order, in the shape of `row_schema`
+    refused: Sequence[RefusedRow]  # rows for quarantine
+    problems: Sequence[Problem]  # every finding, those of refused rows included
+    read: int  # how many rows of the file went in; always accepted plus refused
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A file's columns as understood, and the findings about them.
-
-    Attributes:
-        columns: each column of the file.
-        findings: sentences for the analyst, most important first.
-        defaults: values for known columns that the file does not have, from the mapping.
-        date_order: `dmy`, `mdy` or `ymd` for dates that are not ISO; None where not declared.
-        fed_back: the file is a quarantine file that was fixed: a part of its batch.
-        loan_status: index of the column with a loan's status; None where there is none.
-    """
+    """A file's columns as understood, and the findings about them."""
 
     columns: tuple[SourceColumn, ...]
-    findings: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()  # sentences for the analyst, most important first
+    # values for known columns that the file does not have, from the mapping
     defaults: Mapping[str, str] = field(default_factory=dict)
+    # `dmy`, `mdy` or `ymd` for dates that are not ISO; None where not declared
     date_order: str | None = None
-    fed_back: bool = False
+    fed_back: bool = False  # the file is a quarantine file that was fixed: a part of its batch
+    # index of the column with a loan's status; None where there is none
     loan_status: int | None = None

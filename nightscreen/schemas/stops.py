@@ -14,8 +14,7 @@ COMPLETED, STOPPED, TEST_MODE = "completed", "stopped", "test_mode"
 ADDRESS = "address"
 """The stop of a run whose address answered, but not as the service does; reported as an outage."""
 
-LOW_BALANCE = "the balance is low"
-"""How a notice of it begins."""
+LOW_BALANCE = "the balance is low"  # how a notice of it begins
 
 
 class StopReason(StrEnum):

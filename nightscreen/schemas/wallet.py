@@ -14,14 +14,6 @@ class WalletGap(JournalRecord):
     """Money that left the wallet between two runs and that no call explains.
 
     It is open until a person notes the reason. Its key is the later run's id.
-
-    Attributes:
-        run_before: the run that ended before the money left.
-        micro: how much, in micro-naira.
-        state: `open` or `explained`.
-        reason: where the money went, as a person noted it; empty while it is open.
-        by: who noted it.
-        noted_at: when, microseconds; 0 while it is open.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.WALLET_GAP
@@ -29,12 +21,12 @@ class WalletGap(JournalRecord):
     waiting: ClassVar[frozenset[str]] = frozenset({OPEN})
     section: ClassVar[str] = ""
     batch: str = ""
-    run_before: str
-    micro: int
-    state: str = OPEN
-    reason: str = ""
-    by: str = ""
-    noted_at: int = 0
+    run_before: str  # the run that ended before the money left
+    micro: int  # how much, in micro-naira
+    state: str = OPEN  # `open` or `explained`
+    reason: str = ""  # where the money went, as a person noted it; empty while it is open
+    by: str = ""  # who noted it
+    noted_at: int = 0  # when, microseconds; 0 while it is open
 
     def explained(self, reason: str, by: str, at: int) -> Self:
         """Return the same with where the money went."""

@@ -42,31 +42,22 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.schemas.errors import InputError
 
-LOOK_S = 1.0
-"""How often the folder is looked at."""
-LEFT_OVER_S = 15.0
-"""How often files are looked for that another process took and left."""
+LOOK_S = 1.0  # how often the folder is looked at
+LEFT_OVER_S = 15.0  # how often files are looked for that another process took and left
 _QUICKEST_S = 0.05
 
 
 @dataclass(slots=True)
 class InboxWatch:
-    """An inbox that is being watched.
-
-    Attributes:
-        until_s: when to end, on the monotonic clock; None is never.
-        tell: is told what happens, in a sentence without names.
-        fates: how many files came to what.
-        stopped: a run was stopped from outside, and the watch with it.
-    """
+    """An inbox that is being watched."""
 
     inbox: Inbox
     options: WatchInbox
     settings: Settings
-    until_s: float | None
-    tell: Callable[[str], object]
-    fates: Counter[str] = field(default_factory=Counter)
-    stopped: bool = False
+    until_s: float | None  # when to end, on the monotonic clock; None is never
+    tell: Callable[[str], object]  # is told what happens, in a sentence without names
+    fates: Counter[str] = field(default_factory=Counter)  # how many files came to what
+    stopped: bool = False  # a run was stopped from outside, and the watch with it
     _settling: Settling = field(init=False)
     _swept_s: float = float("-inf")
     _decided: list[str] = field(default_factory=list)

@@ -30,8 +30,7 @@ from nightscreen.tasks.temporary_server import at_hand
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-PATIENCE_S = 120.0
-"""As long as a command waits: a busy machine starts a server slowly."""
+PATIENCE_S = 120.0  # as long as a command waits: a busy machine starts a server slowly
 _ALWAYS = {"persist_result": False, "validate_parameters": True}
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from nightscreen.client.classify import CallOutcome
 
 NAME = "nightscreen"
-FLUSH_MS = 5_000
-"""How long the end of a run may take to hand in what was measured."""
+FLUSH_MS = 5_000  # how long the end of a run may take to hand in what was measured
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 75)
 """Bounds of the latency histogram; the last is the longest timeout."""

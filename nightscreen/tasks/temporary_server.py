@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 _GO = "go"
 _HERE, _ELSEWHERE = "here", "elsewhere"
-_STOP_S = 5.0
-"""As long as Prefect gives its own."""
+_STOP_S = 5.0  # as long as Prefect gives its own
 _QUIET = ("-W", "ignore:Failed to create the Prefect home")
 """It is made later, once the server is to serve."""
 

@@ -146,23 +146,14 @@ def _weighted(digits: str, weights: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """One row of the table.
+    """One row of the table."""
 
-    Attributes:
-        name: as people write it.
-        aliases: other names.
-        code: 3-digit central-bank code, or None where the service cannot look it up.
-        other_codes: the same bank in other schemes.
-        kind: `bank`, `merchant`, `microfinance`, `mortgage`, `payment_service`, `wallet`.
-        check: `dmb`, `ofi` or `none`.
-    """
-
-    name: str
-    aliases: tuple[str, ...]
-    code: str | None
-    other_codes: tuple[str, ...]
-    kind: str
-    check: str
+    name: str  # as people write it
+    aliases: tuple[str, ...]  # other names
+    code: str | None  # 3-digit central-bank code, or None where the service cannot look it up
+    other_codes: tuple[str, ...]  # the same bank in other schemes
+    kind: str  # `bank`, `merchant`, `microfinance`, `mortgage`, `payment_service`, `wallet`
+    check: str  # `dmb`, `ofi` or `none`
 
     @property
     def institution(self) -> str | None:
@@ -175,19 +166,13 @@ class Bank:
 
 
 class BankVerdict(NamedTuple):
-    """The bank of a row.
+    """The bank of a row."""
 
-    Attributes:
-        code: what `bank_code` is to hold: the 3-digit code, or the text as it came.
-        bank: the bank, where there is exactly one.
-        candidates: the banks that fit where there are several; the account may decide.
-        issues: (column, issue) pairs.
-    """
-
-    code: str | None
-    bank: Bank | None = None
+    code: str | None  # what `bank_code` is to hold: the 3-digit code, or the text as it came
+    bank: Bank | None = None  # the bank, where there is exactly one
+    # the banks that fit where there are several; the account may decide
     candidates: tuple[Bank, ...] = ()
-    issues: tuple[tuple[str, Issue], ...] = ()
+    issues: tuple[tuple[str, Issue], ...] = ()  # (column, issue) pairs
 
 
 class _CodeReading(NamedTuple):

@@ -24,9 +24,7 @@ from nightscreen.values.issues import Issue, Issues, Validated, judge_column
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.values.columns import (
-        Column,
-    )
+    from nightscreen.values.columns import Column
 
 _BIRTH_YEARS = range(1901, 2100)
 _INSTANT_YEARS = range(1970, 2100)
@@ -67,8 +65,7 @@ class Moment(NamedTuple):
 _ISO = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})(?![0-9]).{,40}")
 _UTC = re.compile(r"\s*(?:UTC|GMT)$", re.IGNORECASE)
 _GAP_OF_ZONE = re.compile(r"\s+(?=[+-][0-9])")
-_FARTHEST = timedelta(hours=14)
-"""No zone is farther from UTC."""
+_FARTHEST = timedelta(hours=14)  # no zone is farther from UTC
 _SERIAL = re.compile(r"[0-9]{5}(?:\.[0-9]+)?")
 _WRITTEN = re.compile(r"[A-Za-z0-9:/.,\s-]{6,40}")
 """Dates as people write them: numbers and names of months, with anything usual between them."""

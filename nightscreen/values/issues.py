@@ -49,19 +49,12 @@ _WIDE_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)}
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What is wrong with a cell, without its position: a stable code and a sentence.
+    """What is wrong with a cell, without its position: a stable code and a sentence."""
 
-    Attributes:
-        code: of `problems.csv`.
-        hint: what to do.
-        action: what was done.
-        flaw: the identifier that is of no use because of it.
-    """
-
-    code: str
-    hint: str
-    action: Action
-    flaw: Flaw = Flaw.NONE
+    code: str  # of `problems.csv`
+    hint: str  # what to do
+    action: Action  # what was done
+    flaw: Flaw = Flaw.NONE  # the identifier that is of no use because of it
 
 
 class Validated(NamedTuple, Generic[T_co]):
@@ -73,17 +66,11 @@ class Validated(NamedTuple, Generic[T_co]):
 
 @dataclass(slots=True)
 class Issues:
-    """The issues of one batch, as they are found, and which identifiers of a row are of no use.
+    """The issues of one batch, as they are found, and which identifiers of a row are of no use."""
 
-    Attributes:
-        lines: line number of each row.
-        flaws: bits of `Flaw` for each row.
-        problems: every issue with its line.
-    """
-
-    lines: Sequence[int]
-    flaws: npt.NDArray[np.int32]
-    problems: list[Problem] = field(default_factory=list)
+    lines: Sequence[int]  # line number of each row
+    flaws: npt.NDArray[np.int32]  # bits of `Flaw` for each row
+    problems: list[Problem] = field(default_factory=list)  # every issue with its line
 
     @classmethod
     def blank(cls, lines: Sequence[int]) -> Issues:

@@ -44,19 +44,12 @@ _FAILED = 1
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of one behaviour.
+    """What came of one behaviour."""
 
-    Attributes:
-        broken: the behaviour.
-        seconds: what its tests took.
-        by: the test that found it; empty where none did.
-        why_not: why it was not found.
-    """
-
-    broken: Broken
-    seconds: float
-    by: str = ""
-    why_not: str = ""
+    broken: Broken  # the behaviour
+    seconds: float  # what its tests took
+    by: str = ""  # the test that found it; empty where none did
+    why_not: str = ""  # why it was not found
 
     def line(self) -> str:
         """Return it as one line."""

@@ -19,21 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Canned:
-    """One exchange to replay.
+    """One exchange to replay."""
 
-    Attributes:
-        status: HTTP status.
-        body: raw bytes, or a document to be written as JSON.
-        headers: response headers.
-        error: raised in place of a response, such as `httpx.ReadTimeout("")`.
-        delay_s: seconds before either.
-    """
-
-    status: int = 200
-    body: bytes | Mapping[str, object] = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    error: Exception | None = None
-    delay_s: float = 0.0
+    status: int = 200  # HTTP status
+    body: bytes | Mapping[str, object] = b""  # raw bytes, or a document to be written as JSON
+    headers: Mapping[str, str] = field(default_factory=dict)  # response headers
+    error: Exception | None = None  # raised in place of a response, such as `httpx.ReadTimeout("")`
+    delay_s: float = 0.0  # seconds before either
 
 
 class FakeTransport(httpx.AsyncBaseTransport):

@@ -18,11 +18,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.schemas.errors import NightscreenError, SettingsError
 from nightscreen.tasks import temporary_server
-from nightscreen.tasks.workers import (
-    DEPLOYMENT,
-    require_worker_available,
-    worker_problem,
-)
+from nightscreen.tasks.workers import DEPLOYMENT, require_worker_available, worker_problem
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
@@ -36,19 +32,12 @@ READY, PAUSED, NOT_READY = WorkPoolStatus.READY, WorkPoolStatus.PAUSED, WorkPool
 
 @dataclass
 class Server:
-    """The part of the engine's API that is asked whether parts could begin.
+    """The part of the engine's API that is asked whether parts could begin."""
 
-    Attributes:
-        pool: the pool of the deployment; None where a process serves it.
-        status: how that pool stands, None where there is no such pool.
-        deployed: whether the deployment is there.
-        served: whether a process serves it.
-    """
-
-    pool: str | None = "nights"
-    status: WorkPoolStatus | None = READY
-    deployed: bool = True
-    served: bool = False
+    pool: str | None = "nights"  # the pool of the deployment; None where a process serves it
+    status: WorkPoolStatus | None = READY  # how that pool stands, None where there is no such pool
+    deployed: bool = True  # whether the deployment is there
+    served: bool = False  # whether a process serves it
 
     async def read_deployment_by_name(self, name: str) -> Any:  # noqa: ANN401 - a document
         """Return a deployment."""

@@ -50,16 +50,11 @@ PARTS_A_WORKER = 2
 
 @dataclass
 class Site:
-    """An engine with two workers, as if on two machines: they share journal, key and a folder.
-
-    Attributes:
-        homes: what each machine keeps for itself.
-        settings: what all machines are given.
-    """
+    """An engine with two workers, as if on two machines: they share journal, key and a folder."""
 
     engine: Engine
-    homes: tuple[Path, Path]
-    settings: dict[str, str]
+    homes: tuple[Path, Path]  # what each machine keeps for itself
+    settings: dict[str, str]  # what all machines are given
     _stack: ExitStack
     second: subprocess.Popen[bytes] = field(init=False)
 

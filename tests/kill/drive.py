@@ -40,16 +40,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Driven:
-    """What a run came to.
-
-    Attributes:
-        report: its report.
-        run: the run, closed.
-        lookups: check and end of each of its lookups, in rank, before it asked again or closed.
-    """
+    """What a run came to."""
 
     report: dict[str, Any]
-    run: ScreeningRun
+    run: ScreeningRun  # the run, closed
+    # check and end of each of its lookups, in rank, before it asked again or closed
     lookups: list[tuple[str, LookupStatus]]
 
 
@@ -65,12 +60,9 @@ class Steered(Runner):
         steer: runs beside the asking.
         ask_here: stands in for a person at the terminal.
         around: is entered round all of the asking.
-
-    Attributes:
-        run: the run, once it is open.
     """
 
-    run: ScreeningRun
+    run: ScreeningRun  # the run, once it is open
     lookups: list[tuple[str, LookupStatus]]
 
     def __init__(

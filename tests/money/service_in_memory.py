@@ -40,29 +40,24 @@ REJECTED = Canned(400, {"status": "error", "message": "Rejected"})
 
 @dataclass(slots=True)
 class Service:
-    """Answers, charges and remembers.
+    """Answers, charges and remembers."""
 
-    Attributes:
-        wallet: naira left.
-        latency_s: seconds by operation.
-        before: a fault in place of the work, told operation, identity and the call's number.
-        after: a fault once the work is done and charged.
-        meta: what `meta` says, told cost and balance; None leaves it out.
-        at_first: what the wallet held before the first call, None where there was none.
-        rewrite: another form of a charged answer, given operation, identity and its document.
-    """
-
-    wallet: int = 1_000_000
+    wallet: int = 1_000_000  # naira left
+    # seconds by operation
     latency_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRICES, 1.0))
+    # a fault in place of the work, told operation, identity and the call's number
     before: Fault = lambda *_: None
-    after: Fault = lambda *_: None
+    after: Fault = lambda *_: None  # a fault once the work is done and charged
+    # another form of a charged answer, given operation, identity and its document
     rewrite: Rewrite = lambda *_: None
     prices: dict[str, int] = field(default_factory=lambda: dict(PRICES))
+    # what `meta` says, told cost and balance; None leaves it out
     meta: Callable[[int, int], dict[str, int] | None] = lambda cost, balance: {
         "cost": cost,
         "balance": balance,
     }
     ledger: list[tuple[str, str, int]] = field(default_factory=list)
+    # what the wallet held before the first call, None where there was none
     at_first: int | None = None
 
     @property

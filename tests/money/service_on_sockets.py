@@ -34,21 +34,13 @@ def on_wire(canned: Canned) -> bytes:
 
 @dataclass(slots=True)
 class Spoken:
-    """One answer about to be sent.
+    """One answer about to be sent."""
 
-    Attributes:
-        operation: what was asked.
-        identity: about whom.
-        answer: the right response, whole.
-        connection: number of its connection, from 1.
-        nth: which request of its connection it answers, from 1.
-    """
-
-    operation: str
-    identity: str
-    answer: bytes
-    connection: int
-    nth: int
+    operation: str  # what was asked
+    identity: str  # about whom
+    answer: bytes  # the right response, whole
+    connection: int  # number of its connection, from 1
+    nth: int  # which request of its connection it answers, from 1
     writer: asyncio.StreamWriter
 
     def say(self, data: bytes) -> None:
@@ -63,19 +55,13 @@ async def plainly(spoken: Spoken) -> None:
 
 @dataclass(slots=True)
 class SocketService:
-    """Serves a bureau's nights over sockets.
+    """Serves a bureau's nights over sockets."""
 
-    Attributes:
-        bureau: whose service, people and loop they are.
-        say: sends an answer.
-        asked: operation and identity of each request, as they came.
-        connections: how many were opened.
-    """
-
-    bureau: Bureau
-    say: Say = plainly
+    bureau: Bureau  # whose service, people and loop they are
+    say: Say = plainly  # sends an answer
+    # operation and identity of each request, as they came
     asked: list[tuple[str, str]] = field(default_factory=list)
-    connections: int = 0
+    connections: int = 0  # how many were opened
 
     def night(self, **parameters: Any) -> Driven:  # noqa: ANN401 - as a bureau's night
         """Screen the batch over sockets."""

@@ -47,17 +47,13 @@ SCOPE = "transaction:list"
 
 @dataclass(slots=True)
 class Service:
-    """Answers at once or after a second, and remembers.
+    """Answers at once or after a second, and remembers."""
 
-    Attributes:
-        fault: in place of an answer, told what is asked; None lets the service answer.
-        answered: good answers by what was asked and about whom.
-        asked: calls, faults included.
-    """
-
+    # in place of an answer, told what is asked; None lets the service answer
     fault: Callable[[str], Canned | None] = lambda _asked: None
+    # good answers by what was asked and about whom
     answered: Counter[str] = field(default_factory=Counter)
-    asked: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)  # calls, faults included
 
     def __call__(self, request: httpx.Request) -> Canned:
         """Answer one request."""

@@ -35,16 +35,11 @@ REDIRECT_URI = "https://lender.example/consent/callback"
 
 @dataclass
 class Replay:
-    """One example on its way through a sandbox.
+    """One example on its way through a sandbox."""
 
-    Attributes:
-        http: a caller of the sandbox.
-        example: what is replayed.
-        values: texts of the example, and what stands for them in this sandbox.
-    """
-
-    http: httpx.AsyncClient
-    example: Example
+    http: httpx.AsyncClient  # a caller of the sandbox
+    example: Example  # what is replayed
+    # texts of the example, and what stands for them in this sandbox
     values: dict[str, str] = field(default_factory=dict)
 
     async def prepare(self) -> None:

@@ -119,18 +119,14 @@ class Dying(PersonSteps):
 
 @dataclass
 class Lender:
-    """A lender with a sandbox, a HOME and an output folder.
-
-    Attributes:
-        instead: answers some requests in the sandbox's place.
-        seen: calls the sandbox had seen of what is tried, before.
-        url: address of a sandbox elsewhere that makes and shows loans, in place of the world's.
-    """
+    """A lender with a sandbox, a HOME and an output folder."""
 
     world: World
     settings: dict[str, Any] = field(default_factory=dict)
+    # answers some requests in the sandbox's place
     instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
-    seen: int = 0
+    seen: int = 0  # calls the sandbox had seen of what is tried, before
+    # address of a sandbox elsewhere that makes and shows loans, in place of the world's
     url: str = NOWHERE
 
     @classmethod

@@ -29,11 +29,7 @@ from nightscreen.results.decision_files import (
     read_returned,
     title,
 )
-from nightscreen.results.decision_list import (
-    list_schema,
-    worst_first,
-    write_decisions,
-)
+from nightscreen.results.decision_list import list_schema, worst_first, write_decisions
 from nightscreen.results.wording import RuleWords, team_sentences
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS

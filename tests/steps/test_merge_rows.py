@@ -12,12 +12,7 @@ import pytest
 
 from nightscreen.reading.columns import fold, understand
 from nightscreen.reading.mapping_file import read_mapping
-from nightscreen.reading.merge_rows import (
-    loan_standings,
-    loan_statuses,
-    merge_rows,
-    status_name,
-)
+from nightscreen.reading.merge_rows import loan_standings, loan_statuses, merge_rows, status_name
 from nightscreen.runs import screening_run
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw

@@ -11,12 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.operations.transactions.records import (
-    OTHER_NAME,
-    Drift,
-    load_fields,
-    parse_text,
-)
+from nightscreen.operations.transactions.records import OTHER_NAME, Drift, load_fields, parse_text
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:

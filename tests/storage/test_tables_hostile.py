@@ -14,11 +14,7 @@ import pytest
 
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import TableSource, open_source
-from nightscreen.reading.workbook import (
-    BoundedArchive,
-    SwollenWorkbookError,
-    read_strings,
-)
+from nightscreen.reading.workbook import BoundedArchive, SwollenWorkbookError, read_strings
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.errors import InputError, SettingsError
 

@@ -24,14 +24,7 @@ from nightscreen.operations.bvn.states import (
     requests_of,
 )
 from nightscreen.operations.bvn.table import lines_of, write_bvns
-from nightscreen.operations.person_run import (
-    FAILED,
-    PENDING,
-    Account,
-    Person,
-    PersonRun,
-    keep,
-)
+from nightscreen.operations.person_run import FAILED, PENDING, Account, Person, PersonRun, keep
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt

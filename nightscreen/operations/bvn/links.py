@@ -34,43 +34,32 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.schemas.clock import Clock
 
-PATH = "/otp/"
-"""The portal's path of the page; the token follows."""
+PATH = "/otp/"  # the portal's path of the page; the token follows
 
 
 class LinkWord(StrEnum):
     """The state of a link, or the result of a password typed under it."""
 
-    OPEN = "open"
-    """The customer may type a password."""
+    OPEN = "open"  # the customer may type a password
     CONFIRMED = "confirmed"
     WRONG_OTP = "wrong_otp"
-    MALFORMED = "malformed"
-    """It cannot be a password; nothing was sent, and it does not count."""
-    EXPIRED = "expired"
-    """The password or the request is too old, or the service knows of none."""
-    CLOSED = "closed"
-    """There is no such link, it has been used, or too many passwords were wrong."""
-    BUSY = "busy"
-    """A password is being looked at right now."""
-    IN_DOUBT = "in_doubt"
-    """The password was sent and its answer lost: it is not sent again."""
+    MALFORMED = "malformed"  # it cannot be a password; nothing was sent, and it does not count
+    EXPIRED = "expired"  # the password or the request is too old, or the service knows of none
+    CLOSED = "closed"  # there is no such link, it has been used, or too many passwords were wrong
+    BUSY = "busy"  # a password is being looked at right now
+    IN_DOUBT = "in_doubt"  # the password was sent and its answer lost: it is not sent again
     UNAVAILABLE = "unavailable"
     """Nothing was sent: the service is away, or a limit of the lender's is reached; try later."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """What a page may show about a link: nothing that identifies the customer.
-
-    Attributes:
-        masked_contact: where the service sent the password; None if that must not be shown.
-        attempts_left: passwords that may still be tried.
-    """
+    """What a page may show about a link: nothing that identifies the customer."""
 
     word: LinkWord
+    # where the service sent the password; None if that must not be shown
     masked_contact: str | None = None
-    attempts_left: int = 0
+    attempts_left: int = 0  # passwords that may still be tried
 
 
 _WORDS = {

@@ -37,13 +37,7 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.intake import Intake
-from nightscreen.schemas.bvn import (
-    OPEN_STATES,
-    BvnRequest,
-    BvnState,
-    HeldCustomer,
-    RequestBvns,
-)
+from nightscreen.schemas.bvn import OPEN_STATES, BvnRequest, BvnState, HeldCustomer, RequestBvns
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.clock import to_instant
@@ -85,20 +79,16 @@ _WORDS = {
 
 @dataclass(slots=True, kw_only=True)
 class Asked(Person):
-    """One row of the file; its word is a `NoAnswer`, or empty where it has a request.
-
-    Attributes:
-        held: what the request would hold; None if no request can be made for the row.
-        request: the request that counts for the row.
-    """
+    """One row of the file; its word is a `NoAnswer`, or empty where it has a request."""
 
     line: int
     customer_id: str
     customer: bytes
     consent_reference: str | None
     consent_ends_at: int
+    # what the request would hold; None if no request can be made for the row
     held: HeldCustomer | None = field(repr=False)
-    request: BvnRequest | None = None
+    request: BvnRequest | None = None  # the request that counts for the row
 
 
 def open_customers(parameters: RequestBvns) -> TableSource:

@@ -124,19 +124,13 @@ EXPLAINED = {
 
 @dataclass(frozen=True, slots=True)
 class BvnRecord:
-    """One row of the output before details are added.
+    """One row of the output before details are added."""
 
-    Attributes:
-        customer_id: of the lender.
-        why: why there is no request to be shown; empty where there is one.
-        link: where the customer can type the password.
-    """
-
-    customer_id: str
+    customer_id: str  # of the lender
     batch: str
-    why: str = ""
+    why: str = ""  # why there is no request to be shown; empty where there is one
     request: BvnRequest | None = None
-    link: str | None = None
+    link: str | None = None  # where the customer can type the password
 
 
 def write_bvns(

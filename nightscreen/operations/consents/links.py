@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.schemas.consented import Grant, TokenAnswer
 
-DEPARTURE = timedelta(minutes=10)
-"""How long a customer may take on the consent screen."""
+DEPARTURE = timedelta(minutes=10)  # how long a customer may take on the consent screen
 USUAL = timedelta(days=7)
 LONGEST = LINKS_LAST
 KEPT = 30 * DAY_MICROS
@@ -90,32 +89,23 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A new link.
+    """A new link."""
 
-    Attributes:
-        token: the secret in its address; anybody who has it can consent in the customer's name.
-        reference: its name in logs and evidence, which opens nothing.
-        expires_at: instant from which it no longer works, microseconds.
-    """
-
+    # the secret in its address; anybody who has it can consent in the customer's name
     token: str = field(repr=False)
-    reference: str
-    expires_at: int
+    reference: str  # its name in logs and evidence, which opens nothing
+    expires_at: int  # instant from which it no longer works, microseconds
 
 
 @dataclass(frozen=True, slots=True)
 class AskedConsent:
-    """The consent a customer is asked for.
-
-    Attributes:
-        link: the link's id; empty where the customer was sent to the consent screen itself.
-        reference: names link or state in logs and evidence.
-    """
+    """The consent a customer is asked for."""
 
     customer_id: str = field(repr=False)
     scopes: tuple[str, ...]
+    # the link's id; empty where the customer was sent to the consent screen itself
     link: str = field(repr=False)
-    reference: str
+    reference: str  # names link or state in logs and evidence
 
 
 class ConsentLinks:
@@ -292,14 +282,10 @@ class ExchangeEnd(StrEnum):
     KEPT = "kept"
     NOTHING_GRANTED = "nothing_granted"
     """The customer allowed nothing of what was asked; an earlier consent stays as it is."""
-    CODE_REFUSED = "code_refused"
-    """The code was used, expired, or made for another address."""
-    IN_DOUBT = "in_doubt"
-    """The answer was lost: the code is gone, and the customer is asked again."""
-    BUSY = "busy"
-    """The service was not reached, or had no time; nothing was exchanged."""
-    CAPPED = "capped"
-    """A cap leaves no room for the call."""
+    CODE_REFUSED = "code_refused"  # the code was used, expired, or made for another address
+    IN_DOUBT = "in_doubt"  # the answer was lost: the code is gone, and the customer is asked again
+    BUSY = "busy"  # the service was not reached, or had no time; nothing was exchanged
+    CAPPED = "capped"  # a cap leaves no room for the call
     KEY_REFUSED = "key_refused"
     """The key, the wallet or the address is not right: the lender must fix it."""
     TEST_MODE = "test_mode"
@@ -307,34 +293,23 @@ class ExchangeEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """The result of a code, with the grant if one was stored.
-
-    Attributes:
-        trouble: the client's word for what went wrong, for the person who fixes it.
-        missing: scopes that were requested and not granted.
-    """
+    """The result of a code, with the grant if one was stored."""
 
     ending: ExchangeEnd
     grant: Grant | None = None
-    trouble: str = ""
-    missing: tuple[str, ...] = ()
+    trouble: str = ""  # the client's word for what went wrong, for the person who fixes it
+    missing: tuple[str, ...] = ()  # scopes that were requested and not granted
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A code that a customer came back with, and its meaning.
-
-    Attributes:
-        scopes: what was asked for; empty where nobody knows any more.
-        reference: what the journal calls the consent, such as the link's.
-        evidence: how consent was given, kept with the grant.
-    """
+    """A code that a customer came back with, and its meaning."""
 
     customer_id: str = field(repr=False)
     code: str = field(repr=False)
-    scopes: tuple[str, ...]
-    reference: str
-    evidence: Mapping[str, Any] = field(repr=False)
+    scopes: tuple[str, ...]  # what was asked for; empty where nobody knows any more
+    reference: str  # what the journal calls the consent, such as the link's
+    evidence: Mapping[str, Any] = field(repr=False)  # how consent was given, kept with the grant
 
 
 async def redeem(

@@ -39,13 +39,7 @@ from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.loans import LoanStarted
-from nightscreen.schemas.offers import (
-    HeldOffer,
-    LinkState,
-    Offer,
-    OfferLoans,
-    OfferWord,
-)
+from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, OfferWord
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import StopReason
 
@@ -87,16 +81,12 @@ OFFERS = pa.schema(
 
 @dataclass(slots=True, kw_only=True)
 class Offered(Person):
-    """One row with a chosen decision; its word is an `OfferWord`.
-
-    Attributes:
-        offer: the customer's newest offer of the product; None where there is none.
-        problem: why a call of this session brought no link.
-    """
+    """One row with a chosen decision; its word is an `OfferWord`."""
 
     candidate: Candidate = field(repr=False)
+    # the customer's newest offer of the product; None where there is none
     offer: Offer | None = field(default=None, repr=False)
-    problem: str | None = None
+    problem: str | None = None  # why a call of this session brought no link
 
 
 class LoanOffers(PersonRun[OfferLoans, Offered]):

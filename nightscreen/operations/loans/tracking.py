@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.operations.person_run import CallEnd
 
-_TOO_MUCH = Decimal(10) ** 15
-"""An amount beyond what a column of naira holds is no amount of money."""
+_TOO_MUCH = Decimal(10) ** 15  # an amount beyond what a column of naira holds is no amount of money
 
 LOANS = pa.schema(
     [
@@ -106,8 +105,7 @@ LOAN_CHANGES = pa.schema(
 REFERENCE = "reference"
 KNOWN, UNKNOWN = "known", "unknown"
 _TOLD = ("status", "loan_amount", "amount_disbursed", "paid", "reject_reason", "can_request")
-_NOTHING = frozenset({None, "0.00", "true"})
-"""Values that are no news at the first view of a loan."""
+_NOTHING = frozenset({None, "0.00", "true"})  # values that are no news at the first view of a loan
 
 
 @dataclass(slots=True, kw_only=True)

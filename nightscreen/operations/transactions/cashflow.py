@@ -63,8 +63,7 @@ _LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
 _PADDED: Final = (
     "' ' || trim(regexp_replace(upper(strip_accents({0})), '[^A-Z0-9]+', ' ', 'g')) || ' '"
 )
-_NAIRA_WORDS: Final = ("NGN", "NAIRA", "")
-"""Words of `currency` that are naira."""
+_NAIRA_WORDS: Final = ("NGN", "NAIRA", "")  # words of `currency` that are naira
 _NOT_SETTLED: Final = (
     *("pending", "processing", "failed", "failure", "declined", "cancelled", "canceled"),
     *("rejected", "reversed", "error", "abandoned"),

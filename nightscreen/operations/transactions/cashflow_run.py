@@ -29,22 +29,16 @@ if TYPE_CHECKING:
     from nightscreen.operations.transactions.cashflow import CashFlow
     from nightscreen.schemas.pulls import Pulled
 
-BLOCK = 250_000
-"""Transactions that are worked on at once: some 400 MB with the program's own."""
+BLOCK = 250_000  # transactions that are worked on at once: some 400 MB with the program's own
 
 
 class CashFlowInput(NamedTuple):
-    """A customer's typed records as they stand now; the unreadable are left out.
-
-    Attributes:
-        checked_at: when the newest list of their transactions was answered, microseconds.
-        scopes: those of the consent that the figures rest on.
-    """
+    """A customer's typed records as they stand now; the unreadable are left out."""
 
     customer: bytes
     customer_id: str
-    checked_at: int
-    scopes: tuple[str, ...]
+    checked_at: int  # when the newest list of their transactions was answered, microseconds
+    scopes: tuple[str, ...]  # those of the consent that the figures rest on
     transactions: pa.Table
     accounts: pa.Table
 

@@ -67,16 +67,11 @@ _FAILURES = frozenset(outcome.value for outcome in _LOST.values())
 
 @dataclass(slots=True, kw_only=True)
 class Due(Person):
-    """A customer to be pulled.
+    """A customer to be pulled."""
 
-    Attributes:
-        pulled: how it went, as the journal has it.
-        grant: what they are asked under, once it is their turn.
-        came: of each list the answer as it came, or why there is none.
-    """
-
-    pulled: Pulled
-    grant: Grant | None = None
+    pulled: Pulled  # how it went, as the journal has it
+    grant: Grant | None = None  # what they are asked under, once it is their turn
+    # of each list the answer as it came, or why there is none
     came: dict[PulledKind, bytes | PullOutcome] = field(default_factory=dict)
 
 
@@ -84,13 +79,13 @@ class Pull(PersonRun[PullTransactions, Due]):
     """One pull under way.
 
     Attributes:
-        kinds: what is pulled. The first decides who is due; the others come beside it where they
-            were granted.
         key_worked: a call under the API key was answered in this run, so that a refused refresh
             cannot be the key's fault.
     """
 
     kind: ClassVar[SubjectKind] = SubjectKind.CUSTOMER
+    # what is pulled. The first decides who is due; the others come beside it where they were
+    # granted.
     kinds: ClassVar[tuple[PulledKind, ...]]
     re_entered: ClassVar[bool] = True
 

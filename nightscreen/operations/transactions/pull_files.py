@@ -24,13 +24,7 @@ from nightscreen.operations.transactions.cashflow_run import write_cash_flow
 from nightscreen.operations.transactions.records import HINTS, Drift
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.schemas.clock import lagos_day, to_instant
-from nightscreen.schemas.pulls import (
-    KEPT,
-    UNCHANGED,
-    PulledKind,
-    PullOutcome,
-    TransactionChange,
-)
+from nightscreen.schemas.pulls import KEPT, UNCHANGED, PulledKind, PullOutcome, TransactionChange
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import TEST_MODE
 
@@ -58,31 +52,23 @@ CHANGES_SCHEMA = pa.schema(
 """One row for each record added, modified or removed, by pseudonyms; and one for each customer
 whose list was suspiciously short, with how many removals wait."""
 _COLUMNS = ("customer_id", "record", "record_key", "column", "code", "hint")
-_LOOK_BACK = 10
-"""Pulls whose drift is not told again in a notice."""
+_LOOK_BACK = 10  # pulls whose drift is not told again in a notice
 _COUNTS = (*(each.value for each in TransactionChange), "held", "out_of_reach")
 
 
 @dataclass(frozen=True, slots=True)
 class PullFiles:
-    """A run's pulls added up, and its files.
-
-    Attributes:
-        fields: of each kind that was pulled, its own first.
-        pulls: how it went with each customer.
-        ids: customers by their pseudonyms.
-        counts: numbers of records by word and by word and kind, and of lists by shape.
-        drift: how records differ from what is known.
-    """
+    """A run's pulls added up, and its files."""
 
     run: Run
-    fields: Mapping[PulledKind, RecordFields]
+    fields: Mapping[PulledKind, RecordFields]  # of each kind that was pulled, its own first
     cash_flow: CashFlow
     store: PullStore
-    pulls: list[Pulled]
-    ids: Mapping[bytes, str]
+    pulls: list[Pulled]  # how it went with each customer
+    ids: Mapping[bytes, str]  # customers by their pseudonyms
+    # numbers of records by word and by word and kind, and of lists by shape
     counts: Counter[str] = field(default_factory=Counter)
-    drift: Drift = field(default_factory=Drift)
+    drift: Drift = field(default_factory=Drift)  # how records differ from what is known
 
     @classmethod
     def of(

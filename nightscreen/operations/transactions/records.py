@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from nightscreen.files.sealing import Pseudonyms
 
-MONEY: Final = pa.decimal128(38, 6)
-"""Naira, or whatever `currency` says."""
+MONEY: Final = pa.decimal128(38, 6)  # naira, or whatever `currency` says
 _MONEY_DIGITS, _MONEY_PLACES = 32, 6
 NOT_A_RECORD, TOO_DEEP, REPEATED_ID = "not_a_record", "too_deep", "repeated_id"
 HINTS: Final = {
@@ -49,8 +48,7 @@ HINTS: Final = {
     "words_unreadable": "the field holds no list of texts",
 }
 """What each code of a pull's quarantine means."""
-OTHER_NAME: Final = "(another name)"
-"""Stands for a field's name that may be a value."""
+OTHER_NAME: Final = "(another name)"  # stands for a field's name that may be a value
 _NAME = re.compile(r"(?!(.*\d){5})[A-Za-z0-9_.-]{1,64}")  # fewer digits than any identifier has
 _MOST_NAMES = 100
 _DEEP = '{"nested": "beyond reason"}'

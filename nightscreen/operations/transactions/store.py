@@ -38,10 +38,8 @@ if TYPE_CHECKING:
 
 HELD_SHARE = 0.5
 """A list that lacks more than this share of what was known is suspicious; so is an empty one."""
-HELD_TAIL = 5
-"""So is one that lacks this many of the oldest in a row: it may have been cut short."""
-LONG_LIST = 100
-"""Records from which on a list may be as much as the service cares to send."""
+HELD_TAIL = 5  # so is one that lacks this many of the oldest in a row: it may have been cut short
+LONG_LIST = 100  # records from which on a list may be as much as the service cares to send
 _BLOCK = 2000
 _IDS_BLOCK = 500
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
@@ -76,17 +74,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredList:
-    """What the service listed of one customer.
+    """What the service listed of one customer."""
 
-    Attributes:
-        kind: what the records are.
-        records: each record once.
-        summary: what is noted of the answer itself.
-    """
-
-    kind: PulledKind
-    records: Sequence[Answered]
-    summary: dict[str, Any]
+    kind: PulledKind  # what the records are
+    records: Sequence[Answered]  # each record once
+    summary: dict[str, Any]  # what is noted of the answer itself
 
 
 @dataclass(frozen=True, slots=True)
