@@ -11,12 +11,12 @@ import re
 import ssl
 import urllib.request
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import httpx
 
+from nightscreen.config.settings import is_loopback
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -30,15 +30,11 @@ ENVIRONMENT = "environment"
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy that is asked for a tunnel.
-
-    Attributes:
-        authorization: what it is shown; empty for nothing.
-    """
+    """An HTTP proxy that is asked for a tunnel."""
 
     host: str
     port: int
-    authorization: str = field(default="", repr=False)
+    authorization: str = field(default="", repr=False)  # what it is shown; empty for nothing
 
     @property
     def url(self) -> str:
@@ -49,15 +45,11 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How this machine connects to others.
+    """How this machine connects to others."""
 
-    Attributes:
-        proxy: `http://user:password@host:port`, `environment`, or empty for none.
-        ca_file: a bundle of authorities trusted beside those of the system.
-    """
-
+    # `http://user:password@host:port`, `environment`, or empty for none
     proxy: str = field(default="", repr=False)
-    ca_file: Path | None = None
+    ca_file: Path | None = None  # a bundle of authorities trusted beside those of the system
 
     @classmethod
     def of(cls, settings: Settings) -> Network:
@@ -132,15 +124,11 @@ _VERSION = re.compile(r"(?:/+v2)?/*$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A base address.
+    """A base address."""
 
-    Attributes:
-        url: scheme, host and port, path `/`.
-        prefix: path before each operation's own, without a slash at its end and without the
-            version, which every operation's path has itself; mostly empty.
-    """
-
-    url: httpx.URL
+    url: httpx.URL  # scheme, host and port, path `/`
+    # path before each operation's own, without a slash at its end and without the version, which
+    # every operation's path has itself; mostly empty
     prefix: str
 
 
@@ -165,13 +153,3 @@ def parse_address(base_url: str) -> Address:
         raise SettingsError("BASE_URL must be https: only a loopback address may be http")
     path = url.raw_path.decode("ascii")
     return Address(url.copy_with(path="/"), _VERSION.sub("", path).rstrip("/"))
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

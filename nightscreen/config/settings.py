@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PREFIX = "NIGHTSCREEN_"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return whether a host name or address is this machine itself."""
     if host == "localhost":
         return True
@@ -60,7 +60,7 @@ def _service_address(url: str) -> str:
     host = parts.hostname or ""
     if not host or parts.scheme not in {"http", "https"}:
         raise ValueError("must be an address such as https://service.example")
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(host):
         raise ValueError("must begin with https:// (http is allowed on loopback only)")
     return url.rstrip("/")
 
@@ -337,7 +337,10 @@ def _limits_of(given: Sequence[str]) -> dict[str, str]:
 
 
 class Settings(BaseSettings):
-    """Everything that the environment decides. Names carry the prefix `NIGHTSCREEN_`."""
+    """Everything that the environment decides, by names with the prefix `NIGHTSCREEN_`.
+
+    What each decides stands in `.env.example`, from which the page of settings is written.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -350,209 +353,66 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    base_url: ServiceAddress = Field("", description="Address of the service.")
-    api_key: SecretStr = Field(SecretStr(""), description="Key the service issued to you.")
-    proxy: ProxyAddress = Field(
-        SecretStr(""),
-        description="HTTP proxy to the service, such as http://proxy.lender.example:3128; "
-        "`environment` takes the proxies of the environment, which are not used otherwise.",
-    )
-    ca_file: Path | None = Field(
-        None,
-        description="Bundle of certificates (PEM) trusted beside the system's, such as those of a "
-        "proxy that opens https.",
-    )
-    consent_url: ServiceAddress = Field("", description="Address of the consent screen.")
-    client_id: str = Field("", description="Your client id, from the service's console.")
-    redirect_uri: ExactAddress = Field(
-        "", description="The redirect address you registered; the portal answers at its path."
-    )
-    portal_url: PortalAddress = Field(
-        "",
-        description="Where customers reach the portal; default: scheme and host of REDIRECT_URI.",
-    )
-    portal_name: str = Field(
-        "Your lender", min_length=1, max_length=80, description="Who asks, as customers know you."
-    )
-    portal_contact: str = Field(
-        "",
-        max_length=200,
-        description="Where customers get help: a phone number, an email or a sentence.",
-    )
-    desk_url: PortalAddress = Field(
-        "",
-        description="Where a proxy serves the desk by https; default: this machine alone.",
-    )
-    desk_proxies: Proxies = Field(
-        "",
-        description="Addresses or networks of the proxies in front of the desk, divided by commas: "
-        "their X-Forwarded-For says where a sign-in comes from. Default: nobody's does.",
-    )
-    desk_second_factor: str = Field(
-        "",
-        pattern=rf"^(all|{_ROLES}(,{_ROLES})*)?$",
-        description="Who must have a second factor at the desk: roles divided by commas, such as "
-        "approver,administrator, or all.",
-    )
-    output: Path = Field(Path("out"), description="Where the desk keeps runs.")
-    aggregator_sends_key: bool = Field(
-        default=False, description="Send the key beside a customer's access token."
-    )
-    aggregator_path: str = Field(
-        "/v2/aggregator",
-        pattern=r"^(/[\w.-]+)+$",
-        description="The path of the experimental operations on customers' accounts.",
-    )
-    transactions_reread_days: int = Field(
-        90,
-        ge=0,
-        description="How many days of transactions the service lists at least. Older transactions "
-        "missing from a list are reported as removed only where the list reaches "
-        "further back.",
-    )
-    rings: bool = Field(
-        default=False,
-        description="Look for rings: customers connected by BVNs, accounts, phones, emails or "
-        "photographs, across batches.",
-    )
-    ring_hub: int = Field(
-        20,
-        ge=2,
-        description="An identifier of more customers than this ties nobody: an employer's, an "
-        "agent's, a branch's.",
-    )
-    home: Path = Field(Path(".nightscreen"), description="Where state is kept (mode 0700).")
-    engine_pages: Origins = Field(
-        "",
-        description="Where a proxy serves the pages of the Prefect server that nightscreen up "
-        "starts: origins divided by commas, the first for its API; default: this machine alone.",
-    )
-    open_engine: bool = Field(
-        default=False,
-        description="yes takes work from a Prefect server without authentication: whoever reaches "
-        "it can then run programs as nightscreen.",
-    )
-    journal_url: str = Field("", description="SQLAlchemy URL of the journal; SQLite under HOME.")
-    data_key: SecretStr = Field(
-        SecretStr(""), description="32 bytes base64; made once under HOME for a new journal."
-    )
-    manners_file: Path | None = Field(
-        None,
-        description="The table of manners, which says how the service's answers are read, as "
-        "data/manners.toml; default: "
-        "manners.toml under HOME where there is one, else that of the package.",
-    )
-    prices_file: Path | None = Field(
-        None,
-        description="The price of a call until a real one is known, as data/prices.toml; default: "
-        "prices.toml under HOME where there is one, else that of the package.",
-    )
-    narrations_file: Path | None = Field(
-        None,
-        description="The category of a transaction by its words, as data/narrations.toml; default: "
-        "narrations.toml under HOME where there is one, else that of the package.",
-    )
-    features_file: Path | None = Field(
-        None,
-        description="How figures of cash flow are computed, as data/features.sql; default: "
-        "features.sql under HOME where there is one, else that of the package.",
-    )
-    declarations_file: Path | None = Field(
-        None,
-        description="What the lender declares: lawful bases, and whether the policy decides alone; "
-        "default: declarations.toml under HOME where there is one, else nothing is declared.",
-    )
-    max_in_flight: InFlight = Field(IN_FLIGHT, description="Calls in flight at once.")
-    share_caps: bool = Field(
-        default=False,
-        description="Share MAX_IN_FLIGHT with all other runs on this journal that do; runs with "
-        "several workers always do.",
-    )
-    timeout_s: Timeouts = Field(TIMEOUTS_S, description="Seconds a call may take.")
-    attempts: int = Field(5, ge=1, le=20, description="Attempts a lookup, resends included.")
-    max_per_day: PerDay = Field({}, description="Lookups a day, by check.")
-    daily_spend_cap: Naira | None = Field(None, description="Naira a day over all runs.")
-    monthly_spend_cap: Naira | None = Field(None, description="Naira a month over all runs.")
-    balance_floor: Naira | None = Field(None, description="Stop before the wallet falls under it.")
-    approval_above: Naira | None = Field(None, description="Ask before a run quoted above it.")
-    approval_timeout: timedelta = Field(
-        timedelta(hours=2),
-        description="How long an unused approval is valid; at a terminal, how long the question "
-        "waits for an answer.",
-    )
-    override_above: Naira | None = Field(
-        None,
-        description="Exposure above which a decline that is turned into approve waits for a second "
-        "person at the desk; an unknown exposure counts as above. None: nobody else is needed.",
-    )
-    review_within: timedelta = Field(
-        timedelta(days=3),
-        gt=timedelta(0),
-        description="How soon a customer who needs a person is reviewed: when a case is due.",
-    )
-    freshness: AgesSet = Field({}, description="How old an answer may be.")
-    shadow: Path | None = Field(
-        None, description="A second policy that every screening tries beside the one in force."
-    )
-    require_approved_policy: bool = Field(
-        default=False, description="Refuse to screen under a policy that nobody has approved."
-    )
-    merge_rows: bool = Field(
-        default=False, description="The rows of one customer_id are one customer, in every run."
-    )
-    tolerated_failure_pct: float = Field(
-        5.0, ge=0, le=100, description="Failed lookups tolerated, in percent, once 200 are done."
-    )
-    selfie_match_at: float = Field(90.0, ge=0, le=100, description="Similarity that is a match.")
-    selfie_no_match_below: float = Field(
-        70.0, ge=0, le=100, description="Similarity below which it is no match; between: unsure."
-    )
-    nights_left_notice: int = Field(
-        3, ge=0, description="Give notice where the balance lasts fewer nights than this."
-    )
-    wallet_shared: bool = Field(
-        default=False,
-        description="Others use the wallet too: what leaves it between two runs is no warning.",
-    )
-    outage_give_up: timedelta = Field(
-        timedelta(minutes=10),
-        description="Time without an answer, whatever is waited for, after which a run stops.",
-    )
-    resume_every: timedelta = Field(
-        timedelta(minutes=15),
-        description="With a deadline, how often an outage or a low balance is tried again; each "
-        "try is one call at first.",
-    )
-    inbox: Path = Field(
-        Path("inbox"), description="Folder whose files `nightscreen inbox` screens."
-    )
-    inbox_settle_s: float = Field(
-        5, ge=0, le=3600, description="Seconds a file there must stay as it is before it is taken."
-    )
-    shard_rows: int = Field(
-        2000,
-        ge=10,
-        le=50_000,
-        description="Customers of one task run, where transactions are pulled.",
-    )
-    log_format: Literal["text", "json"] = Field(
-        "text", description="json: desk and portal write one JSON object a request on stderr."
-    )
-    retention: Retention = Field(Retention(), description="How long each kind is kept, in days.")
-    bvn_consent: BvnConsent = Field(
-        BvnConsent(), description="Passwords of BVN consent: how long, how often, how many digits."
-    )
-    contest: ContestClocks = Field(
-        ContestClocks(),
-        description="Hours until a contest is answered: plain, complex, of data protection; naira "
-        "that one lookup asked again for it may cost.",
-    )
-    bad_loan: BadLoan = Field(
-        BadLoan(),
-        description="Which loans count as bad: days past due, reached within so many days of the "
-        "due date; nothing paid so many days after the first of several payments; written off; "
-        "restructured.",
-    )
+    base_url: ServiceAddress = ""  # address of the service
+    api_key: SecretStr = SecretStr("")  # key the service issued to you
+    proxy: ProxyAddress = SecretStr("")  # or `environment`
+    ca_file: Path | None = None
+    consent_url: ServiceAddress = ""  # address of the consent screen
+    client_id: str = ""  # your client id, from the service's console
+    redirect_uri: ExactAddress = ""
+    portal_url: PortalAddress = ""
+    portal_name: str = Field("Your lender", min_length=1, max_length=80)
+    portal_contact: str = Field("", max_length=200)
+    desk_url: PortalAddress = ""
+    desk_proxies: Proxies = ""
+    desk_second_factor: str = Field("", pattern=rf"^(all|{_ROLES}(,{_ROLES})*)?$")
+    output: Path = Path("out")  # where the desk keeps runs
+    aggregator_sends_key: bool = False  # send the key beside a customer's access token
+    aggregator_path: str = Field("/v2/aggregator", pattern=r"^(/[\w.-]+)+$")
+    transactions_reread_days: int = Field(90, ge=0)
+    rings: bool = False
+    ring_hub: int = Field(20, ge=2)
+    home: Path = Path(".nightscreen")  # where state is kept (mode 0700)
+    engine_pages: Origins = ""
+    open_engine: bool = False  # take work from a server without authentication
+    journal_url: str = ""  # SQLAlchemy URL of the journal; SQLite under HOME
+    data_key: SecretStr = SecretStr("")  # 32 bytes base64; made once under HOME for a new journal
+    manners_file: Path | None = None
+    prices_file: Path | None = None
+    narrations_file: Path | None = None
+    features_file: Path | None = None
+    declarations_file: Path | None = None
+    max_in_flight: InFlight = IN_FLIGHT  # calls in flight at once
+    share_caps: bool = False
+    timeout_s: Timeouts = TIMEOUTS_S  # seconds a call may take
+    attempts: int = Field(5, ge=1, le=20)  # a lookup, resends included
+    max_per_day: PerDay = {}  # lookups a day, by check
+    daily_spend_cap: Naira | None = None  # naira a day over all runs
+    monthly_spend_cap: Naira | None = None  # naira a month over all runs
+    balance_floor: Naira | None = None  # stop before the wallet falls under it
+    approval_above: Naira | None = None  # ask before a run quoted above it
+    approval_timeout: timedelta = timedelta(hours=2)  # how long an unused approval is valid
+    override_above: Naira | None = None  # exposure; above it two people turn a decline around
+    review_within: timedelta = Field(timedelta(days=3), gt=timedelta(0))
+    freshness: AgesSet = {}  # how old an answer may be
+    shadow: Path | None = None  # a second policy that every screening tries beside the one in force
+    require_approved_policy: bool = False
+    merge_rows: bool = False  # the rows of one customer_id are one customer, in every run
+    tolerated_failure_pct: float = Field(5.0, ge=0, le=100)
+    selfie_match_at: float = Field(90.0, ge=0, le=100)  # similarity that is a match
+    selfie_no_match_below: float = Field(70.0, ge=0, le=100)
+    nights_left_notice: int = Field(3, ge=0)
+    wallet_shared: bool = False  # others use the wallet too
+    outage_give_up: timedelta = timedelta(minutes=10)  # without an answer, then a run stops
+    resume_every: timedelta = timedelta(minutes=15)  # with a deadline, one call at first
+    inbox: Path = Path("inbox")  # folder whose files `nightscreen inbox` screens
+    inbox_settle_s: float = Field(5, ge=0, le=3600)
+    shard_rows: int = Field(2000, ge=10, le=50_000)  # customers of a task run of a pull
+    log_format: Literal["text", "json"] = "text"
+    retention: Retention = Retention()  # how long each kind is kept, in days
+    bvn_consent: BvnConsent = BvnConsent()
+    contest: ContestClocks = ContestClocks()
+    bad_loan: BadLoan = BadLoan()
 
     def own_table(self, name: str) -> Path | None:
         """Return the lender's own file of such a name; None: the package's is used."""

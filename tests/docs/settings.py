@@ -1,11 +1,14 @@
-"""The page of settings: every name in the environment, its default, and what it decides."""
+"""The page of settings: every name in the environment, its default, and what it decides.
+
+All of it stands in `.env.example`.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from nightscreen.config.settings import PREFIX, Settings, setting_names
+from nightscreen.config.settings import PREFIX, setting_names
 from tests.docs.pages import ROOT, code, page, table
 
 if TYPE_CHECKING:
@@ -56,11 +59,5 @@ def _section(part: tuple[str, list[tuple[str, str]]]) -> Iterator[str]:
     words, names = part
     yield words
     yield ""
-    rows = ((code(name), describe(name), code(value) if value else "") for name, value in names)
-    yield from table(("name", "decides", "default"), rows)
-
-
-def describe(name: str) -> str:
-    """Return what a setting decides: the description it, or the group it belongs to, has."""
-    parts = name.removeprefix(PREFIX).lower().split("__")
-    return Settings.model_fields[parts[0]].description or ""
+    rows = ((code(name), code(value) if value else "") for name, value in names)
+    yield from table(("name", "default"), rows)
