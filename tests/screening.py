@@ -78,12 +78,9 @@ class Unasked(Runner):
 
     Args:
         meanwhile: is called once the run is priced, before it asks anything.
-
-    Attributes:
-        folder: the run's.
     """
 
-    folder: Path
+    folder: Path  # the run's
 
     def __init__(self, meanwhile: Callable[[ScreeningRun], object] | None = None) -> None:
         self._meanwhile = meanwhile
@@ -103,17 +100,14 @@ class Unasked(Runner):
 
 @dataclass
 class World:
-    """A sandbox, a HOME and an output folder that several nights share.
-
-    Attributes:
-        is_damaged: whether the laws which hold after every night may not hold here: the test has
-            spoilt the journal or the outputs, or has another machine ask meanwhile.
-    """
+    """A sandbox, a HOME and an output folder that several nights share."""
 
     folder: Path
     sandbox: Sandbox = field(default_factory=lambda: Sandbox(Opening()))
     settings: dict[str, Any] = field(default_factory=dict)
     clock: Clock = system_clock
+    # whether the laws which hold after every night may not hold here: the test has spoilt the
+    # journal or the outputs, or has another machine ask meanwhile
     is_damaged: bool = False
 
     def write(self, rows: Sequence[Mapping[str, str]], name: str = "customers.csv") -> Path:
@@ -177,7 +171,7 @@ class World:
 
     def calls(self, operation: str | None = None) -> list[dict[str, Any]]:
         """Return the calls the sandbox saw."""
-        return self.sandbox.ledger.read(0, operation)[0]
+        return self.sandbox.ledger.read(0, operation)
 
 
 class Screened:

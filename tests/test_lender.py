@@ -146,7 +146,7 @@ class Lender(RuleBasedStateMachine):
     @rule(check=st.sampled_from(sorted(AT_ONCE)), naira=st.integers(8, 30))
     def change_price(self, check: str, naira: int) -> None:
         """Change what a lookup costs from now on."""
-        self.world.sandbox.prices.now[check] = naira * MICROS
+        self.world.sandbox.prices[check] = naira * MICROS
 
     @precondition(lambda self: any(number <= self.listed for number in self.people))
     @rule(which=st.integers(0, PEOPLE))

@@ -7,7 +7,6 @@ what the service never says, and costs more than twice as much. Their models des
 
 from __future__ import annotations
 
-import time
 from decimal import Decimal
 from functools import cache
 from inspect import Parameter, Signature
@@ -18,18 +17,20 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, create_model
+from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from nightscreen.sandbox import aggregator, consent_flow, control, loans, validation, wire
-from nightscreen.sandbox.ledger import Entry
+from nightscreen.sandbox import aggregator, consent_flow, control, loans, validation
+from nightscreen.sandbox.request_pipeline import Answer, Operation
 from nightscreen.sandbox.state import SANDBOX
-from nightscreen.sandbox.wire import ABSENT, Reply
+from nightscreen.sandbox.wire import ABSENT
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from nightscreen.sandbox.request_pipeline import Operation
+    from nightscreen.sandbox.request_pipeline import Call
     from nightscreen.sandbox.state import Sandbox
+    from nightscreen.sandbox.wire import Reply
 
 OPERATIONS: Final = (*validation.OPERATIONS, *loans.OPERATIONS, *aggregator.OPERATIONS)
 """Every operation of the service, by area."""
@@ -53,25 +54,26 @@ class Failure(BaseModel):
     meta: Meta | None = None
 
 
-_JSON: Final = {"model": Failure}
+_MEANINGS: Final[dict[int | str, str]] = {
+    400: "malformed",
+    401: "no key",
+    402: "the wallet is too low",
+    403: "wrong key, dead access token, or no right",
+    404: "nothing found, or an address that is unknown",
+    500: "no such bank account; no price; a failure",
+    "default": "any other failure",
+}
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    400: {
-        **_JSON,
-        "description": "malformed; HTML where the body is no JSON",
-        "content": {"text/html": {}},
+    **{
+        status: {"model": Failure, "description": meaning, "content": {"text/html": {}}}
+        for status, meaning in _MEANINGS.items()
     },
-    401: {**_JSON, "description": "no key"},
-    402: {**_JSON, "description": "the wallet is too low"},
-    403: {**_JSON, "description": "wrong key, dead access token, or no right"},
-    404: {**_JSON, "description": "nothing found, or an address that is unknown"},
-    500: {**_JSON, "description": "no such bank account; no price; a failure"},
     504: {
         "description": "a required field is missing, or a gateway gave up",
         "content": {"text/plain": {}},
     },
-    "default": {**_JSON, "description": "any other failure"},
 }
-"""What every operation may answer instead."""
+"""What every operation may answer instead: JSON, or the HTML page of a proxy before it."""
 
 
 class _Address(Route):
@@ -154,34 +156,30 @@ def _kind(name: str, value: object) -> Any:  # noqa: ANN401 - a type of any kind
     return str | None
 
 
-async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer an address that is none of the service's with a 404 as JSON, and write it down."""
-    sandbox: Sandbox = scope[SANDBOX]
-    method, path = scope["method"], scope["path"]
-    if not path.startswith(_NOT_THE_SERVICE):
-        sandbox.ledger.append(
-            Entry(
-                at=time.time(),
-                operation="unknown",
-                identity=f"{method} {path}",
-                http_status=404,
-                outcome="unknown_route",
-                fault="",
-                charged=0,
-                balance=sandbox.wallet.balance,
-                delivery="sent",
-                attempt=0,
-                authorized=False,
-                in_flight=sandbox.in_flight["all"],
-            )
-        )
+def _name_route(call: Call) -> None:
+    call.identity = f"{call.scope['method']} {call.scope['path']}"
+
+
+def _no_such_route(call: Call) -> Reply:
+    method, path = call.scope["method"], call.scope["path"]
     text = f"{method} {path} not found"
-    if sandbox.manners.unknown_route == "recorded":
+    if call.sandbox.manners.unknown_route == "recorded":
         text = (
             f"The requested URL - {path} and method - {method} is not found. "
             "Please check the endpoint and try again"
         )
-    await wire.deliver(Reply(404, wire.envelope("error", text)), scope, receive, send)
+    return Answer.error("unknown_route", text, 404).reply()
+
+
+_NOWHERE: Final = Operation("unknown", "", "", _no_such_route, _name_route)
+
+
+async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer an address that is none of the service's, and write it down unless it is our own."""
+    if scope["path"].startswith(_NOT_THE_SERVICE):
+        await Response(status_code=404)(scope, receive, send)
+    else:
+        await _NOWHERE.handle(scope[SANDBOX], scope, receive, send)
 
 
 @cache

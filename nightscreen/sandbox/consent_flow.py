@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 router: Final = APIRouter()
 
 PATH: Final = "/data-share"
-CLIENT: Final = "Sandbox Lender"
-"""The one client that is registered, as customers see it."""
+CLIENT: Final = "Sandbox Lender"  # the one client that is registered, as customers see it
 _SEPARATORS: Final = re.compile(r"[\s,+]+")
 _ASKED: Final = ("response_type", "client_id", "redirect_uri", "scope", "state")
 _HINTS: Final = ("login_hint", "customer")
@@ -103,7 +102,7 @@ class ConsentRequest:
             return self.ask("Choose whether to allow it.")
         sandbox.grants.count(customer, "allowed")
         code = sandbox.grants.allow(customer, self._scopes, self._redirect_uri, sandbox.now())
-        return self._back({"code": code}, by_customer(customer).habit)
+        return self._back({"code": code}, by_customer(customer).word)
 
     def _back(self, carried: dict[str, str], habit: str = "") -> Response:
         """Send the customer back, with the state as it came unless their habit is another."""

@@ -28,8 +28,8 @@ from nightscreen.sandbox import wire
 from nightscreen.sandbox.behaviour_flags import OPERATIONS, BehaviourFlags
 from nightscreen.sandbox.faults import ALL, FAULTS, NO_WAIT, Scripted, fixed, lognormal
 from nightscreen.sandbox.grants import LONGEST_NAME, SCOPES, is_address
-from nightscreen.sandbox.ledger import PAGE, PRICES, micros_of, naira_text
-from nightscreen.sandbox.lives import KINDS, Life, truth_of
+from nightscreen.sandbox.ledger import PRICES, micros_of, naira_text
+from nightscreen.sandbox.lives import Life, truth_of
 from nightscreen.sandbox.people import Person, ecosystem_of, identity_kind, karma_record
 from nightscreen.sandbox.state import SCENARIOS, Here
 
@@ -138,11 +138,6 @@ class ModeBody(Body):
     test_mode: Literal["mock-response", "empty", "message", "unmarked"] | None = None
 
 
-class PlannedPrice(Body):
-    price: Amount
-    at_call: Whole = 0
-
-
 class WorldBody(Body):
     day: Annotated[Whole, Field(le=36_500)]
 
@@ -199,14 +194,6 @@ class ListingBody(Body):
     record: dict[str, Any] = {}
 
 
-class LifeBody(Body):
-    kind: Annotated[str, _one_of(KINDS, "kind of life")] = "monthly"
-    pay: Annotated[int, Field(ge=1000, le=_MOST, strict=True)] = 150_000
-    employer: Text = "CRESTLINE FOODS"
-    months: Annotated[int, Field(ge=1, le=60, strict=True)] = 6
-    lost: Annotated[Whole, Field(le=60)] = 0
-
-
 class PeopleBody(Body):
     bvn: Annotated[str, Field(pattern=r"^\d{11}$")] | None = None
     person: PersonBody | None = None
@@ -214,7 +201,7 @@ class PeopleBody(Body):
     listing: ListingBody | None = None
     history: dict[str, Any] | None = None
     customer: Customer | None = None
-    life: LifeBody | None = None
+    life: Life | None = None
 
 
 @router.get("/ledger")
@@ -222,16 +209,13 @@ async def show_ledger(
     sandbox: Here,
     since: Annotated[int, Query(ge=0)] = 0,
     operation: str | None = None,
-    limit: Annotated[int, Query(ge=1)] = PAGE,
     totals: bool = False,
 ) -> Response:
     """Show entries after a sequence number, totals, wallet and peaks."""
-    entries, following = ([], since) if totals else sandbox.ledger.read(since, operation, limit)
     return _json(
         {
-            "entries": entries,
-            "next": following,
-            "more": following < sandbox.ledger.count,
+            "entries": [] if totals else sandbox.ledger.read(since, operation),
+            "next": sandbox.ledger.count,
             "totals": sandbox.ledger.totals_json(),
             "wallet": sandbox.wallet.as_json(),
             "peak_in_flight": sandbox.peak,
@@ -352,18 +336,11 @@ async def set_manners(sandbox: Here, body: dict[str, Any]) -> Response:
 @router.post("/prices")
 async def set_prices(
     sandbox: Here,
-    body: dict[Annotated[str, _one_of(PRICES, "priced operation")], PlannedPrice | Amount],
+    body: dict[Annotated[str, _one_of(PRICES, "priced operation")], Amount],
 ) -> Response:
-    """Set prices now, or plan them for a later call of their operation."""
-    prices = sandbox.prices
-    for operation, wanted in body.items():
-        if isinstance(wanted, int):
-            prices.now[operation] = wanted
-        elif wanted.at_call:
-            prices.planned.setdefault(operation, []).append((wanted.at_call, wanted.price))
-        else:
-            prices.now[operation] = wanted.price
-    return _json({name: naira_text(price) for name, price in prices.now.items()})
+    """Set prices, from the next call on."""
+    sandbox.prices |= body
+    return _json({name: naira_text(price) for name, price in sandbox.prices.items()})
 
 
 @router.post("/world")
@@ -461,8 +438,7 @@ async def plant(sandbox: Here, body: PeopleBody) -> Response:
         record = {**karma_record(identity, identity_kind(identity) or "bvn"), **body.listing.record}
         shown["listing"] = planted.listings[identity] = record if listed else None
     if body.customer:
-        life = Life(**body.life.model_dump()) if body.life else None
-        owner = planted.plant_life(body.customer, bvn, life)
+        owner = planted.plant_life(body.customer, bvn, body.life)
         sandbox.linked.forget(body.customer)
         shown |= {"customer": body.customer, "life": TypeAdapter(Life).dump_python(owner.life)}
     return _json(shown)

@@ -17,14 +17,12 @@ from urllib.parse import urlsplit
 from nightscreen.sandbox.test_identifiers import by_customer
 
 DEFAULT_CLIENT_ID: Final = "sandbox-client"
-LONGEST_NAME: Final = 200
-"""Letters of a customer's username."""
+LONGEST_NAME: Final = 200  # letters of a customer's username
 CODE_LIFETIME_S: Final = 60.0
 ACCESS_TOKEN_LIFETIME_S: Final = 300.0
 TOKEN_LENGTH: Final = 254
 _CODE_BYTES: Final = 30
-NOBODY: Final = ""
-"""The customer under whom refusals of unknown codes and tokens are counted."""
+NOBODY: Final = ""  # the customer under whom refusals of unknown codes and tokens are counted
 SCOPES: Final = {
     "transaction:list": "see the list of all your transactions",
     "transaction:view": "see one transaction in detail",
@@ -138,7 +136,7 @@ class Grants:
         self, customer: str, scopes: tuple[str, ...], redirect_uri: str | None, now: float
     ) -> str:
         """Write a grant down and return its code."""
-        withheld = "transaction:list" if by_customer(customer).habit == "scope-missing" else ""
+        withheld = "transaction:list" if by_customer(customer).word == "scope-missing" else ""
         granted = tuple(scope for scope in scopes if scope != withheld)
         grant = Grant(customer, granted, redirect_uri, now + CODE_LIFETIME_S)
         code = secrets.token_urlsafe(_CODE_BYTES)
@@ -164,7 +162,7 @@ class Grants:
         if grant is None:
             self.count(NOBODY, "refused_exchanges")
             raise Refused("unknown_code")
-        habit, why = by_customer(grant.customer).habit, ""
+        habit, why = by_customer(grant.customer).word, ""
         if grant.code_used or habit == "code-used":
             why = "used_code"
         elif now >= grant.code_ends_at or habit == "code-expired":
@@ -192,7 +190,7 @@ class Grants:
         grant, why = self._by_refresh.get(secret), ""
         if grant is None:
             why = "unknown_refresh"
-        elif grant.revoked or by_customer(grant.customer).habit == "refresh-revoked":
+        elif grant.revoked or by_customer(grant.customer).word == "refresh-revoked":
             why = "revoked_refresh"
         elif grant.redirect_uri != redirect_uri:
             why = "wrong_redirect_uri"
@@ -206,7 +204,7 @@ class Grants:
         return grant, self._issue(grant, now)
 
     def _issue(self, grant: Grant, now: float) -> str:
-        dead = by_customer(grant.customer).habit == "never-valid"
+        dead = by_customer(grant.customer).word == "never-valid"
         token = _token()
         grant.accesses[token] = now + (0 if dead else ACCESS_TOKEN_LIFETIME_S)
         self._by_access[token] = grant

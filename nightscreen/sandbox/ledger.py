@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 from nightscreen.sandbox.behaviour_flags import AGGREGATOR
 
 MICROS: Final = 1_000_000
-PAGE: Final = 50_000
-"""The most entries of one page of the ledger, unless more are asked for."""
 _MOST_DIGITS: Final = 27
 PRICES: Final = {
     "karma": 10 * MICROS,
@@ -48,13 +46,15 @@ def micros_of(value: object) -> int:
     return whole
 
 
+def naira(micros: int) -> Decimal:
+    """Return micro-naira as naira, exactly."""
+    return Decimal(micros).scaleb(-6)
+
+
 def naira_text(micros: int) -> str:
     """Write micro-naira as plain decimal text in naira, without needless zeros."""
-    sign = "-" if micros < 0 else ""
-    whole, part = divmod(abs(micros), MICROS)
-    if part == 0:
-        return f"{sign}{whole}"
-    return f"{sign}{whole}.{part:06d}".rstrip("0")
+    text = f"{naira(micros):f}"
+    return text.rstrip("0").rstrip(".")
 
 
 class Wallet:
@@ -108,23 +108,6 @@ class Wallet:
         return {**shown, "calls": self.calls}
 
 
-class PriceList:
-    """What each operation costs, and the changes that are planned at a later call."""
-
-    def __init__(self) -> None:
-        self.now = dict(PRICES)
-        self.planned: dict[str, list[tuple[int, int]]] = {}  # number of the call, price
-
-    def price(self, operation: str, call: int) -> int:
-        """Return what a call costs, given its number among the calls of its operation."""
-        if self.planned:
-            planned = self.planned.get(operation, [])
-            for due in sorted(each for each in planned if each[0] <= call):
-                self.now[operation] = due[1]
-                planned.remove(due)
-        return self.now[operation]
-
-
 class Entry(NamedTuple):
     """One request, as it was answered."""
 
@@ -165,25 +148,16 @@ class Ledger:
             self.repeated += key in self._charged_before
             self._charged_before.add(key)
 
-    def read(
-        self, since: int = 0, operation: str | None = None, limit: int = PAGE
-    ) -> tuple[list[dict[str, object]], int]:
-        """Read entries after a sequence number.
-
-        Returns:
-            The entries, money as decimal text, and the sequence number to go on from.
-        """
+    def read(self, since: int = 0, operation: str | None = None) -> list[dict[str, object]]:
+        """Read the entries after a sequence number, money as decimal text."""
         forgotten = self.count - len(self.entries)
-        last = max(since, forgotten)
+        kept = islice(self.entries, max(0, since - forgotten), None)
         found: list[dict[str, object]] = []
-        for seq, entry in enumerate(islice(self.entries, last - forgotten, None), last + 1):
-            last = seq
-            if operation is None or entry.operation == operation:
+        for seq, entry in enumerate(kept, max(since, forgotten) + 1):
+            if operation in (None, entry.operation):
                 money = {name: naira_text(getattr(entry, name)) for name in ("charged", "balance")}
                 found.append({"seq": seq, **entry._asdict(), **money})
-                if len(found) >= limit:
-                    break
-        return found, last
+        return found
 
     def totals_json(self) -> dict[str, object]:
         """Return what was counted, whole and by operation; money as decimal text."""

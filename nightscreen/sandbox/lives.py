@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
+
+from pydantic import AfterValidator, ConfigDict, Field
 
 from nightscreen.sandbox.names import STOCKS
 from nightscreen.sandbox.people import FIRST_DAY, MONTHS
@@ -37,8 +39,7 @@ _SHARES: Final = (
     *("borrower",) * 3,
     *("seasonal", "idle"),
 )
-MONTHS_BEHIND: Final = 6
-"""Months of history on day 0, unless a plan says otherwise."""
+MONTHS_BEHIND: Final = 6  # months of history on day 0, unless a plan says otherwise
 
 _FIRMS: Final = (
     *("CRESTLINE FOODS", "DELTA WORKS NIG", "HARBOUR LOGISTICS", "KOLA & SONS", "NORTHGATE SCHOOL"),
@@ -71,23 +72,25 @@ _SPENT: Final = (
 _SOLD: Final = ("TRF FROM {3}", "CASH DEPOSIT SHOP", "NIP/UBA/{3}/GOODS", "POS TRF {3}")
 
 
+def _known(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"this is no kind of life; there are {', '.join(KINDS)}")
+    return kind
+
+
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The plan of a life.
+    """The plan of a life, drawn from its owner's name or planted."""
 
-    Attributes:
-        kind: a word of `KINDS`.
-        pay: naira a month, of which a trade is the rough sum.
-        employer: who pays a salary, as the bank writes it.
-        months: of history on day 0.
-        lost: the month of history that the bank's feed lost, counted back from day 0; 0 for none.
-    """
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
-    kind: str
-    pay: int
-    employer: str
-    months: int = MONTHS_BEHIND
-    lost: int = 0
+    kind: Annotated[str, AfterValidator(_known)] = "monthly"
+    # naira a month, of which a trade is the rough sum
+    pay: Annotated[int, Field(ge=1000, le=1_000_000_000, strict=True)] = 150_000
+    employer: Annotated[str, Field(min_length=1)] = _FIRMS[0]  # as the bank writes it
+    months: Annotated[int, Field(ge=1, le=60, strict=True)] = MONTHS_BEHIND  # of history on day 0
+    # the month of history that the bank's feed lost, counted back from day 0; 0 for none
+    lost: Annotated[int, Field(ge=0, le=60, strict=True)] = 0
 
 
 class Entry(NamedTuple):

@@ -6,7 +6,8 @@ can be moved freely: from the customer's fate, the form filled in by hand, and t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,10 +17,10 @@ from nightscreen.sandbox.people import FIRST_DAY, contact_key, person_of_bvn, st
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
+    from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
-SHORT_LINK: Final = "/l"
-"""The path of all short links, below the sandbox's own address."""
+SHORT_LINK: Final = "/l"  # the path of all short links, below the sandbox's own address
 KOBO: Final = Decimal("0.01")
 _DAYS: Final = {"day": 1, "month": 30}
 _REASONS: Final = (
@@ -43,16 +44,16 @@ class Product(NamedTuple):
     product_id: str
     name: str
     description: str
-    interest_rate: Decimal  # percent for each period, on the amount lent
+    rate: str  # percent for each period, on the amount lent
     amounts: tuple[int, int]  # smallest and largest loan, naira
     tenors: tuple[int, ...]  # the choices of length, in periods, shortest first
+    period: str = "month"  # or `day`, of interest and tenor
     disburse_to: str = "bank_account"
     collection_method: str = "direct_debit"
-    period: str = "month"  # or `day`, of interest and tenor
     guarantor: int = 0
     shows_period: bool = True  # whether the list says of which period interest and tenors are
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Record:
         """Return the product as the list of products shows it."""
         period = self.period if self.shows_period else None
         return {
@@ -61,7 +62,7 @@ class Product(NamedTuple):
             "description": self.description,
             "disburse_to": self.disburse_to,
             "collection_method": self.collection_method,
-            "interest_rate": self.interest_rate,
+            "interest_rate": Decimal(self.rate),
             "interest_period": period,
             "min_amount": self.amounts[0],
             "max_amount": self.amounts[1],
@@ -79,41 +80,33 @@ PRODUCTS: Final = {
     each.product_id: each
     for each in (
         Product(
-            product_id="LP1001",
-            name="Salary advance",
-            description="Part of your next salaries, today.",
-            interest_rate=Decimal(4),
+            *("LP1001", "Salary advance", "Part of your next salaries, today."),
+            rate="4",
             amounts=(5_000, 150_000),
             tenors=(1, 2, 3),
         ),
         Product(
-            product_id="LP1002",
-            name="Quick loan",
-            description="A small loan for a few weeks.",
-            collection_method="card",
-            interest_rate=Decimal("0.5"),
-            period="day",
+            *("LP1002", "Quick loan", "A small loan for a few weeks."),
+            rate="0.5",
             amounts=(2_000, 50_000),
             tenors=(7, 14, 21, 30),
+            period="day",
+            collection_method="card",
         ),
         Product(
-            product_id="LP1003",
-            name="School fees",
-            description="Fees paid at the start of term, repaid over it.",
-            disburse_to="school",
-            interest_rate=Decimal("2.75"),
+            *("LP1003", "School fees", "Fees paid at the start of term, repaid over it."),
+            rate="2.75",
             amounts=(20_000, 500_000),
             tenors=(3, 4, 5, 6),
+            disburse_to="school",
         ),
         Product(
-            product_id="LP1004",
-            name="Device finance",
-            description="A phone or a computer, paid for month by month.",
-            disburse_to="merchant",
-            collection_method="card",
-            interest_rate=Decimal("3.5"),
+            *("LP1004", "Device finance", "A phone or a computer, paid for month by month."),
+            rate="3.5",
             amounts=(50_000, 1_500_000),
             tenors=(3, 6, 9, 12),
+            disburse_to="merchant",
+            collection_method="card",
             guarantor=1,
             shows_period=False,
         ),
@@ -144,21 +137,9 @@ def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
     return SeededRandom("loan fate", product_id, contact).pick(_FATES)
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who a loan is for, as the service has it."""
-
-    first_name: str | None
-    last_name: str | None
-    email: str | None
-    phone_number: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Application:
+class Application(NamedTuple):
     """What a customer asked for on the form, by hand or played by the sandbox."""
 
-    user: User
     day: int
     amount: Decimal  # naira
     tenor: int  # periods of the product
@@ -185,19 +166,18 @@ class Loan:
     """One offer of one product, and the loan that it may become."""
 
     reference: str
-    token: str  # the last part of the short link
     product: Product
     email: str  # as in `meta`, or empty
     phone_number: str
     opened_on: int  # day of the simulated world
     fate: str  # see `fate_of`
     application: Application | None = None  # what was filled in by hand
-    steered: tuple[int, str, str | None] | None = None  # day, status and reason, by control
+    reason: str | None = None  # why it is turned down, where control says so
 
     @property
     def path(self) -> str:
         """The path of its short link, below the sandbox's own address."""
-        return f"{SHORT_LINK}/{self.token}"
+        return f"{SHORT_LINK}/{self.reference}"
 
     def _played(self) -> Application:
         """Make the application that the sandbox's customer fills in on the customer's own day."""
@@ -205,19 +185,11 @@ class Loan:
         low, high = self.product.amounts
         day = self.opened_on + draw.between(1, _LATEST_ANSWER)
         amount = Decimal(low + 1000 * draw.between(0, (high - low) // 1000))
-        tenor = draw.pick(self.product.tenors)
-        row = magic_person(self.email, self.phone_number)
-        contact = contact_key(self.email) or contact_key(self.phone_number) or self.reference
-        number = SeededRandom("borrower person", contact).below(10**9)
-        person = person_of_bvn(row.bvn if row else f"22{number:09d}")
-        contacts = self.email or person.email, self.phone_number or person.phone
-        return Application(User(person.first_name, person.last_name, *contacts), day, amount, tenor)
+        return Application(day, amount, draw.pick(self.product.tenors))
 
     def place(self, day: int) -> Place:
         """Return where the loan stands on a day of the simulated world."""
         application = self.application
-        if self.steered and day >= self.steered[0]:
-            return self._where_steered(day, *self.steered)
         if application is None and self.fate not in ("never", "running"):
             application = self._played()
         if application is None or day < application.day:
@@ -226,16 +198,16 @@ class Loan:
         if day < decided or self.fate == "stuck":
             return Place("PENDING", application)
         if self.fate in ("cancelled", "rejected"):
-            reason = SeededRandom("reject reason", self.reference).pick(_REASONS)
-            rejected = self.fate == "rejected"
-            return Place("CANCELLED", application, reason=reason if rejected else None)
+            drawn = SeededRandom("reject reason", self.reference).pick(_REASONS)
+            reason = self.reason or drawn if self.fate == "rejected" else None
+            return Place("CANCELLED", application, reason=reason)
         return self._repaying(day, application, decided)
 
     def _repaying(self, day: int, application: Application, disbursed: int) -> Place:
         """Pay a loan back month by month, or at once where its periods are days."""
         product, tenor = self.product, application.tenor
         due = disbursed + tenor * _DAYS[product.period]
-        whole = self._repayable(application)
+        whole = (application.amount * (1 + Decimal(product.rate) * tenor / 100)).quantize(KOBO)
         if day >= due:
             return Place("SETTLED", application, disbursed, due, whole)
         parts = tenor if product.period == "month" else 1
@@ -243,36 +215,28 @@ class Loan:
         paid = (whole * ((day - disbursed) // length) / parts).quantize(KOBO)
         return Place("RUNNING", application, disbursed, paid=paid)
 
-    def _repayable(self, application: Application) -> Decimal:
-        rate = 1 + self.product.interest_rate * application.tenor / 100
-        return (application.amount * rate).quantize(KOBO)
-
     def steer(self, day: int, status: str, reason: str | None) -> None:
-        """Put the loan where the control surface wants it, from a day on.
+        """Have the loan stand on a day where the control surface wants it; it goes on from there.
 
-        A loan that runs or is settled has been applied for: the application is played where
-        there is none.
+        What came before is made to fit: what runs, is settled or closed was applied for.
         """
         applied = self.place(day).application
-        if applied is None and status in ("RUNNING", "SETTLED"):
-            applied = replace(self._played(), day=day)
-        self.application, self.steered = applied, (day, status, reason)
+        if status == "PENDING":
+            self.application, self.fate = applied, "stuck" if applied else "never"
+            return
+        applied = applied or self._played()
+        repaid = applied.tenor * _DAYS[self.product.period] if status == "SETTLED" else 0
+        self.application = applied._replace(day=day - 1 - repaid)
+        self.opened_on = min(self.opened_on, self.application.day)
+        closed = "rejected" if reason else "cancelled"
+        self.fate = closed if status == "CANCELLED" else "approved"
+        self.reason = reason
 
-    def _where_steered(self, day: int, since: int, status: str, reason: str | None) -> Place:
-        application = self.application
-        if application and status == "RUNNING":  # it goes on to be paid back from there
-            return self._repaying(day, application, since)
-        if application and status == "SETTLED":
-            paid = self._repayable(application)
-            return Place(status, application, application.day, since, paid)
-        return Place(status, application, reason=reason)
-
-    def as_json(self, day: int) -> dict[str, object]:
+    def as_json(self, day: int) -> Record:
         """Return the loan as the service shows it (service.md, "Loan or loan request")."""
         place = self.place(day)
         application = place.application
         lent = application.amount if application and place.disbursed_on is not None else 0
-        unknown = User(None, None, self.email or None, self.phone_number or None)
         return {
             "reference": self.reference,
             "product_id": self.product.product_id,
@@ -288,14 +252,28 @@ class Loan:
             "tenor_value": application.tenor if application else None,
             "tenor_period": self.product.period,
             "reject_reason": place.reason,
-            "user": asdict(application.user if application else unknown),
+            "user": self._user(applied=application is not None),
             "created_on": self._moment(self.opened_on),
             "applied_on": self._moment(application.day if application else None),
             "disbursed_on": self._moment(place.disbursed_on),
             "settled_on": self._moment(place.settled_on),
         }
 
-    def shown(self, day: int) -> dict[str, object]:
+    def _user(self, *, applied: bool) -> Record:
+        """Return who the loan is for: known by name once the form is filled in."""
+        told = self.email or None, self.phone_number or None
+        names: tuple[str | None, ...] = (None, None)
+        if applied:
+            row = magic_person(self.email, self.phone_number)
+            contact = contact_key(self.email) or contact_key(self.phone_number) or self.reference
+            number = SeededRandom("borrower person", contact).below(10**9)
+            person = person_of_bvn(row.bvn if row else f"22{number:09d}")
+            names = person.first_name, person.last_name
+            told = told[0] or person.email, told[1] or person.phone
+        fields = ("first_name", "last_name", "email", "phone_number")
+        return dict(zip(fields, (*names, *told), strict=True))
+
+    def shown(self, day: int) -> Record:
         """Return the loan as the control surface shows it."""
         place = self.place(day)
         names = ("reference", "path", "email", "phone_number", "fate", "opened_on")
@@ -319,16 +297,14 @@ class LoanBook:
     """Every loan since the last reset."""
 
     loans: dict[str, Loan] = field(default_factory=dict)  # by reference
-    by_token: dict[str, Loan] = field(default_factory=dict)
-    _offered: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    _offered: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def offer(self, product: Product, email: str, phone_number: str, day: int) -> Loan:
         """Open a loan; asked again for the same customer, the service opens another."""
         key = (product.product_id, email, phone_number)
-        number = self._offered[key] = self._offered.get(key, 0) + 1
-        draw = SeededRandom("loan", *key, str(number))
+        self._offered[key] += 1
+        draw = SeededRandom("loan", *key, str(self._offered[key]))
         reference = "".join(draw.pick(_LETTERS) for _ in range(12))
-        token = "".join(draw.pick(_LETTERS) for _ in range(8)).lower()
-        loan = Loan(reference, token, product, email, phone_number, day, fate_of(*key))
-        self.loans[reference] = self.by_token[token] = loan
+        loan = Loan(reference, product, email, phone_number, day, fate_of(*key))
+        self.loans[reference] = loan
         return loan

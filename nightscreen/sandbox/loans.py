@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Form, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel
 
@@ -16,11 +16,9 @@ from nightscreen.sandbox.loan_book import (
     Application,
     Loan,
     LoanBook,
-    User,
     magic_person,
 )
 from nightscreen.sandbox.pages import page
-from nightscreen.sandbox.people import contact_key
 from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key
 from nightscreen.sandbox.state import Here  # noqa: TC001 - FastAPI reads it
 
@@ -28,13 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.sandbox.request_pipeline import Call
-    from nightscreen.sandbox.state import Sandbox
 
 router: Final = APIRouter()
 
 
 class LoanMeta(BaseModel):
-    """What the lender knows of the customer; the form is filled in with it."""
+    """What the lender knows of the customer."""
 
     email: str | None = None
     phone_number: str | None = None
@@ -104,7 +101,7 @@ def _started(reference: str, url: str) -> Answer:
 
 
 def _sample_link() -> Answer:
-    return _started("SAMPLE000000", f"https://loans.example{SHORT_LINK}/sample00")
+    return _started("SAMPLE000000", f"https://loans.example{SHORT_LINK}/SAMPLE000000")
 
 
 def _sample_loan() -> Answer:
@@ -130,38 +127,33 @@ _HEADINGS: Final = {
     "SETTLED": "Your loan is paid back",
     "CANCELLED": "Your application is closed",
 }
-_FIELDS: Final = {
-    "first_name": ("First name", "text"),
-    "last_name": ("Last name", "text"),
-    "date_of_birth": ("Date of birth", "date"),
-    "email": ("Email", "email"),
-    "phone_number": ("Phone number", "tel"),
-    "amount": ("Amount in naira", "text"),
-}
 
 
-@router.get(SHORT_LINK + "/{token}")
-async def show(token: str, sandbox: Here) -> Response:
+@router.get(SHORT_LINK + "/{reference}")
+async def show(reference: str, sandbox: Here) -> Response:
     """Show the form or the loan; whoever has the link is taken for the customer."""
-    loan = sandbox.loans.by_token.get(token)
-    return _show(sandbox, loan, {}) if loan else _unknown()
+    loan = sandbox.loans.loans.get(reference)
+    return _show(loan, sandbox.day) if loan else _unknown()
 
 
-@router.post(SHORT_LINK + "/{token}")
-async def take(token: str, request: Request, sandbox: Here) -> Response:
+@router.post(SHORT_LINK + "/{reference}")
+async def take(
+    reference: str,
+    sandbox: Here,
+    amount: Annotated[str, Form()] = "",
+    tenor: Annotated[str, Form()] = "",
+    consent: Annotated[str, Form()] = "",
+) -> Response:
     """Take the form, or show it again with what is wrong. The ledger does not have it."""
-    loan = sandbox.loans.by_token.get(token)
+    loan = sandbox.loans.loans.get(reference)
     if loan is None:
         return _unknown()
-    given = {name: str(value) for name, value in (await request.form()).items()}
     if loan.place(sandbox.day).can_request:
-        problem = _problem(loan, given)
+        problem = _problem(loan, amount, tenor, consent)
         if problem:
-            return _show(sandbox, loan, given, problem)
-        names = given["first_name"], given["last_name"]
-        user = User(*names, given["email"], contact_key(given["phone_number"]))
-        amount = Decimal(given["amount"]).quantize(KOBO)
-        loan.application = Application(user, sandbox.day, amount, int(given["tenor"]))
+            return _show(loan, sandbox.day, amount, problem)
+        naira = Decimal(amount).quantize(KOBO)
+        loan.application = Application(sandbox.day, naira, int(tenor))
     return RedirectResponse(loan.path, 303)
 
 
@@ -169,34 +161,30 @@ def _unknown() -> Response:
     return page("loan.html", status=404, title="This link is not known", loan=None)
 
 
-def _show(sandbox: Sandbox, loan: Loan, given: dict[str, str], problem: str = "") -> Response:
-    place = loan.place(sandbox.day)
-    if not place.can_request:
-        return page("loan.html", title=_HEADINGS[place.status], loan=loan, place=place)
+def _show(loan: Loan, day: int, amount: str = "", problem: str = "") -> Response:
+    place = loan.place(day)
+    applies = place.can_request
+    title = f"Apply: {loan.product.name}" if applies else _HEADINGS[place.status]
     return page(
         "loan.html",
         status=422 if problem else 200,
-        title=f"Apply: {loan.product.name}",
+        title=title,
         loan=loan,
-        place=None,
-        fields=_FIELDS,
-        values={"email": loan.email, "phone_number": loan.phone_number, **given},
+        place=None if applies else place,
+        amount=amount,
         problem=problem,
     )
 
 
-def _problem(loan: Loan, given: dict[str, str]) -> str:
+def _problem(loan: Loan, amount: str, tenor: str, consent: str) -> str:
     """Say what is wrong with a form; empty where nothing is."""
-    for name, (label, _) in _FIELDS.items():
-        if not given.get(name, "").strip():
-            return f"{label} is missing"
     low, high = loan.product.amounts
     try:
-        right = low <= Decimal(given["amount"]) <= high
+        right = low <= Decimal(amount) <= high
     except InvalidOperation:
         right = False
     if not right:
         return f"Enter an amount from ₦{low:,} to ₦{high:,}"
-    if given.get("tenor") not in {str(tenor) for tenor in loan.product.tenors}:
+    if tenor not in {str(each) for each in loan.product.tenors}:
         return "Choose for how long you want to borrow"
-    return "" if given.get("consent") == "yes" else "Agree to the lender's checks to go on"
+    return "" if consent == "yes" else "Agree to the lender's checks to go on"

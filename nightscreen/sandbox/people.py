@@ -11,15 +11,12 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nightscreen.sandbox import banks, test_identifiers
 from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT
 from nightscreen.sandbox.names import ENGLISH_MEN, ENGLISH_WOMEN, STOCKS
 from nightscreen.sandbox.seeded_random import SeededRandom
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Record = dict[str, object]
 
@@ -29,8 +26,7 @@ BVN_DIGITS: Final = 11
 BANK_CODE_DIGITS: Final = 3
 ACCOUNT_DIGITS: Final = 10
 LINKED_PREFIX: Final = "22"
-CHANGE_DAYS: Final = 30
-"""Changes of the world happen on one of the days 1 to 30."""
+CHANGE_DAYS: Final = 30  # changes of the world happen on one of the days 1 to 30
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 # How often what occurs was written down in docs/sandbox.md before any policy was tried on it, and
@@ -246,7 +242,6 @@ def account_of(
     *,
     day: int = 0,
     masked: bool = True,
-    known: Mapping[str, Person] = {},
 ) -> Record | None:
     """Return the data of a bank account (service.md, "Bank account verification result").
 
@@ -255,16 +250,13 @@ def account_of(
         account_number: ten digits.
         day: of the simulated world.
         masked: only some digits of the BVN are shown.
-        known: people who are otherwise than made up, by BVN.
 
     Returns:
         None where the account does not exist.
     """
     person = holder_of(bank_code, account_number, day=day)
-    if person is None:
-        return None
-    person = known.get(person.bvn, person)
-    return account_record(person, Account(bank_code, account_number), masked=masked)
+    place = Account(bank_code, account_number)
+    return account_record(person, place, masked=masked) if person else None
 
 
 def account_record(person: Person, place: Account, *, masked: bool) -> Record:

@@ -73,8 +73,6 @@ class Planted:
 
     def account(self, code: str, number: str, day: int, *, masked: bool) -> Record | None:
         """Return what a bank account lookup answers."""
-        place = Account(code, number)
-        if place not in self.holders:
-            return people.account_of(code, number, day=day, masked=masked, known=self.people)
-        bvn = self.holders[place]
+        place, holder = Account(code, number), people.holder_of(code, number, day=day)
+        bvn = self.holders.get(place, holder.bvn if holder else None)
         return people.account_record(self.person(bvn), place, masked=masked) if bvn else None

@@ -1,19 +1,18 @@
 """A sandbox in a child process, for tests, demonstrations and measurements.
 
-Starting, stopping and steering a sandbox live here, in blocking calls and with the standard
-library only. The program under test makes the calls to the service itself.
+Starting, stopping and steering a sandbox live here, in blocking calls. The program under test makes
+the calls to the service itself.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
-from http.client import HTTPConnection
 from typing import Any, Self
-from urllib.parse import urlsplit
+
+import httpx
 
 _LINE = "sandbox listening on "
 _PATIENCE_S = 20.0
@@ -43,13 +42,18 @@ class SandboxProcess:
     ) -> None:
         self.api_key = api_key
         self.url = ""
-        self._options = ["--scenario", scenario, "--api-key", api_key]
-        self._options += ["--port", "0", "--seed", str(seed)]
-        if balance is not None:
-            self._options += ["--balance", balance]
-        if ledger_limit is not None:
-            self._options += ["--ledger-limit", str(ledger_limit)]
+        given = {
+            "--scenario": scenario,
+            "--api-key": api_key,
+            "--port": 0,
+            "--seed": seed,
+            "--balance": balance,
+            "--ledger-limit": ledger_limit,
+        }
+        named = [(name, str(value)) for name, value in given.items() if value is not None]
+        self._options = [word for option in named for word in option]
         self._child: subprocess.Popen[str] | None = None
+        self._http = httpx.Client()
 
     def __enter__(self) -> Self:
         self.start()
@@ -61,12 +65,9 @@ class SandboxProcess:
     @property
     def pid(self) -> int:
         """Process id of the running child."""
-        return self._running().pid
-
-    def _running(self) -> subprocess.Popen[str]:
         if self._child is None:
             raise RuntimeError("the sandbox is not running")
-        return self._child
+        return self._child.pid
 
     def start(self) -> None:
         """Start the child and wait until it listens.
@@ -87,13 +88,15 @@ class SandboxProcess:
             self.stop()
             raise RuntimeError("the sandbox did not start; its stderr says why")
         self.url = line.removeprefix(_LINE).strip()
+        self._http = httpx.Client(base_url=self.url, timeout=_PATIENCE_S, trust_env=False)
 
     def stop(self) -> int:
         """Stop the child, and return its exit status; harmless when it is not running."""
         if self._child is None:
             return 0
-        with self._running() as child:  # closes its pipes
+        with self._child as child:  # closes its pipes
             self._child = None
+            self._http.close()
             child.terminate()
             try:
                 return child.wait(_PATIENCE_S)
@@ -107,21 +110,13 @@ class SandboxProcess:
         path: str,
         payload: object = None,
         headers: dict[str, str] | None = None,
-    ) -> tuple[int, bytes]:
-        """Send one request as it is, without a key, and return status and body.
+    ) -> httpx.Response:
+        """Send one request as it is, without a key.
 
         Raises:
-            OSError: no connection, or it was cut; `http.client.HTTPException` likewise.
+            httpx.TransportError: no connection, or it was cut.
         """
-        parts = urlsplit(self.url)
-        connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_PATIENCE_S)
-        body = None if payload is None else json.dumps(payload)
-        try:
-            connection.request(method, path, body, headers or {})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
+        return self._http.request(method, path, json=payload, headers=headers)
 
     def get(self, path: str) -> dict[str, Any]:
         """Read a control address, for instance `/_sandbox/state`.
@@ -140,24 +135,16 @@ class SandboxProcess:
         return self._control("POST", path, payload or {})
 
     def _control(self, method: str, path: str, payload: object) -> dict[str, Any]:
-        status, body = self.request(method, path, payload)
-        answer: dict[str, Any] = json.loads(body)
-        if status != 200:  # noqa: PLR2004 - OK
-            raise ValueError(answer.get("error", f"status {status}"))
+        told = self.request(method, path, payload)
+        answer: dict[str, Any] = told.json()
+        if not told.is_success:
+            raise ValueError(answer.get("error", f"status {told.status_code}"))
         return answer
 
     def ledger(self, since: int = 0, operation: str | None = None) -> dict[str, Any]:
-        """Read the ledger after a sequence number, whole, of one operation or all.
-
-        It is read page by page; money is decimal text.
-        """
+        """Read the ledger after a sequence number, of one operation or all; money is text."""
         tail = f"&operation={operation}" if operation else ""
-        whole = self.get(f"/_sandbox/ledger?since={since}{tail}")
-        while whole["more"]:
-            page = self.get(f"/_sandbox/ledger?since={whole['next']}{tail}")
-            page["entries"] = whole["entries"] + page["entries"]
-            whole = page
-        return whole
+        return self.get(f"/_sandbox/ledger?since={since}{tail}")
 
     def totals(self) -> dict[str, Any]:
         """Read the ledger's totals, wallet and peaks, without entries."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, create_model
@@ -18,7 +19,7 @@ from pydantic import BaseModel, Field, create_model
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.grants import NOBODY
-from nightscreen.sandbox.ledger import Entry
+from nightscreen.sandbox.ledger import Entry, naira
 from nightscreen.sandbox.seeded_random import SeededRandom
 from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Reply
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.state import Sandbox
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
+Meta = dict[str, Decimal] | None
 _HUGE: Final = 6_000_000
 _REMARK_ONE_IN: Final = 64
 _REMARK: Final = {"deprecation": "A later version of this operation is available"}
@@ -87,11 +89,15 @@ class Answer:
         """Make an error of an operation's own."""
         return cls(word, message, data, "error", http_status)
 
-    def written(self, meta: str, extra: dict[str, object] | None = None) -> bytes:
+    def reply(
+        self, meta: Meta = None, extra: dict[str, object] | None = None, charged: int = 0
+    ) -> Reply:
         """Write the answer, with its envelope unless it goes bare."""
         if self.bare and isinstance(self.data, dict):
-            return wire.dumps({**self.data, **(extra or {})}).encode("utf-8", "replace")
-        return wire.envelope(self.status, self.message, self.data, meta, extra)
+            body = wire.written({**self.data, **(extra or {})})
+        else:
+            body = wire.envelope(self.status, self.message, self.data, meta, extra)
+        return Reply(self.word, self.http_status, body, charged=charged)
 
 
 def texts(name: str, **meanings: str) -> type[BaseModel]:
@@ -102,6 +108,11 @@ def texts(name: str, **meanings: str) -> type[BaseModel]:
     return create_model(name, **fields)
 
 
+def _nothing(*_: object) -> Answer:
+    """Answer nothing, for an operation whose door lets nobody in."""
+    return Answer("", None)
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the service: how its requests are read, and what it answers."""
@@ -109,30 +120,21 @@ class Operation:
     name: str  # in ledger, prices and faults
     method: str
     path: str  # path parameters in braces, in the manner of Starlette
-    door: Callable[[Call], Outcome | None]  # refuses who has not the right credential
+    door: Callable[[Call], Reply | None]  # refuses who has not the right credential
     read: Callable[[Call], None]  # completes what was read of the request
-    answer: Callable[[Call], Answer]
-    sample: Callable[[], Answer]  # what test mode gives to everyone
+    answer: Callable[[Call], Answer] = _nothing
+    sample: Callable[[], Answer] = _nothing  # what test mode gives to everyone
     body: type[BaseModel] | None = None  # its texts are required, unless they have a default
 
     async def handle(self, sandbox: Sandbox, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and write it down before the answer leaves."""
         call = Call(self, sandbox, scope, sandbox.arrive(self.name))
         try:
-            outcome = await call.decide(receive)
-            call.write_down(outcome, gone=wire.is_gone(scope))
-            await wire.deliver(outcome.reply, scope, receive, send)
+            reply = await call.decide(receive)
+            call.write_down(reply, gone=wire.is_gone(scope))
+            await wire.deliver(reply, scope, receive, send)
         finally:
             sandbox.leave(self.name)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The decision about a call."""
-
-    word: str
-    reply: Reply
-    charged: int = 0  # micro-naira
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ class Call:
         """Refuse a malformed value; what is found first counts."""
         self.refusal = self.refusal or message
 
-    async def decide(self, receive: Receive) -> Outcome:
+    async def decide(self, receive: Receive) -> Reply:
         """Decide the call; see the module's first line for the order."""
         operation, sandbox = self.operation, self.sandbox
         raw = await wire.read_body(receive) if self.scope["method"] != "GET" else b""
@@ -179,7 +181,7 @@ class Call:
         body = _parsed(raw)
         if body is None:
             page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
-            return Outcome("malformed_json", Reply(400, page, HTML))
+            return Reply("malformed_json", 400, page, HTML)
         self.body = body
         self._read()
         self.attempt, numbers = sandbox.count_call(operation.name, self.identity)
@@ -191,10 +193,10 @@ class Call:
             wait_s += sandbox.manners.slow_s
         if wait_s > 0:
             await asyncio.sleep(wait_s)
-        return self._work_out(numbers[0])
+        return self._work_out()
 
     def _read(self) -> None:
-        self.fields |= self.scope["path_params"]
+        self.fields |= self.scope.get("path_params", {})
         model = self.operation.body
         for name, one in model.model_fields.items() if model else ():
             if not one.is_required():
@@ -216,13 +218,13 @@ class Call:
             return FAULTS[trouble[0]]
         return None
 
-    def _work_out(self, number: int) -> Outcome:
+    def _work_out(self) -> Reply:
         """Charge and answer; nothing is awaited here, so that wallet and ledger agree."""
         sandbox, fault, mode = self.sandbox, self.fault, self.sandbox.test_mode
-        self.priced = self.operation.name in sandbox.prices.now
+        self.priced = self.operation.name in sandbox.prices
         if self.priced:
             sandbox.wallet.count_call()
-            self.price = sandbox.prices.price(self.operation.name, number)
+            self.price = sandbox.prices[self.operation.name]
         if fault and not fault.after:
             return self._before(fault)
         if sandbox.wallet.balance < self.price:
@@ -230,104 +232,102 @@ class Call:
         if mode:
             return self._in_test_mode(mode)
         if self.hangs:
-            return Outcome(self.hangs, Reply(_GATEWAY, b"upstream request timeout", TEXT))
+            return Reply(self.hangs, _GATEWAY, b"upstream request timeout", TEXT)
         if self.refusal:
-            body = wire.envelope("error", self.refusal, meta=self._meta())
-            return Outcome("malformed", Reply(400, body))
-        outcome = self._look_up()
-        if fault:
-            self._after(outcome, fault)
-        return outcome
+            return Answer.error("malformed", self.refusal).reply(self._meta())
+        reply = self._look_up()
+        return self._damaged(reply, fault) if fault else reply
 
-    def _in_test_mode(self, mode: str) -> Outcome:
+    def _in_test_mode(self, mode: str) -> Reply:
         """Answer with the record that everybody gets, marked in the way of the mode."""
         if mode == "empty":
-            return Outcome("test_mode", Reply(_OK, b"{}"))
+            return Reply("test_mode", _OK, b"{}")
         sample = self.operation.sample()
+        sample.word = "test_mode"
         if mode == "message":
             sample.message = TEST_MODE_TEXT
         meta = self._meta(self.price if self.sandbox.manners.mock_cost else 0)
         mark: dict[str, object] = {"mock-response": "This is a mock response"}
-        body = sample.written(meta, mark if mode == "mock-response" else None)
-        return Outcome("test_mode", Reply(_OK, body))
+        return sample.reply(meta, mark if mode == "mock-response" else None)
 
-    def _look_up(self) -> Outcome:
+    def _look_up(self) -> Reply:
         answer = self.operation.answer(self)
         if answer.http_status != _OK:
-            body = answer.written(self._meta() if answer.meta else "")
-            return Outcome(answer.word, Reply(answer.http_status, body))
+            return answer.reply(self._meta() if answer.meta else None)
         if self.price:
             self.sandbox.wallet.charge(self.price)
         rare = SeededRandom("remark", self.identity).below(_REMARK_ONE_IN)
-        body = answer.written(self._meta(self.price), None if rare else {**_REMARK})
-        return Outcome(answer.word, Reply(_OK, body), self.price)
+        return answer.reply(self._meta(self.price), None if rare else {**_REMARK}, self.price)
 
-    def _meta(self, cost: int | None = None) -> str:
-        """Write cost and balance; calls that are never priced have neither."""
+    def _meta(self, cost: int | None = None) -> Meta:
+        """Return cost and balance in naira; calls that are never priced have neither."""
         if not self.priced:
-            return ""
+            return None
         wallet = self.sandbox.wallet
-        lags = self.sandbox.manners.balance_lags
-        return wire.meta_text(cost, wallet.previous if lags else wallet.balance)
+        balance = wallet.previous if self.sandbox.manners.balance_lags else wallet.balance
+        told = {"balance": naira(balance)}
+        return told if cost is None else {"cost": naira(cost), **told}
 
-    def _before(self, fault: Fault) -> Outcome:
+    def _before(self, fault: Fault) -> Reply:
         """Fail a call before it is worked out; nothing is charged."""
         if fault.name in _REFUSALS:
             return self._refused(fault.name)
         if fault.name in _SAMPLES:
             return self._in_test_mode(_SAMPLES[fault.name])
-        return Outcome("fault", self._failing(fault))
+        return self._failing(fault)
 
-    def _refused(self, word: str) -> Outcome:
+    def _refused(self, word: str) -> Reply:
         """Refuse a call for the account's sake: its rights, its prices, its wallet."""
         status, text, data = _REFUSALS[word]
-        return Outcome(word, Reply(status, wire.envelope("error", text, data, self._meta())))
+        return Answer.error(word, text, status, data).reply(self._meta())
 
-    def _after(self, outcome: Outcome, fault: Fault) -> None:
+    def _damaged(self, reply: Reply, fault: Fault) -> Reply:
         """Damage the delivery of a call that was processed and, if it hit, charged."""
-        reply = outcome.reply
         match fault.name:
             case "slow":
                 pass
             case "truncated":
                 reply.way = "truncate"
             case "unreadable":
-                outcome.reply = Reply(_OK, b'<!doctype html>{"status":"success","data":', HTML)
+                reply.body = b'<!doctype html>{"status":"success","data":'
+                reply.status, reply.content_type = _OK, HTML
             case "huge":
                 reply.body = reply.body[:-1] + b',"padding":"' + b"x" * _HUGE + b'"}'
             case _:
-                outcome.reply = self._failing(fault)
+                failing = self._failing(fault)
+                return replace(failing, word=reply.word, charged=reply.charged)
+        return reply
 
     def _failing(self, fault: Fault) -> Reply:
         """Make the reply of a fault that has one of its own, or none at all."""
         status, sandbox = fault.status, self.sandbox
         if fault.name == "no_data":
-            return Reply(_OK, wire.envelope("success", "Successful", meta=self._meta()))
+            return Answer("fault", "Successful").reply(self._meta())
         if status == 0:
             silent = fault.name.startswith("timeout")
-            return Reply(0, b"", way="cut", silence_s=sandbox.manners.silence_s * silent)
+            return Reply("fault", 0, way="cut", silence_s=sandbox.manners.silence_s * silent)
         if status in _FAILURES:
             wait = (b"retry-after", f"{sandbox.faults.retry_after_s:g}".encode())
-            headers = (wait,) if status == _TOO_MANY else ()
-            return Reply(status, wire.envelope("error", _FAILURES[status]), headers=headers)
+            reply = Answer.error("fault", _FAILURES[status], status).reply()
+            reply.headers = (wait,) if status == _TOO_MANY else ()
+            return reply
         if status == _GATEWAY:
-            return Reply(_GATEWAY, b"upstream request timeout", TEXT)
+            return Reply("fault", _GATEWAY, b"upstream request timeout", TEXT)
         if fault.name == "redirect":
-            return Reply(status, b"", HTML, ((b"location", b"/elsewhere"),))
-        return Reply(status, wire.html_page(status), HTML)
+            return Reply("fault", status, b"", HTML, ((b"location", b"/elsewhere"),))
+        return Reply("fault", status, wire.html_page(status), HTML)
 
-    def write_down(self, outcome: Outcome, *, gone: bool) -> None:
+    def write_down(self, reply: Reply, *, gone: bool) -> None:
         """Write the call into the ledger, as it is about to be answered."""
-        reply = outcome.reply
         self.sandbox.ledger.append(
             Entry(
                 at=time.time(),
                 operation=self.operation.name,
                 identity=self.identity,
                 http_status=0 if reply.way == "cut" else reply.status,
-                outcome=outcome.word,
+                outcome=reply.word,
                 fault=self.fault.name if self.fault else "",
-                charged=outcome.charged,
+                charged=reply.charged,
                 balance=self.sandbox.wallet.balance,
                 delivery="abandoned" if gone else "sent" if reply.way == "send" else "cut",
                 attempt=self.attempt,
@@ -337,18 +337,18 @@ class Call:
         )
 
 
-def by_key(call: Call) -> Outcome | None:
+def by_key(call: Call) -> Reply | None:
     """Let in who has the API key (service.md, "Authentication" 2 and 6)."""
     given = call.header(b"authorization")
     if given == call.sandbox.authorization:
         return None
     if not given.strip():
         text = _NO_KEY[call.sandbox.manners.missing_key_text]
-        return Outcome("no_key", Reply(401, wire.envelope("error", text)))
-    return Outcome("wrong_key", Reply(403, wire.envelope("error", "Forbidden")))
+        return Answer.error("no_key", text, 401).reply()
+    return Answer.error("wrong_key", "Forbidden", 403).reply()
 
 
-def by_token(call: Call) -> Outcome | None:
+def by_token(call: Call) -> Reply | None:
     """Let in who has a live access token, without the API key (service.md, "Authentication" 3).
 
     A token that is absent, unknown, expired or revoked is answered alike.
@@ -360,7 +360,7 @@ def by_token(call: Call) -> Outcome | None:
         return None
     grants.count(grant.customer if grant else NOBODY, "refused_tokens")
     word = "expired_token" if grant else "unknown_token" if token else "no_token"
-    return Outcome(word, Reply(403, wire.envelope("error", UNAUTHORISED)))
+    return Answer.error(word, UNAUTHORISED, 403).reply()
 
 
 def _parsed(raw: bytes) -> dict[str, object] | None:

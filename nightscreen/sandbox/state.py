@@ -11,14 +11,13 @@ from fastapi import Depends, Request
 from nightscreen.sandbox.behaviour_flags import BehaviourFlags
 from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, lognormal
 from nightscreen.sandbox.grants import Grants, is_on_loopback
-from nightscreen.sandbox.ledger import Ledger, PriceList, Wallet, micros_of, naira_text
+from nightscreen.sandbox.ledger import PRICES, Ledger, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
 from nightscreen.sandbox.transactions import LinkedAccounts
 
-SANDBOX: Final = "sandbox"
-"""Key of the sandbox in the scope of a request."""
+SANDBOX: Final = "sandbox"  # key of the sandbox in the scope of a request
 DEFAULT_KEY: Final = "sandbox-key"
 DEFAULT_BALANCE: Final = "1000000"
 _FIVE_MS: Final = fixed(5)
@@ -64,7 +63,7 @@ class Sandbox:
 
     manners: BehaviourFlags
     wallet: Wallet
-    prices: PriceList
+    prices: dict[str, int]  # micro-naira, by operation
     ledger: Ledger
     latency: Latency
     faults: FaultPlan
@@ -84,7 +83,7 @@ class Sandbox:
         mood = SCENARIOS[self.scenario]
         self.manners = mood.manners
         self.wallet = Wallet(micros_of(opening.balance))
-        self.prices = PriceList()
+        self.prices = dict(PRICES)
         self.ledger = Ledger(opening.ledger_limit)
         self.latency = Latency(mood.latency, opening.seed)
         self.faults = FaultPlan(opening.seed, {ALL: dict(mood.rates)} if mood.rates else {})
@@ -140,7 +139,7 @@ class Sandbox:
             "day": self.day,
             "ahead_s": self.ahead_s,
             "wallet": self.wallet.as_json(),
-            "prices": {name: naira_text(price) for name, price in self.prices.now.items()},
+            "prices": {name: naira_text(price) for name, price in self.prices.items()},
             "latency": self.latency.as_json(),
             "faults": self.faults.as_json(),
             "manners": self.manners.model_dump(),
@@ -153,5 +152,4 @@ async def _here(request: Request) -> Sandbox:
     return sandbox
 
 
-Here = Annotated[Sandbox, Depends(_here)]
-"""The sandbox whose address was called."""
+Here = Annotated[Sandbox, Depends(_here)]  # the sandbox whose address was called

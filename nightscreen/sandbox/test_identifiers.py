@@ -22,7 +22,6 @@ _BVN: Final = "229990000"
 _PHONE: Final = "+23480999000"
 _SERIAL: Final = "9990000"
 _BVN_LENGTH: Final = 11
-_PHONE_LENGTH: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,11 @@ TABLE: Final = (
 )
 """Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans."""
 
-_BY_CODE: Final = {f"{row.code:02d}": row for row in TABLE}
 _BY_WORD: Final = {row.word: row for row in TABLE}
+_BY_SERIAL: Final = {f"{row.serial:09d}": row for row in TABLE}
+_BY_IDENTITY: Final = {
+    identity: row for row in TABLE for identity in (row.bvn, row.phone, row.email, row.domain)
+}
 
 
 def by_word(word: str) -> MagicPerson:
@@ -161,37 +163,28 @@ def by_word(word: str) -> MagicPerson:
 
 def by_bvn(bvn: str) -> MagicPerson | None:
     """Find the row a BVN belongs to; one digit eleven times over belongs to nobody."""
-    if len(bvn) != _BVN_LENGTH:
-        return None
-    if bvn.startswith(_BVN):
-        return _BY_CODE.get(bvn[-2:])
-    return _BY_WORD["nobody"] if bvn == bvn[0] * _BVN_LENGTH else None
+    if len(bvn) == _BVN_LENGTH and bvn == bvn[0] * _BVN_LENGTH:
+        return _BY_WORD["nobody"]
+    return _BY_IDENTITY.get(bvn)
 
 
 def by_account(number: str) -> MagicPerson | None:
     """Find the row an account number belongs to, whatever the bank."""
-    return _BY_CODE.get(number[7:9]) if number.startswith(_SERIAL) else None
+    return _BY_SERIAL.get(number[:9])
 
 
 def by_karma_identity(identity: str) -> MagicPerson | None:
     """Find the row that any kind of blacklist identity belongs to."""
-    if identity.startswith(_PHONE) and len(identity) == _PHONE_LENGTH:
-        return _BY_CODE.get(identity[-2:])
-    for ending in (MAIL, _DOMAIN):
-        if identity.endswith(ending):
-            return _BY_WORD.get(identity.removesuffix(ending))
-    bank_code, dash, number = identity.partition("-")
-    return by_account(number) if dash and bank_code.isdigit() else by_bvn(identity)
+    bank_code, _, number = identity.partition("-")
+    return by_account(number) if number and bank_code.isdigit() else by_bvn(identity)
 
 
 @dataclass(frozen=True, slots=True)
 class MagicCustomer:
-    """One row of the table of area A; empty text where nothing is unusual."""
+    """One row of the table of area A: what goes wrong for who signs in under its word."""
 
-    word: str  # in the customer's username
+    word: str  # in the customer's username; empty for ordinary ones
     meaning: str  # what happens, for people
-    habit: str = ""  # what is unusual about consent and tokens: the row's word
-    records: str = ""  # what is odd about the list of transactions: the row's word
     fault: str = ""  # name of a fault of `sandbox.faults`
     attempts: int = 0  # how many attempts at the token operation meet it; 0: all at data operations
 
@@ -206,7 +199,7 @@ class MagicCustomer:
         return (self.fault, self.attempts) if meets else None
 
 
-_HABITS: Final = {
+_MEANINGS: Final = {
     "state-changed": "the redirect carries another state than was sent",
     "state-lost": "the redirect carries a code and no state",
     "scope-missing": "grants every scope asked for but `transaction:list`; the answer says so",
@@ -214,8 +207,10 @@ _HABITS: Final = {
     "code-expired": "the code came too late: the exchange is a 400",
     "refresh-revoked": "the exchange works, every refresh is a 400",
     "never-valid": "every access token is refused with 403, refreshed ones too",
-}
-_RECORDS: Final = {
+    "exchange-lost": (
+        "the first exchange is worked out, then the connection is cut; a repeat is a replay"
+    ),
+    "auth-fails-twice": "the first two calls for a token are a 503, the third is answered",
     "malformed-record": (
         "three records too many: one is text, one has a word for its amount, one no real date"
     ),
@@ -233,34 +228,22 @@ _RECORDS: Final = {
     "list-elsewhere": "the list is under `data.transactions`",
     "renamed-fields": "`amount` is `value`, `transaction_date` is `date`, `entry_type` is `type`",
 }
-CUSTOMERS: Final = (
-    *(MagicCustomer(word, meaning, habit=word) for word, meaning in _HABITS.items()),
-    MagicCustomer(
-        "exchange-lost",
-        "the first exchange is worked out, then the connection is cut; a repeat is a replay",
-        fault="cut_after_charge",
-        attempts=1,
-    ),
-    MagicCustomer(
-        "auth-fails-twice",
-        "the first two calls for a token are a 503, the third is answered",
-        fault="http_503",
-        attempts=2,
-    ),
-    *(MagicCustomer(word, meaning, records=word) for word, meaning in _RECORDS.items()),
+_TROUBLES: Final = {"exchange-lost": ("cut_after_charge", 1), "auth-fails-twice": ("http_503", 2)}
+CUSTOMERS: Final = tuple(
+    MagicCustomer(word, meaning, *_TROUBLES.get(word, ())) for word, meaning in _MEANINGS.items()
 )
-_CUSTOMER_BY_WORD: Final = {
-    row.word: row
-    for row in (
-        *(MagicCustomer(row.word, row.meaning, fault=row.fault) for row in TABLE if not row.only),
-        *CUSTOMERS,
-    )
+_CUSTOMERS: Final = {
+    **{
+        row.word: MagicCustomer(row.word, row.meaning, row.fault)
+        for row in TABLE
+        if row.fault and not row.only
+    },
+    **{row.word: row for row in CUSTOMERS},
 }
 _ORDINARY: Final = MagicCustomer("", "")
 
 
 def by_customer(customer: str) -> MagicCustomer:
     """Return the row a username belongs to, here or among the faults; most are ordinary."""
-    if not customer.endswith(MAIL):
-        return _ORDINARY
-    return _CUSTOMER_BY_WORD.get(customer.removesuffix(MAIL), _ORDINARY)
+    word = customer.removesuffix(MAIL) if customer.endswith(MAIL) else ""
+    return _CUSTOMERS.get(word, _ORDINARY)

@@ -40,15 +40,13 @@ if TYPE_CHECKING:
 
 LIVELY_DAYS: Final = 30
 """Only records of the last so many days before day 0 change or vanish; older ones are settled."""
-CHANGE_DAYS: Final = 20
-"""A record changes only within so many days after it appears."""
+CHANGE_DAYS: Final = 20  # a record changes only within so many days after it appears
 BACKDATED_SHARE: Final = 0.10
 """Share of new records that have a date up to three days before the day they appear."""
 MOST_LATE: Final = 3
 GONE_SHARE: Final = 0.15
 EXTRA_SHARE: Final = 0.05
-FIRST_BALANCE: Final = 250_000_00
-"""Kobo on each account before the first record."""
+FIRST_BALANCE: Final = 250_000_00  # kobo on each account before the first record
 
 _MANY: Final = (900, 10_000)  # days and records of the customer with very many
 _KOBO: Final = Decimal("0.01")
@@ -194,7 +192,7 @@ class _Diary:
     def __init__(self, customer: str, owner: Owner) -> None:
         self._customer = customer
         self._life = owner.life
-        self._kind = by_customer(customer).records
+        self._kind = by_customer(customer).word
         self._accounts = _opened_accounts(customer, owner.person)
         self._months: dict[int, list[Entry]] = {}
         self._balances = [FIRST_BALANCE] * len(self._accounts)
@@ -398,7 +396,7 @@ def listed_of(customer: str, day: int = 0) -> object:
 
 def malformed(customer: str, day: int, records: list[Record]) -> object:
     """Do to a list of transactions what its magic customer asks for; others get it as it is."""
-    change = _MALFORMED.get(by_customer(customer).records)
+    change = _MALFORMED.get(by_customer(customer).word)
     return change(records, day) if change else records
 
 

@@ -12,8 +12,6 @@ from decimal import Decimal
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.sandbox.ledger import naira_text
-
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
@@ -23,20 +21,21 @@ TRANSPORT: Final = "sandbox.transport"
 JSON: Final = b"application/json; charset=utf-8"
 HTML: Final = b"text/html"
 TEXT: Final = b"text/plain; charset=utf-8"
-ABSENT: Final = object()
-"""The record of an answer that leaves it out."""
+ABSENT: Final = object()  # the record of an answer that leaves it out
 
 
 @dataclass(slots=True)
 class Reply:
-    """One answer, and how it is delivered."""
+    """One answer, what it cost, and how it is delivered."""
 
+    word: str  # the outcome in one word, for the ledger
     status: int  # HTTP status
-    body: bytes
+    body: bytes = b""
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()  # further headers
     way: str = "send"  # `send`, `cut` (nothing is sent), or `truncate` (half of the body)
     silence_s: float = 0.0  # wait before that, ended early when the caller leaves
+    charged: int = 0  # micro-naira
 
 
 def _plain_number(value: object) -> int | float:
@@ -49,17 +48,11 @@ def _plain_number(value: object) -> int | float:
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_number).encode
 
 
-def meta_text(cost: int | None, balance: int) -> str:
-    """Write cost and balance in naira, given in micro-naira; a cost of None is left out."""
-    told = "" if cost is None else f'"cost":{naira_text(cost)},'
-    return f'{{{told}"balance":{naira_text(balance)}}}'
-
-
 def envelope(
     status: str,
     message: str | None,
     data: object = ABSENT,
-    meta: str = "",
+    meta: dict[str, Decimal] | None = None,
     extra: dict[str, object] | None = None,
 ) -> bytes:
     """Write the envelope of area B (service.md, "Validation response envelope").
@@ -68,19 +61,22 @@ def envelope(
         status: `otp`, `success` or `error`.
         message: text for people; left out where it is None.
         data: the result; left out where it is ABSENT.
-        meta: cost and balance as JSON; left out where it is empty.
+        meta: cost and balance in naira; left out where there are none.
         extra: further top-level keys.
     """
-    parts = [f'"status":{dumps(status)}']
+    told: dict[str, object] = {"status": status}
     if message is not None:
-        parts.append(f'"message":{dumps(message)}')
+        told["message"] = message
     if data is not ABSENT:
-        parts.append(f'"data":{dumps(data)}')
+        told["data"] = data
     if meta:
-        parts.append(f'"meta":{meta}')
-    if extra:
-        parts.append(dumps(extra)[1:-1])
-    return ("{" + ",".join(parts) + "}").encode("utf-8", "replace")
+        told["meta"] = meta
+    return written({**told, **(extra or {})})
+
+
+def written(document: dict[str, object]) -> bytes:
+    """Write a JSON object; letters that have no place in UTF-8 become question marks."""
+    return dumps(document).encode("utf-8", "replace")
 
 
 def html_page(status: int, text: str = "") -> bytes:

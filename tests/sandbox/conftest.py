@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,18 +11,7 @@ from nightscreen.sandbox.process import SandboxProcess
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-class Answer(NamedTuple):
-    """Status and body of one answer."""
-
-    status: int
-    body: bytes
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The body, read as a JSON object."""
-        value: dict[str, Any] = json.loads(self.body)
-        return value
+    import httpx
 
 
 class Caller:
@@ -33,11 +21,11 @@ class Caller:
         self.sandbox = sandbox
         self.headers = {"Authorization": f"Bearer {sandbox.api_key}"}
 
-    def call(self, method: str, path: str, body: object = None) -> Answer:
+    def call(self, method: str, path: str, body: object = None) -> httpx.Response:
         """Send one request with the right key."""
-        return Answer(*self.sandbox.request(method, path, body, self.headers))
+        return self.sandbox.request(method, path, body, self.headers)
 
-    def karma(self, identity: str) -> Answer:
+    def karma(self, identity: str) -> httpx.Response:
         """Look up an identity that needs no percent-encoding."""
         return self.call("GET", f"/v2/verification/karma/{identity}")
 

@@ -127,14 +127,6 @@ async def test_state_comes_back_unchanged(state: str | None) -> None:
     assert brought_back(answer).get("state") == state
 
 
-@pytest.mark.parametrize(("customer", "decision"), [(" ", "allow"), ("ada", "x"), ("a\0", "allow")])
-async def test_an_unusable_answer_is_asked_again(customer: str, decision: str) -> None:
-    """No name, or no decision: the page comes again and says what is missing."""
-    answer = await Here().choose(customer, decision)
-    (field,) = Page(answer.text).all("input")
-    assert (answer.status_code, field["aria-invalid"]) == (400, "true")
-
-
 @pytest.mark.parametrize("separator", [" ", ",", "+", ", ", "%2B"])
 async def test_scopes_may_be_separated_by_blank_comma_or_plus(separator: str) -> None:
     """Each way of writing two scopes asks for both, once."""
@@ -248,26 +240,3 @@ async def test_views_show_counts_but_no_secret_and_secrets_show_all() -> None:
     for address in ("grants", "ledger", "state"):
         shown = str(await here.control(address))
         assert not any(one in shown for group in secrets.values() for one in group)
-
-
-async def test_magic_customers_spoil_consent_as_their_rows_say() -> None:
-    """State, scope, code and tokens; two 503 answers leave a code good for the third attempt."""
-    here = Here()
-    assert brought_back(await here.choose("state-changed@magic.example"))["state"] != "s-1"
-    assert set(brought_back(await here.choose("state-lost@magic.example"))) == {"code"}
-    for word in ("code-used", "code-expired"):
-        answer = await here.exchange(await here.consent(f"{word}@magic.example"))
-        assert answer.status_code == 400
-    tokens = await here.tokens("scope-missing@magic.example", "transaction:list", "profile:view")
-    assert tokens["scope"] == "profile:view"
-    tokens = await here.tokens("refresh-revoked@magic.example")
-    assert (await here.data(tokens["access_token"])).status_code == 200
-    assert (await here.refresh(tokens["refresh_token"])).status_code == 400
-    tokens = await here.tokens("never-valid@magic.example")
-    fresh = (await here.refresh(tokens["refresh_token"])).json()
-    for token in (tokens["access_token"], fresh["access_token"]):
-        assert (await here.data(token)).status_code == 403
-    code = await here.consent("auth-fails-twice@magic.example")
-    assert [(await here.exchange(code)).status_code for _ in range(3)] == [503, 503, 200]
-    tokens = await here.tokens("http-502@magic.example")  # a fault row spoils data calls alone
-    assert (await here.data(tokens["access_token"])).status_code == 502

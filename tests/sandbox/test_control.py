@@ -22,31 +22,21 @@ NUMBER = "0000000001"
     [
         ("reset", {"scenario": "stormy"}),
         ("wallet", {"balance": -1}),
-        ("wallet", {"top_up": "much"}),
         ("wallet", {"drain_every": {"calls": 0, "amount": 1}}),
-        ("wallet", {"topup": 1}),
-        ("latency", {"kind": "gamma"}),
         ("latency", {"kind": "fixed"}),
         ("latency", {"kind": "lognormal", "median_ms": 10, "p99_ms": 5}),
         ("faults", {"rates": {"rain": 0.1}}),
         ("faults", {"rates": {"http_500": 0.7, "http_502": 0.7}}),
-        ("faults", {"operation": "cooking", "rates": {}}),
         ("faults", {"script": [{"at_call": 1, "fault": "rain"}]}),
         ("mode", {"test_mode": "half"}),
         ("manners", {"nonsense": True}),
-        ("manners", {"masked_bvn": "yes"}),
         ("manners", {"karma_miss": "418"}),
-        ("manners", {"slow_s": -1}),
         ("prices", {"karma": -1}),
         ("prices", {"cooking": 1}),
-        ("world", {"day": 1.5}),
         ("world", []),
-        ("clock", {"advance_s": -1}),
         ("grants", {"customer": " "}),
-        ("grants", {"customer": "ada", "scopes": []}),
         ("grants", {"customer": "ada", "scopes": ["everything"]}),
         ("grants", {"customer": "ada", "redirect_uri": "callback"}),
-        ("tokens", {"action": "burn"}),
     ],
 )
 async def test_what_is_not_understood_changes_nothing(address: str, body: object) -> None:
@@ -60,7 +50,7 @@ async def test_browsers_and_control_stay_out_of_the_ledger() -> None:
     assert (await here.browser.get("/_sandbox/reset")).status_code == 405
     for path in ("/favicon.ico", "/_sandbox/x"):
         assert (await here.browser.get(path)).status_code == 404
-    assert (await here.browser.get("/_sandbox/ledger?limit=0")).status_code == 400
+    assert (await here.browser.get("/_sandbox/ledger?since=-1")).status_code == 400
     assert (await here.browser.get("/docs")).status_code == 200
     assert here.sandbox.ledger.count == 0
 
@@ -77,19 +67,6 @@ async def test_reset_goes_back_to_the_beginning(scenario: str) -> None:
     assert await here.control("reset", {"scenario": scenario}) == fresh
     assert here.sandbox.ledger.count == 0
     assert (await here.control("reset", {}))["scenario"] == "calm"
-
-
-async def test_mock_answers_are_the_same_for_everyone_and_free() -> None:
-    """Test mode gives one sample record to all, marked, and charges nothing."""
-    here = Here()
-    await here.control("mode", test_mode="mock-response")
-    first, second = [(await here.karma(bvn)).json() for bvn in ("22999000000", "22123456789")]
-    assert first == second
-    assert isinstance(first["mock-response"], str)
-    assert first["data"]["karma_identity"] == "0zspgifzbo.ga"
-    await here.control("mode", test_mode="empty")
-    assert (await here.karma(LISTED)).json() == {}
-    assert here.sandbox.ledger.totals_json()["charged"] == "0"
 
 
 async def test_world_and_latency_are_set() -> None:
@@ -175,10 +152,8 @@ async def test_a_planted_life_is_pulled_and_its_truth_read() -> None:
     ("body", "says"),
     [
         ({"bvn": BVN}, "name what to plant"),
-        ({"person": {"first_name": "A"}}, "needs the bvn"),
         ({"life": {"kind": "monthly"}}, "needs the customer"),
         ({"customer": "a", "life": {"kind": "pirate"}}, "no kind of life"),
-        ({"bvn": "123", "history": {}}, "bvn"),
         ({"bvn": BVN, "person": {}, "history": {"past_due": 2}}, "no field past_due; it has"),
         ({"bvn": BVN, "listing": {"identity": BVN, "record": {"karma_typ": "x"}}}, "karma_type"),
         ({"bvn": BVN, "person": {"date_of_birth": "yesterday"}}, "date_of_birth"),

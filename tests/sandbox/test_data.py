@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from nightscreen.sandbox.grants import SCOPES
 from nightscreen.sandbox.people import FIRST_DAY, person_of_bvn
-from nightscreen.sandbox.test_identifiers import CUSTOMERS
 from nightscreen.sandbox.transactions import (
     bank_accounts_of,
     listed_of,
@@ -27,7 +26,6 @@ from tests.sandbox.in_process import Here
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record
-    from nightscreen.sandbox.test_identifiers import MagicCustomer
 
 PEOPLE = [f"customer-{number}" for number in range(60)]
 CODE, NUMBER = person_of_bvn("22123456789").account
@@ -113,48 +111,6 @@ async def test_bank_accounts_can_be_added_changed_and_removed() -> None:
     assert (await here.data(token, path, "DELETE")).status_code == 200
     assert (await here.data(token, "/bank-accounts")).json()["data"] == own
     assert (await here.data(token, path)).status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/transactions/unknown", 404),
-        ("PATCH", "/transactions/unknown", 400),
-        ("POST", "/bank-accounts", 400),
-        ("PUT", "/transactions", 404),
-        ("GET", "/balances", 404),
-    ],
-)
-async def test_unknown_ids_fields_and_routes(method: str, path: str, status: int) -> None:
-    """Unknown ids and routes are 404 as JSON, missing fields 400."""
-    here = Here()
-    answer = await here.data((await here.tokens("ada"))["access_token"], path, method)
-    assert (answer.status_code, answer.json()["status"]) == (status, "error")
-
-
-async def test_prices_wallet_rights_and_test_mode_hold_here_too() -> None:
-    """A price is charged, a wallet may be too low, a right may be missing."""
-    here = Here()
-    token = (await here.tokens("ada"))["access_token"]
-    await here.control("prices", aggregator_transactions="2.5")
-    assert (await here.data(token)).json()["meta"] == {"cost": 2.5, "balance": 999_997.5}
-    await here.control("wallet", balance=1)
-    assert (await here.data(token)).status_code == 402
-    await here.control("faults", operation="aggregator_profile_view", rates={"denied": 1})
-    assert (await here.data(token, "/profile")).status_code == 403
-    await here.control("mode", test_mode="mock-response")
-    assert "mock-response" in (await here.data(token, "/bank-accounts")).json()
-
-
-@pytest.mark.parametrize("row", [row for row in CUSTOMERS if row.records], ids=lambda row: row.word)
-async def test_magic_lists_are_what_the_people_say(row: MagicCustomer) -> None:
-    """Whatever a magic customer's list looks like, a test can know it beforehand."""
-    here = Here()
-    token = (await here.tokens(row.customer))["access_token"]
-    for day in (0, 1):
-        await here.control("world", day=day)
-        answer = (await here.data(token)).content
-        assert f'"data":{dumps(listed_of(row.customer, day))}'.encode() in answer
 
 
 def test_magic_lists_are_as_their_rows_say() -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from nightscreen.sandbox import faults
 from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.people import otp_of, person_of_bvn
 from nightscreen.sandbox.test_identifiers import by_word
-from tests.sandbox.in_process import CALLBACK, Here
+from tests.sandbox.in_process import Here
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Caller
@@ -28,31 +28,17 @@ def test_a_fault_is_what_its_row_says(caller: Caller, fault: faults.Fault) -> No
     bvn, delivery = by_word(fault.name.replace("_", "-")).bvn, "sent"
     if fault.status == 0:
         delivery = "cut"
-        with pytest.raises((RemoteDisconnected, ConnectionResetError)):
+        with pytest.raises(httpx.TransportError, match=r"without sending|reset"):
             caller.karma(bvn)
     elif fault.name == "truncated":
         delivery = "cut"
-        with pytest.raises(IncompleteRead):
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             caller.karma(bvn)
     else:
-        assert caller.karma(bvn).status == fault.status
+        assert caller.karma(bvn).status_code == fault.status
     (entry,) = caller.sandbox.ledger()["entries"]
     assert (entry["delivery"], entry["http_status"]) == (delivery, fault.status)
     assert entry["charged"] == ("10" if fault.after else "0")
-
-
-@pytest.mark.parametrize("kind", ["phone", "email", "domain", "bvn"])
-async def test_faults_by_every_kind_of_identity(kind: str) -> None:
-    """A fault is met by whatever identity of the row is looked up."""
-    assert (await Here().karma(getattr(by_word("http-503"), kind))).status_code == 503
-
-
-async def test_retry_after_is_set() -> None:
-    """A 429 names its wait in seconds."""
-    here = Here()
-    await here.control("faults", retry_after_s=7)
-    answer = await here.karma(by_word("http-429").bvn)
-    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
 
 
 def met_by(caller: Caller, workers: int) -> dict[str, list[str]]:
@@ -66,7 +52,7 @@ def met_by(caller: Caller, workers: int) -> dict[str, list[str]]:
         for _ in range(2):
             try:
                 caller.karma(bvn)
-            except (HTTPException, OSError):
+            except httpx.TransportError:
                 continue
 
     with ThreadPoolExecutor(workers) as pool:
@@ -112,23 +98,11 @@ def test_consent_in_doubt_is_as_it_was_worked_out(caller: Caller) -> None:
         calls = [("POST", contact), ("PUT", {"otp": otp_of(bvn)})]
         for method, body in calls[: 1 if operation == "bvn_start" else 2]:
             if (method == "POST") is (operation == "bvn_start"):
-                with pytest.raises(ConnectionError):
+                with pytest.raises(httpx.TransportError):
                     caller.call(method, path, body)
             else:
-                assert caller.call(method, path, body).status == 200
+                assert caller.call(method, path, body).status_code == 200
         (held,) = caller.sandbox.get(f"/_sandbox/otps?bvn={bvn}")["otps"]
         assert held["state"] == ("arrived" if operation == "bvn_start" else "used")
     entry = caller.sandbox.ledger()["entries"][-1]
     assert (entry["outcome"], entry["charged"], entry["delivery"]) == ("consented", "20", "cut")
-
-
-def test_a_lost_exchange_is_a_replay_when_repeated(caller: Caller) -> None:
-    """The answer of the first exchange is lost on the wire; the repeat revokes the grant."""
-    code = caller.sandbox.grant("exchange-lost@magic.example")
-    body = {"code": code, "grant_type": "authorization_code", "redirect_uri": CALLBACK}
-    with pytest.raises((OSError, HTTPException)):
-        caller.call("POST", "/v2/aggregator/auth", body)
-    assert caller.call("POST", "/v2/aggregator/auth", body).status == 400
-    shown = caller.sandbox.get("/_sandbox/grants")
-    assert (shown["totals"]["exchanges"], shown["totals"]["replays"]) == (1, 1)
-    assert shown["grants"][0]["state"] == "revoked"

@@ -11,8 +11,6 @@ from typing import get_args
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nightscreen.sandbox import banks, test_identifiers
 from nightscreen.sandbox.batch import COLUMNS, make_batch
@@ -26,11 +24,9 @@ from nightscreen.sandbox.people import (
     bvn_accounts,
     ecosystem_of,
     holder_of,
-    identity_kind,
     is_digits,
     karma_of,
     person_of_bvn,
-    selfie_of,
 )
 from nightscreen.sandbox.test_identifiers import by_customer, by_word
 from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
@@ -57,12 +53,6 @@ def test_check_digit_is_the_published_example() -> None:
     """Bank 011 with serial 000001457 has the check digit 9; a wrong one is no account."""
     assert banks.account_number("011", 1457) == "0000014579"
     assert account_of("011", "0000014578") is None
-
-
-@given(st.integers(0, 10**9 - 1), st.sampled_from(sorted(banks.BANK_NAMES)))
-def test_serial_and_holder_are_one_to_one(holder: int, bank_code: str) -> None:
-    """A serial leads back to the holder it was made from, at every bank."""
-    assert banks.holder_of_serial(bank_code, banks.serial_of_holder(bank_code, holder)) == holder
 
 
 def test_shares_are_those_of_the_document() -> None:
@@ -116,36 +106,6 @@ def test_ecosystem_record_agrees_with_itself() -> None:
         assert amounts == sorted(amounts)
         assert set(record) >= RECORDED
         assert len(set(record) - RECORDED) == 22
-
-
-@pytest.mark.parametrize(
-    ("identity", "kind"),
-    [
-        ("22123456789", "bvn"),
-        ("+2348031234567", "phone"),
-        ("058-0123456789", "nuban"),
-        ("a+b/c@x.example", "email"),
-        ("ọlá@x.example", "email"),
-        ("lender.example", "domain"),
-        ("2212345678", None),
-        ("+23480312345678", None),
-        ("nonsense", None),
-        ("a b@x.example", None),
-    ],
-)
-def test_identities_are_known_by_their_form(identity: str, kind: str | None) -> None:
-    """Each kind has one form; anything else is none, and cannot be looked up."""
-    assert identity_kind(identity) == kind
-    if kind is None:
-        with pytest.raises(ValueError, match="karma identity"):
-            karma_of(identity)
-
-
-def test_likeness_goes_by_person_and_picture() -> None:
-    """Most match; the same picture gives the same score."""
-    scores = [selfie_of(bvn, "https://x.example/a.jpg") for bvn in BVNS[:500]]
-    assert 0.85 < sum(bool(score and score["match"]) for score in scores) / 500 < 0.97
-    assert selfie_of(BVNS[0], "https://x.example/a.jpg") == scores[0]
 
 
 @pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)

@@ -368,7 +368,7 @@ def test_a_price_spike_of_long_ago_binds_nobody(tmp_path: Path) -> None:
     clock = {"now": system_clock()}
     world = World(tmp_path, clock=lambda: clock["now"])
     for price, first in ((150_000_000, 1), (10_000_000, 10)):
-        world.sandbox.prices.now["bank_account"] = price
+        world.sandbox.prices["bank_account"] = price
         rows = [customer(number) for number in range(first, first + 9)]
         world.screen(rows, checks=["bank_account"])
         clock["now"] += 9 * DAY

@@ -15,14 +15,7 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.sandbox.people import account_of, karma_of
-from nightscreen.schemas.clock import (
-    DAY_MICROS,
-    LAGOS,
-    MICROS,
-    system_clock,
-    to_instant,
-    to_micros,
-)
+from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, system_clock, to_instant, to_micros
 from nightscreen.schemas.errors import InputError, ServiceAddressError
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, Bureau
@@ -89,7 +82,7 @@ def test_runs_share_the_cap_of_their_time(tmp_path: Path, cap: str, hour: int, d
 
 def test_a_price_with_kobo_is_counted_to_the_kobo(world: World) -> None:
     """Report, rows and journal say what the service charged, at a price no float can hold."""
-    world.sandbox.prices.now["bank_account"] = 8_290_000
+    world.sandbox.prices["bank_account"] = 8_290_000
     night = world.screen(HAVE_ACCOUNTS[:3], checks=["bank_account"])
     assert night.report["cost"]["total"] == world.charged == "24.87"
     with open_journal(world.folder / "home") as journal:
