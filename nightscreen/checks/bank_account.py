@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Tone
-from nightscreen.schemas.answers import BankAccountAnswer
+from nightscreen.schemas.answers import Record, Text
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.columns import NAME_FIELDS, Flaw, names_of
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require
@@ -23,6 +23,21 @@ BVN_DIGITS = 11
 _SHOWN_FIRST = 2
 _SHOWN_LAST = 2
 _MASKED = "0" * (BVN_DIGITS - _SHOWN_FIRST - _SHOWN_LAST)
+
+
+class BankAccountAnswer(Record):
+    """A verified account (specification, bank account verification result).
+
+    The service sends the BVN masked, its middle digits zero: compare only the digits shown and
+    never ask with it.
+    """
+
+    named_by: ClassVar[str] = "account_number"
+
+    bank_code: Text = None
+    account_name: Text = None
+    account_number: Text = None
+    bvn: Text = None
 
 
 def _request(lookup: Lookup) -> Request:

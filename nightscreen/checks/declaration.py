@@ -16,7 +16,6 @@ from nightscreen.schemas.checks import IdentityKind
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from nightscreen.schemas.answers import Answer
     from nightscreen.schemas.checks import Lookup, Outcome
     from nightscreen.schemas.requests import Request
 
@@ -57,48 +56,33 @@ class Compare(Enum):
     RANK = "rank"
     MORE_IS_WORSE = "more is worse"
     LISTING = "listing"
-    IDENTIFYING = "identifying"
-    """Whether it differs; the values are kept as digests alone."""
+    IDENTIFYING = "identifying"  # whether it differs; the values are kept as digests alone
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of `enriched` that a check fills.
+    """A column of `enriched` that a check fills."""
 
-    Attributes:
-        name: its whole name.
-        shape: what its cells are.
-        meaning: what it says, in a sentence for those who read the results.
-        compare: how a change is judged; None where the column is not compared, because it changes
-            with every lookup or follows from others.
-        ranks: its words from best to worst, where it is compared by rank.
-        unseen: keys of the structs in it that a subject is not shown.
-    """
-
-    name: str
-    shape: Shape
-    meaning: str
+    name: str  # its whole name
+    shape: Shape  # what its cells are
+    meaning: str  # what it says, in a sentence for those who read the results
+    # how a change is judged; None where the column is not compared, because it changes with every
+    # lookup or follows from others
     compare: Compare | None = None
-    ranks: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()  # its words from best to worst, where it is compared by rank
+    unseen: tuple[str, ...] = ()  # keys of the structs in it that a subject is not shown
 
 
-Row = Mapping[str, Any]
-"""Cells of an input row, or of a row of `enriched`, by their columns."""
+Row = Mapping[str, Any]  # cells of an input row, or of a row of `enriched`, by their columns
 Found = tuple[IdentityKind, Any]
 """A record that an answer holds, and the kind of identifier it was asked by."""
 
 
 class Limits(NamedTuple):
-    """Thresholds of the lender's, from 0 to 100.
+    """Thresholds of the lender's, from 0 to 100."""
 
-    Attributes:
-        match_at: similarity from which a photograph is the customer's.
-        no_match_below: similarity under which it is not.
-    """
-
-    match_at: float = 90.0
-    no_match_below: float = 70.0
+    match_at: float = 90.0  # similarity from which a photograph is the customer's
+    no_match_below: float = 70.0  # similarity under which it is not
 
 
 class Days(NamedTuple):
@@ -125,72 +109,49 @@ def is_nobodys(_asked: str, _record: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """All that is to be known of a check.
+    """All that is to be known of a check."""
 
-    Attributes:
-        name: its name in settings, columns, files and the journal.
-        title: its name for people, the same everywhere.
-        asked_by: the identifiers it is asked by, each a call of its own; empty where each run
-            names them.
-        together_with: a second identifier that goes into every call, as the photograph does.
-        needs_consent: it is lawful only with the customer's consent (specification, area B, rule
-            3).
-        request: builds the call that answers a lookup.
-        read: returns the typed record in the `data` of an answer; None where there is none.
-        not_kept: fields of `data` that are taken out of an answer before it is stored.
-        is_another: whether a record is about another identifier than the one asked about, which is
-            not empty.
-        names_somebody: whether a record says whose it is.
-        ages: how long an answer stays fresh, by its outcome.
-        naira: what a hit costs where the journal has seen no price yet.
-        max_in_flight: most calls under way at once.
-        timeout_s: seconds a whole call may take.
-        is_default: it is asked where a run names no checks.
-        bears_balance: its hits and misses both report the balance, so that one call opens the
-            books.
-        order: its place among checks of one price; what can decide a row alone comes first.
-        first_night_hits: share of calls charged that a first night expects.
-        first_night_seconds: how long a call takes on a first night.
-        statuses: what a row's status says where it rests on an answer, with its tone.
-        ranks: these words from best to worst, where nights are compared by them.
-        columns: what else it fills, in the order of the output.
-        looks_at: columns of the input row that `judge` reads.
-        judge: returns a row's status and a value for each of `columns`, from the row and the
-            records of its answers; there are none where every answer was a miss, and a record is
-            None where an answer can no longer be read.
-        says: what a card says of a status that has no other columns.
-        withheld: returns the columns of a row that its subject is not shown, because they are
-            about somebody else or were never confirmed; a row of a list has fewer columns.
-        hidden: returns the fields of a stored record that its subject's rows do not show to be
-            theirs.
-    """
-
-    name: str
-    title: str
+    name: str  # its name in settings, columns, files and the journal
+    title: str  # its name for people, the same everywhere
+    # the identifiers it is asked by, each a call of its own; empty where each run names them
     asked_by: tuple[IdentityKind, ...]
+    # a second identifier that goes into every call, as the photograph does
     together_with: IdentityKind | None = None
+    # it is lawful only with the customer's consent (specification, area B, rule 3)
     needs_consent: bool
-    request: Callable[[Lookup], Request]
-    read: Callable[[object], Answer | None]
+    request: Callable[[Lookup], Request]  # builds the call that answers a lookup
+    # returns the typed record in the `data` of an answer; None where there is none
+    read: Callable[[object], Any]
+    # fields of `data` that are taken out of an answer before it is stored
     not_kept: tuple[str, ...] = ()
+    # whether a record is about another identifier than the one asked about, which is not empty
     is_another: Callable[[str, Any], bool] = is_nobodys
-    names_somebody: bool = False
-    ages: Mapping[Outcome, Days]
-    naira: Decimal
-    max_in_flight: int
-    timeout_s: float
-    is_default: bool = False
+    names_somebody: bool = False  # whether a record says whose it is
+    ages: Mapping[Outcome, Days]  # how long an answer stays fresh, by its outcome
+    naira: Decimal  # what a hit costs where the journal has seen no price yet
+    max_in_flight: int  # most calls under way at once
+    timeout_s: float  # seconds a whole call may take
+    is_default: bool = False  # it is asked where a run names no checks
+    # its hits and misses both report the balance, so that one call opens the books
     bears_balance: bool = False
-    order: int
-    first_night_hits: float
-    first_night_seconds: float
+    order: int  # its place among checks of one price; what can decide a row alone comes first
+    first_night_hits: float  # share of calls charged that a first night expects
+    first_night_seconds: float  # how long a call takes on a first night
+    # what a row's status says where it rests on an answer, with its tone
     statuses: Mapping[str, Tone]
-    ranks: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
-    looks_at: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()  # these words from best to worst, where nights are compared by them
+    columns: tuple[Column, ...] = ()  # what else it fills, in the order of the output
+    looks_at: tuple[str, ...] = ()  # columns of the input row that `judge` reads
+    # returns a row's status and a value for each of `columns`, from the row and the records of its
+    # answers; there are none where every answer was a miss, and a record is None where an answer
+    # can no longer be read
     judge: Callable[[Row, Sequence[Found], Limits], tuple[Any, ...]]
+    # what a card says of a status that has no other columns
     says: Mapping[str, str] = field(default_factory=dict)
+    # returns the columns of a row that its subject is not shown, because they are about somebody
+    # else or were never confirmed; a row of a list has fewer columns
     withheld: Callable[[Row], tuple[str, ...]] = nothing_withheld
+    # returns the fields of a stored record that its subject's rows do not show to be theirs
     hidden: Callable[[Any, Sequence[Row]], tuple[str, ...]] = nothing_hidden
 
     def __post_init__(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_type_hints
+
+from pydantic import Field
 
 from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Tone
-from nightscreen.schemas.answers import Count, Day, EcosystemRecord, Instant, Number, Text
+from nightscreen.schemas.answers import Count, Day, Instant, Number, Record, Text
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.columns import NAME_FIELDS, names_of
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
@@ -27,79 +29,88 @@ _KINDS: dict[object, Kind] = {
     Instant: Kind.INSTANT,
     Day: Kind.DAY,
 }
+
+
+def _column(meaning: str, compare: Compare | None = None) -> Any:  # noqa: ANN401 - a field
+    """Declare a field of the record that is a column too: what it says, and how it is compared.
+
+    Logins, age and when the record was processed change with every lookup: they are not compared.
+    """
+    judged: dict[str, Any] = {"compare": compare}
+    return Field(None, description=meaning, json_schema_extra=judged)
+
+
+class EcosystemRecord(Record):
+    """A borrower's history with lenders (specification, ecosystem record).
+
+    After the fields of the specification come those that were recorded beside them.
+    """
+
+    named_by: ClassVar[str] = "bvn"
+
+    bvn: Text = _column("The BVN of the history.")
+    first_name: Text = _column("First name of the history.", Compare.IDENTIFYING)
+    last_name: Text = _column("Last name of the history.", Compare.IDENTIFYING)
+    date_of_birth: Day = _column("Date of birth of the history.", Compare.IDENTIFYING)
+    age: Count = _column("Age in years, as the service says.")
+    lenders: Count = _column("How many lenders know the customer.", Compare.PLAIN)
+    first_account: Instant = _column("When the first account with a lender was opened.")
+    last_account: Instant = _column("When the latest was.")
+    loans: Count = _column("How many loans the customer has had.", Compare.PLAIN)
+    loan_amount_minimum: Number = _column("The smallest loan, naira.", Compare.PLAIN)
+    loan_amount_maximum: Number = _column("The largest, naira.", Compare.PLAIN)
+    loan_amount_average: Number = _column("The mean, naira.", Compare.PLAIN)
+    settled_loans: Count = _column("Loans paid off.", Compare.PLAIN)
+    running_loans: Count = _column("Loans running now.", Compare.PLAIN)
+    past_due_loans: Count = _column("Loans past their due date.", Compare.MORE_IS_WORSE)
+    delayed_paid_loans: Count = _column("Loans that were paid late.", Compare.MORE_IS_WORSE)
+    past_due_loan_amount_due: Number = _column(
+        "What is due on loans past their date, naira.", Compare.MORE_IS_WORSE
+    )
+    logins: Count = _column("How often the customer used lenders' applications.")
+    first_login: Instant = _column("The first time.")
+    last_login: Instant = _column("The last time.")
+    credit_delinquency: Count = _column(
+        "As the service has it; what it counts is not specified.", Compare.PLAIN
+    )
+    processed_on: Instant = _column("When the service made the record.")
+
+    bvn_phone_number: Text = _column("Phone registered with the BVN, as the history has it.")
+    phone_number: Text = _column("The customer's phone, as the history has it.")
+    unique_phone_numbers: Count = _column("How many phone numbers lenders know of the customer.")
+    email: Text = _column("The customer's email, as the history has it.")
+    unique_emails: Count = _column("How many emails lenders know of the customer.")
+    gender: Text = _column("As the history has it; a policy may not use it unless it says so.")
+    failed_selfie_bvn_check: Count = _column("How often a photograph did not match the BVN.")
+    lending_lenders: Count = _column("How many of the lenders lent.")
+    loan_amount: Number = _column("All loans together, naira.")
+    settled_loan_amount: Number = _column("Loans paid off, naira.")
+    settled_loan_amount_paid: Number = _column("What was paid for them, naira.")
+    running_loan_amount: Number = _column("Loans running now, naira.")
+    past_due_loan_amount: Number = _column("Loans past their due date, naira.")
+    penalty: Number = _column("Penalties, naira.")
+    penalty_paid: Number = _column("Penalties paid, naira.")
+    delayed_paid_loan_amount: Number = _column("Loans that were paid late, naira.")
+    delayed_paid_loans_trials: Count = _column("Attempts at collecting loans that were paid late.")
+    delayed_paid_loans_avg: Number = _column("Their mean, as the service has it.")
+    delayed_paid_loans_trials_max: Count = _column("The most attempts at one loan.")
+    delayed_paid_loans_trials_min: Count = _column("The fewest.")
+    first_loan_date: Day = _column("Day of the first loan.")
+    last_loan_date: Day = _column("Day of the latest.")
+    loan_requests: Count = _column("How many loans the customer asked for.")
+    failed_loan_requests: Count = _column("How many of these came to nothing.")
+    unique_login_ips: Count = _column("From how many network addresses the customer logged in.")
+    unique_device_ids: Count = _column("With how many devices.")
+    distinct_mobile_os: Count = _column("How many mobile systems these have.")
+    duplicated_devices: Count = _column("How many of the devices others use too.")
+    shared_device_users: Count = _column("How many others use them.")
+
+
 FIELDS = tuple(EcosystemRecord.model_fields)[1:]
 """The fields of a record, all but what the specification does not name (`extra`)."""
 _values = itemgetter(*FIELDS)
 _NOTHING = (None,) * (len(FIELDS) + 3)
 _READ_AS = get_type_hints(EcosystemRecord, include_extras=True)
-_MEANINGS = {
-    "bvn": "The BVN of the history.",
-    "first_name": "First name of the history.",
-    "last_name": "Last name of the history.",
-    "date_of_birth": "Date of birth of the history.",
-    "age": "Age in years, as the service says.",
-    "lenders": "How many lenders know the customer.",
-    "first_account": "When the first account with a lender was opened.",
-    "last_account": "When the latest was.",
-    "loans": "How many loans the customer has had.",
-    "loan_amount_minimum": "The smallest loan, naira.",
-    "loan_amount_maximum": "The largest, naira.",
-    "loan_amount_average": "The mean, naira.",
-    "settled_loans": "Loans paid off.",
-    "running_loans": "Loans running now.",
-    "past_due_loans": "Loans past their due date.",
-    "delayed_paid_loans": "Loans that were paid late.",
-    "past_due_loan_amount_due": "What is due on loans past their date, naira.",
-    "logins": "How often the customer used lenders' applications.",
-    "first_login": "The first time.",
-    "last_login": "The last time.",
-    "credit_delinquency": "As the service has it; what it counts is not specified.",
-    "processed_on": "When the service made the record.",
-    "bvn_phone_number": "Phone registered with the BVN, as the history has it.",
-    "phone_number": "The customer's phone, as the history has it.",
-    "unique_phone_numbers": "How many phone numbers lenders know of the customer.",
-    "email": "The customer's email, as the history has it.",
-    "unique_emails": "How many emails lenders know of the customer.",
-    "gender": "As the history has it; a policy may not use it unless it says so.",
-    "failed_selfie_bvn_check": "How often a photograph did not match the BVN.",
-    "lending_lenders": "How many of the lenders lent.",
-    "loan_amount": "All loans together, naira.",
-    "settled_loan_amount": "Loans paid off, naira.",
-    "settled_loan_amount_paid": "What was paid for them, naira.",
-    "running_loan_amount": "Loans running now, naira.",
-    "past_due_loan_amount": "Loans past their due date, naira.",
-    "penalty": "Penalties, naira.",
-    "penalty_paid": "Penalties paid, naira.",
-    "delayed_paid_loan_amount": "Loans that were paid late, naira.",
-    "delayed_paid_loans_trials": "Attempts at collecting loans that were paid late.",
-    "delayed_paid_loans_avg": "Their mean, as the service has it.",
-    "delayed_paid_loans_trials_max": "The most attempts at one loan.",
-    "delayed_paid_loans_trials_min": "The fewest.",
-    "first_loan_date": "Day of the first loan.",
-    "last_loan_date": "Day of the latest.",
-    "loan_requests": "How many loans the customer asked for.",
-    "failed_loan_requests": "How many of these came to nothing.",
-    "unique_login_ips": "From how many network addresses the customer logged in.",
-    "unique_device_ids": "With how many devices.",
-    "distinct_mobile_os": "How many mobile systems these have.",
-    "duplicated_devices": "How many of the devices others use too.",
-    "shared_device_users": "How many others use them.",
-}
-_COMPARED = {
-    **dict.fromkeys(("first_name", "last_name", "date_of_birth"), Compare.IDENTIFYING),
-    **dict.fromkeys(
-        ("past_due_loans", "delayed_paid_loans", "past_due_loan_amount_due"),
-        Compare.MORE_IS_WORSE,
-    ),
-    **dict.fromkeys(
-        (
-            *("lenders", "loans", "settled_loans", "running_loans", "credit_delinquency"),
-            *(f"loan_amount_{each}" for each in ("minimum", "maximum", "average")),
-        ),
-        Compare.PLAIN,
-    ),
-}
-"""Logins, age and when the record was processed change with every lookup, and are left out."""
 OF_THE_BORROWER = (
     *("first_name", "last_name", "date_of_birth", "age", "gender"),
     *("phone_number", "bvn_phone_number", "email", "extra"),
@@ -182,9 +193,11 @@ ECOSYSTEM = Declaration(
     columns=(
         *(
             Column(
-                f"ecosystem_{name}", _KINDS[_READ_AS[name]], _MEANINGS[name], _COMPARED.get(name)
+                *(f"ecosystem_{name}", _KINDS[_READ_AS[name]], said.description or ""),
+                **cast("dict[str, Any]", said.json_schema_extra),
             )
-            for name in FIELDS
+            for name, said in EcosystemRecord.model_fields.items()
+            if name in FIELDS
         ),
         Column(
             "ecosystem_extra",

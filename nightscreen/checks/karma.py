@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nightscreen.checks.declaration import (
-    Column,
-    Compare,
-    Days,
-    Declaration,
-    Kind,
-    Shape,
-    Tone,
-)
-from nightscreen.schemas.answers import KarmaListing, KarmaListings
+from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Shape, Tone
+from nightscreen.schemas.answers import Day, Number, Record, Text
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.errors import UnsupportedIdentityError
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
@@ -27,9 +20,31 @@ if TYPE_CHECKING:
     from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
 
+
+class KarmaListing(Record):
+    """One blacklist record (specification, karma record); nested objects are laid flat."""
+
+    named_by: ClassVar[str] = "karma_identity"
+
+    karma_identity: Text = None
+    amount_in_contention: Number = None
+    reason: Text = None
+    default_date: Day = None
+    karma_type: Text = None
+    identity_type: Text = None
+    reporting_entity_name: Text = None
+    reporting_entity_email: Text = None
+
+
+@dataclass(frozen=True, slots=True)
+class KarmaListings:
+    """Several blacklist records in one answer; the specification shows one."""
+
+    listings: tuple[KarmaListing, ...] = field(repr=False)
+
+
 LISTINGS = "karma_listings"
-LISTING: Shape = {
-    "identity_kind": Kind.TEXT,
+_SHOWN = {
     "karma_type": Kind.TEXT,
     "identity_type": Kind.TEXT,
     "amount_in_contention": Kind.NAIRA,
@@ -38,6 +53,8 @@ LISTING: Shape = {
     "reporting_entity_name": Kind.TEXT,
     "reporting_entity_email": Kind.TEXT,
 }
+"""The fields of a listing that a row shows, beside the kind of identity that is listed."""
+LISTING: Shape = {"identity_kind": Kind.TEXT, **_SHOWN}
 
 _OWN_FORMS = (
     (IdentityKind.EMAIL, re.compile(r".*@.*")),
@@ -136,16 +153,9 @@ def _judge(_row: Row, found: Sequence[Found], _limits: Limits) -> tuple[Any, ...
 
 
 def _listing(kind: IdentityKind, record: KarmaListing) -> dict[str, Any]:
-    return {
-        "identity_kind": kind.value,
-        "karma_type": record.karma_type,
-        "identity_type": record.identity_type,
-        "amount_in_contention": _naira(record.amount_in_contention),
-        "default_date": record.default_date,
-        "reason": record.reason,
-        "reporting_entity_name": record.reporting_entity_name,
-        "reporting_entity_email": record.reporting_entity_email,
-    }
+    shown = {name: getattr(record, name) for name in _SHOWN}
+    amount = _naira(record.amount_in_contention)
+    return {"identity_kind": kind.value, **shown, "amount_in_contention": amount}
 
 
 def _naira(amount: Decimal | None) -> Decimal | None:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.checks.declaration import (
-    Column,
-    Compare,
-    Days,
-    Declaration,
-    Kind,
-    Tone,
-)
-from nightscreen.schemas.answers import SelfieAnswer
+from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Tone
+from nightscreen.schemas.answers import Flag, Number, Record
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require, segment
 
@@ -22,6 +15,16 @@ if TYPE_CHECKING:
 
     from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
+
+
+class SelfieAnswer(Record):
+    """A photograph compared with the BVN record (specification, BVN image match result).
+
+    `similarity` runs to about 100; the threshold is the lender's (area B, rule 2).
+    """
+
+    match: Flag = None
+    similarity: Number = None
 
 
 def _request(lookup: Lookup) -> Request:

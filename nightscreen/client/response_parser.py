@@ -11,18 +11,9 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, overload
 
+from nightscreen.checks.karma import KarmaListings
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.answers import (
-    Answer,
-    BankAccountAnswer,
-    BvnAccount,
-    BvnDetails,
-    BvnStarted,
-    EcosystemRecord,
-    KarmaListing,
-    KarmaListings,
-    SelfieAnswer,
-)
+from nightscreen.schemas.answers import BvnAccount, BvnDetails, BvnStarted, Record
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.consented import RawRecords, TokenAnswer, find_records
 from nightscreen.schemas.loans import LoanProduct, LoanProducts, LoanStarted, LoanState
@@ -46,7 +37,7 @@ AGGREGATOR_DATA = frozenset(
 )
 LOANS = frozenset({Operation.LOAN_PRODUCTS, Operation.LOAN_START, Operation.LOAN_VIEW})
 
-AnyAnswer = Answer | TokenAnswer | RawRecords | LoanProducts | LoanStarted | LoanState
+AnyAnswer = Record | KarmaListings | RawRecords | LoanProducts
 
 _META = re.compile(r'"meta"\s*:\s*(\{[^{}]*\})')
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -56,14 +47,6 @@ _ACCOUNT_LISTS = ("accounts", "bank_accounts", "linked_accounts")
 """Where linked accounts may be beside BVN details: the two were never recorded together."""
 
 
-@overload
-def parse_answer(check: Literal["bank_account"], body: bytes) -> BankAccountAnswer | None: ...
-@overload
-def parse_answer(check: Literal["karma"], body: bytes) -> KarmaListing | KarmaListings | None: ...
-@overload
-def parse_answer(check: Literal["ecosystem"], body: bytes) -> EcosystemRecord | None: ...
-@overload
-def parse_answer(check: Literal["selfie"], body: bytes) -> SelfieAnswer | None: ...
 @overload
 def parse_answer(
     check: Literal[Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH], body: bytes
@@ -171,7 +154,7 @@ def _read_loan(
     return loan if loan.status else None
 
 
-def _read_validation(operation: str, data: object) -> Answer | None:
+def _read_validation(operation: str, data: object) -> Record | KarmaListings | None:
     if operation == Operation.BVN_START:
         started = BvnStarted(masked_contact=data) if isinstance(data, str) else None
         return started if started and not started.is_blank() else None

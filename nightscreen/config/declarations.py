@@ -11,34 +11,24 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.checks import Purpose
+from nightscreen.schemas.checks import FAMILIES, Purpose, family_of
 
 UNDECLARED = "undeclared"
-FAMILIES = ("bvn", "aggregator", "loans")
-"""Names for all operations that begin so, beside those of checks."""
 DECLARABLE = (*CHECKS, *FAMILIES)
 
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
 
 class LawfulBasis(BaseModel):
-    """On what the lookups of a check rest, and where that was assessed.
-
-    Attributes:
-        check: a check, or `bvn`, `aggregator`, `loans` for the operations beside screening.
-        purpose: portfolio or origination; None for every purpose.
-        basis: the basis in the lender's own words.
-        reference: of the assessment.
-        assessed_on: its date.
-    """
+    """On what the lookups of a check rest, and where that was assessed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    check: str
-    purpose: Purpose | None = None
-    basis: Words
-    reference: Words
-    assessed_on: date
+    check: str  # a check, or `bvn`, `aggregator`, `loans` for the operations beside screening
+    purpose: Purpose | None = None  # portfolio or origination; None for every purpose
+    basis: Words  # the basis in the lender's own words
+    reference: Words  # of the assessment
+    assessed_on: date  # its date
 
     @model_validator(mode="after")
     def _known(self) -> LawfulBasis:
@@ -79,7 +69,7 @@ class Declarations(BaseModel):
             check: a check or an operation, as in a call.
             purpose: as in a call; outside screening, the flow's name.
         """
-        bases = [basis for basis in self.lawful_basis if _covers(basis.check, check)]
+        bases = [basis for basis in self.lawful_basis if basis.check == family_of(check)]
         for wanted in (purpose, None):
             for basis in bases:
                 if basis.purpose == wanted:
@@ -88,12 +78,6 @@ class Declarations(BaseModel):
 
 
 NOTHING_DECLARED = Declarations()
-
-
-def _covers(declared: str, check: str) -> bool:
-    if check in CHECKS:
-        return declared == check
-    return declared in FAMILIES and check.startswith(declared.removesuffix("s"))
 
 
 def basis_words(basis: LawfulBasis | None) -> str:

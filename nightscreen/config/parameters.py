@@ -6,13 +6,12 @@ They are stored in clear by the engine and the journal: paths and choices only, 
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.api_runs import Option
+from nightscreen.schemas.api_runs import Option, RunLimits
 from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_somebody
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ USUAL_CHECKS = [name for name, check in CHECKS.items() if check.is_default]
 KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban"]
 PurposeName = Literal["portfolio", "origination"]
 
-SCREEN_FLOW = "screen_batch"
-"""The flow of a screening run, as the journal has it."""
+SCREEN_FLOW = "screen_batch"  # the flow of a screening run, as the journal has it
 
 _FORM = (
     *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
@@ -43,12 +41,10 @@ def _in_order(schema: dict[str, Any]) -> None:
             fields[name] = fields.pop(name)
 
 
-class _Screening(BaseModel):
+class _Screening(RunLimits):
     """Parameters of every screening, whatever its input."""
 
-    model_config = ConfigDict(
-        extra="forbid", hide_input_in_errors=True, json_schema_extra=_in_order
-    )
+    model_config = ConfigDict(json_schema_extra=_in_order)
 
     purpose: PurposeName = Field(
         "portfolio",
@@ -108,22 +104,6 @@ class _Screening(BaseModel):
         description="Path of a second policy that decides beside the one in force, for nothing: "
         "the report says who would move. Empty: that of the settings, or none.",
     )
-    max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
-        "",
-        title="Spend at most (naira)",
-        description="Spending limit for this run: digits only, such as 250000. Empty: none for "
-        "this run; the caps of the day and month still apply.",
-        examples=["250000", "99.50"],
-    )
-    deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (
-        Field(
-            "",
-            title="Deadline",
-            description="No call is made after it: a time of day in Lagos such as 06:00, or a day "
-            "and time such as 2026-03-01T06:00. Empty: none.",
-            examples=["06:00"],
-        )
-    )
 
     _nobodys_name = field_validator("batch", check_fields=False)(refuse_identifiers)
 
@@ -137,11 +117,6 @@ class _Screening(BaseModel):
                 "choose among bvn, phone, email, domain and nuban"
             )
         return given
-
-    @property
-    def cap(self) -> Decimal | None:
-        """Return the run's own cap in naira."""
-        return Decimal(self.max_spend) if self.max_spend else None
 
 
 class ScreenBatch(_Screening):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.checks.karma import KarmaListings
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations
@@ -29,11 +30,7 @@ from nightscreen.privacy.lookup_subject import shown_rows, subjects_of
 from nightscreen.privacy.record_views import kept_until, shown_records
 from nightscreen.report.page import templates
 from nightscreen.results.one_row import find_row
-from nightscreen.schemas.answers import (
-    BvnDetails,
-    KarmaListings,
-    Record,
-)
+from nightscreen.schemas.answers import BvnDetails, Record
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.columns import KNOWN_COLUMNS, NAME_FIELDS

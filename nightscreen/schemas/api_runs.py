@@ -1,4 +1,4 @@
-"""Parameters that every run beside screening shares: pulls, BVN consents, offers, loans followed.
+"""Parameters that runs share: what every run may spend and until when, where results go.
 
 They are stored in clear by the engine and the journal: paths and choices only, never rows or keys.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+ContactName = Literal["phone", "email"]
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 """An address such as s3://bucket, also where a path has swallowed one of its slashes."""
@@ -18,39 +20,44 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a parameter is typed on the command line, where that does not follow from the field.
+    """How a parameter is typed on the command line, where that does not follow from the field."""
 
-    Attributes:
-        names: as it is typed; `--field-name` where there are none.
-        argument: name of the positional argument that it is.
-        help: in place of the field's description, which is written for the form.
-    """
-
-    names: tuple[str, ...] = ()
-    argument: str = ""
-    help: str = ""
+    names: tuple[str, ...] = ()  # as it is typed; `--field-name` where there are none
+    argument: str = ""  # name of the positional argument that it is
+    help: str = ""  # in place of the field's description, which is written for the form
 
 
-class ApiRunParameters(BaseModel):
-    """Where results go, and the limits of a run."""
+class RunLimits(BaseModel):
+    """How much a run may spend, and until when."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     max_spend: Annotated[str, Field(pattern=r"^(\d{1,12}(\.\d{1,6})?)?$")] = Field(
         "",
         title="Spend at most (naira)",
-        description="Spending limit for this run, in digits. Empty: none.",
-        examples=["5000"],
+        description="Spending limit for this run: digits only, such as 250000. Empty: none for "
+        "this run; the caps of the day and month still apply.",
+        examples=["250000", "99.50"],
     )
     deadline: Annotated[str, Field(pattern=r"^(\d{2}:\d{2}|\d{4}-\d{2}-\d{2}T[\d:.+Z-]+)?$")] = (
         Field(
             "",
             title="Deadline",
-            description="No call is made after it: a time of day in Lagos such as 06:00, or an "
-            "ISO instant.",
+            description="No call is made after it: a time of day in Lagos such as 06:00, or a day "
+            "and time such as 2026-03-01T06:00. Empty: none.",
             examples=["06:00"],
         )
     )
+
+    @property
+    def cap(self) -> Decimal | None:
+        """Return the run's own cap in naira."""
+        return Decimal(self.max_spend) if self.max_spend else None
+
+
+class ApiRunParameters(RunLimits):
+    """Parameters of every run beside screening: pulls, BVN consents, offers, loans followed."""
+
     run: str = Field(
         "",
         title="Resume run",
@@ -68,8 +75,3 @@ class ApiRunParameters(BaseModel):
         if _ADDRESS.match(output):
             raise ValueError("must be a folder on this machine, not an address")
         return output
-
-    @property
-    def cap(self) -> Decimal | None:
-        """Return the run's own cap in naira."""
-        return Decimal(self.max_spend) if self.max_spend else None

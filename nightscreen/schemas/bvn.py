@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from datetime import date  # noqa: TC003 - pydantic reads it
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from nightscreen.schemas.api_runs import ApiRunParameters, Option
+from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option
 from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_somebody
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
-
-ContactName = Literal["phone", "email"]
 
 
 class BvnState(StrEnum):
@@ -52,23 +50,19 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldCustomer:
-    """The lender's data about a customer, sealed with the request.
-
-    Attributes:
-        contact: phone number or email that the service was given.
-        masked_contact: where the service says it sent the password; or the registered contact, as
-            it showed it when it refused another.
-    """
+    """The lender's data about a customer, sealed with the request."""
 
     customer_id: str
     bvn: str
-    contact: str
+    contact: str  # phone number or email that the service was given
     phone: str | None = None
     first_name: str | None = None
     middle_name: str | None = None
     last_name: str | None = None
     full_name: str | None = None
     date_of_birth: date | None = None
+    # where the service says it sent the password; or the registered contact, as it showed it when
+    # it refused another
     masked_contact: str | None = None
 
     def __repr__(self) -> str:
@@ -87,13 +81,6 @@ class BvnRequest(JournalRecord):
     Attributes:
         subject: pseudonym of the BVN.
         run_id: the run that asked.
-        consent_ends_at: instant from which the customer's consent is no longer valid.
-        doubt: the call whose answer was lost, if one was.
-        trouble: why the last call has no answer.
-        attempts: passwords that were sent on and not accepted.
-        finish_run_id: the run whose password the service last answered about.
-        finishing: the run that makes the second call now, or did when its process died.
-        cost_micro: the known cost of its calls.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.BVN_REQUEST
@@ -103,16 +90,17 @@ class BvnRequest(JournalRecord):
 
     key: str = Field(default_factory=partial(secrets.token_hex, 16))
     consent_reference: str | None
-    consent_ends_at: int
+    consent_ends_at: int  # instant from which the customer's consent is no longer valid
     state: BvnState
     held: HeldCustomer = Field(repr=False)
-    doubt: Doubt | None = None
-    trouble: str | None = None
-    attempts: int = 0
+    doubt: Doubt | None = None  # the call whose answer was lost, if one was
+    trouble: str | None = None  # why the last call has no answer
+    attempts: int = 0  # passwords that were sent on and not accepted
     settled_at: int | None = None
-    finish_run_id: str | None = None
+    finish_run_id: str | None = None  # the run whose password the service last answered about
+    # the run that makes the second call now, or did when its process died
     finishing: str | None = None
-    cost_micro: int = 0
+    cost_micro: int = 0  # the known cost of its calls
 
     @property
     def request_id(self) -> bytes:

@@ -12,27 +12,13 @@ from nightscreen.schemas.checks import IdentityKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TEXT_COLUMNS = (
-    "customer_id",
-    "bvn",
-    "account_number",
-    "bank_code",
-    "bank_name",
-    "phone",
-    "email",
-    "domain",
-    "first_name",
-    "middle_name",
-    "last_name",
-    "full_name",
-    "image_url",
-    "consent_reference",
-    "consent_purpose",
-    "consent_channel",
-)
 NAME_FIELDS = ("first_name", "middle_name", "last_name", "full_name")
-names_of = itemgetter(*NAME_FIELDS)
-"""Returns the four names of a row, in this order."""
+TEXT_COLUMNS = (
+    *("customer_id", "bvn", "account_number", "bank_code", "bank_name"),
+    *("phone", "email", "domain", *NAME_FIELDS, "image_url"),
+    *("consent_reference", "consent_purpose", "consent_channel"),
+)
+names_of = itemgetter(*NAME_FIELDS)  # returns the four names of a row, in this order
 INSTANT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
 REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
 """What an applicant requests: naira, days, naira a month."""
@@ -48,18 +34,12 @@ LOAN_DAY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """The kind of a file's rows, and so which of its columns have a meaning.
+    """The kind of a file's rows, and so which of its columns have a meaning."""
 
-    Attributes:
-        headings: the use, in `data/headings.csv`, of the words for its columns.
-        columns: the known columns.
-        required: those that must be there.
-        personal: those that differ from person to person: no value can be right for all rows.
-    """
-
-    headings: str
-    columns: tuple[str, ...]
-    required: tuple[str, ...]
+    headings: str  # the use, in `data/headings.csv`, of the words for its columns
+    columns: tuple[str, ...]  # the known columns
+    required: tuple[str, ...]  # those that must be there
+    # those that differ from person to person: no value can be right for all rows
     personal: frozenset[str]
 
 
@@ -90,24 +70,19 @@ class Flaw(IntFlag):
     EMAIL = 16
     DOMAIN = 32
     IMAGE = 64
-    CONSENT = 128
-    """A consent time that cannot be read: the consent does not count."""
+    CONSENT = 128  # a consent time that cannot be read: the consent does not count
     BANK_UNKNOWN = 256
     """A bank the service does not know: nothing malformed, but no lookup is possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A kind of identifier by which checks ask, as rows have it.
+    """A kind of identifier by which checks ask, as rows have it."""
 
-    Attributes:
-        columns: the columns that together are the identifier, joined by `-` where there are more
-            (an account is `058-0123456789`: specification, karma identifier kinds).
-        flaws: what keeps it from being asked about; it has no pseudonym then.
-    """
-
+    # the columns that together are the identifier, joined by `-` where there are more (an account
+    # is `058-0123456789`: specification, karma identifier kinds)
     columns: tuple[str, ...]
-    flaws: Flaw
+    flaws: Flaw  # what keeps it from being asked about; it has no pseudonym then
 
     def of(self, row: Mapping[str, Any]) -> str | None:
         """Return the identifier of a row in the service's own form; None where a part is absent."""

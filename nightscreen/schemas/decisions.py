@@ -60,36 +60,14 @@ CHANGES = pa.schema(
 )
 """One row per field that differs; `customer` is a pseudonym in hexadecimal."""
 
-DIFFERS = "(differs)"
-"""Replaces the new value of an identifying field; the old one is left out."""
+DIFFERS = "(differs)"  # replaces the new value of an identifying field; the old one is left out
 
 DECISION_COLUMNS = (
-    "customer_id",
-    "customer_name",
-    "bvn_last4",
-    "decision",
-    "previous_decision",
-    "change",
-    "reason_code",
-    "reason_text",
-    "other_reasons",
-    "action",
-    "exposure",
-    "karma_amount",
-    "karma_listed_by",
-    "karma_type",
-    "karma_reason",
-    "karma_reporter",
-    "karma_default_date",
-    "past_due_amount",
-    "running_loans",
-    "bank_account_name",
-    "name_match",
-    "missing_checks",
-    "evidence_as_of",
-    "run_id",
-    "policy",
-    "decided_by",
+    *("customer_id", "customer_name", "bvn_last4", "decision", "previous_decision", "change"),
+    *("reason_code", "reason_text", "other_reasons", "action", "exposure"),
+    *("karma_amount", "karma_listed_by", "karma_type", "karma_reason", "karma_reporter"),
+    *("karma_default_date", "past_due_amount", "running_loans", "bank_account_name", "name_match"),
+    *("missing_checks", "evidence_as_of", "run_id", "policy", "decided_by"),
 )
 REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")
 """Left empty for the reviewer."""
@@ -99,17 +77,11 @@ QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
 
 
 class CheckState(NamedTuple):
-    """The last answer of one check about a customer.
+    """The last answer of one check about a customer."""
 
-    Attributes:
-        at: when it was answered, microseconds.
-        run_id: the run that last saw it.
-        values: field and value as text; absent values are left out.
-    """
-
-    at: int
-    run_id: str
-    values: dict[str, str]
+    at: int  # when it was answered, microseconds
+    run_id: str  # the run that last saw it
+    values: dict[str, str]  # field and value as text; absent values are left out
 
 
 State = dict[str, CheckState]
@@ -121,18 +93,12 @@ DECISION_PART, LISTED_PART = "decision", "listed"
 
 @dataclass(frozen=True, slots=True)
 class KnownCustomer:
-    """A customer as the journal knows it.
+    """A customer as the journal knows it."""
 
-    Attributes:
-        state: the last answers.
-        run_id: the run that last changed it.
-        decided_at: when that was.
-        gone_run_id: the run that reported the customer gone, if they have not come back since.
-    """
-
-    state: State
-    run_id: str
-    decided_at: int
+    state: State  # the last answers
+    run_id: str  # the run that last changed it
+    decided_at: int  # when that was
+    # the run that reported the customer gone, if they have not come back since
     gone_run_id: str | None = None
 
 

@@ -14,11 +14,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nightscreen.schemas.api_runs import ApiRunParameters, Option
+from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
-ContactName = Literal["email", "phone"]
 
 CLOSED_WORDS = frozenset({"SETTLED", "CANCELLED", "CANCELED", "REJECTED"})
 """Status words after which a loan is not asked about again, in any case of letters.
@@ -30,8 +29,7 @@ The specification shows no states of a loan. Any other word, a new one too, is k
 class LinkState(StrEnum):
     """The progress of making one link, as stored in the journal."""
 
-    STARTING = "starting"
-    """The call is being made, or its process died while it was."""
+    STARTING = "starting"  # the call is being made, or its process died while it was
     OFFERED = "offered"
     IN_DOUBT = "in_doubt"
     """The call was sent and its answer lost: there may be a link that nobody here knows."""
@@ -45,14 +43,12 @@ class OfferWord(StrEnum):
     IN_DOUBT = "in_doubt"
     FAILED = "failed"
     NO_CONTACT = "no_contact"
-    SUPERSEDED = "superseded"
-    """A reviewer, or a later run, has decided otherwise since."""
+    SUPERSEDED = "superseded"  # a reviewer, or a later run, has decided otherwise since
     NO_REQUEST = "no_request"
     """The customer has asked for no loan, and unsolicited offers were not chosen."""
     CONTESTED = "contested"
     """The customer contests something: nothing is offered until it is answered."""
-    PENDING = "pending"
-    """Not reached: the run stopped, or the requested number of links was made."""
+    PENDING = "pending"  # not reached: the run stopped, or the requested number of links was made
 
 
 class LoanWord(StrEnum):
@@ -62,21 +58,16 @@ class LoanWord(StrEnum):
     UNKNOWN_REFERENCE = "unknown_reference"
     FAILED = "failed"
     PENDING = "pending"
-    CLOSED = "closed"
-    """It had ended before; it was not asked about."""
+    CLOSED = "closed"  # it had ended before; it was not asked about
 
 
 @dataclass(frozen=True, slots=True)
 class LoanSnapshot:
-    """The last known state of a loan, compared from day to day; money as decimal text.
+    """The last known state of a loan, compared from day to day; money as decimal text."""
 
-    Attributes:
-        status: the service's own word; the last one where the reference is not known any more.
-        known: the service knows the reference.
-    """
-
+    # the service's own word; the last one where the reference is not known any more
     status: str | None = None
-    known: bool = True
+    known: bool = True  # the service knows the reference
     loan_amount: str | None = None
     amount_disbursed: str | None = None
     paid: str | None = None
@@ -108,15 +99,7 @@ class Offer(JournalRecord):
     Attributes:
         subject: pseudonym of customer, product and number; also the subject of its call.
         batch: batch name of the screening run that it rests on.
-        number: 1, and more where another link was asked for on purpose.
         run_id: the run that made it.
-        source_run_id: the screening run.
-        renewed: another link was asked for on purpose.
-        loan: pseudonym of the reference; subject of the calls that follow it.
-        status: the service's last word for the loan.
-        status_at: when that word was first seen.
-        followed_at: when the service last answered about it.
-        closed_at: when it was seen to have ended.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.OFFER
@@ -126,18 +109,18 @@ class Offer(JournalRecord):
 
     key: str = Field(default_factory=lambda found: found["subject"].hex())
     product_id: str
-    number: int
-    source_run_id: str
+    number: int  # 1, and more where another link was asked for on purpose
+    source_run_id: str  # the screening run that it rests on
     decision: str
     state: LinkState
     held: HeldOffer = Field(repr=False)
     offered_at: int | None = None
-    renewed: bool = False
-    loan: bytes | None = None
-    status: str | None = None
-    status_at: int | None = None
-    followed_at: int | None = None
-    closed_at: int | None = None
+    renewed: bool = False  # another link was asked for on purpose
+    loan: bytes | None = None  # pseudonym of the reference; subject of the calls that follow it
+    status: str | None = None  # the service's last word for the loan
+    status_at: int | None = None  # when that word was first seen
+    followed_at: int | None = None  # when the service last answered about it
+    closed_at: int | None = None  # when it was seen to have ended
 
     @property
     def subjects(self) -> set[bytes]:
@@ -154,8 +137,6 @@ class LoanNews(JournalRecord):
 
     Attributes:
         subject: names the offer.
-        before: as it was seen before; None at the first view.
-        before_at: when that was.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.LOAN_NEWS
@@ -167,8 +148,9 @@ class LoanNews(JournalRecord):
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = ""
     now: LoanSnapshot = Field(repr=False)
+    # as it was seen before; None at the first view
     before: LoanSnapshot | None = Field(None, repr=False)
-    before_at: int | None = None
+    before_at: int | None = None  # when that was
 
 
 class OfferLoans(ApiRunParameters):

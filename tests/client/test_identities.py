@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nightscreen.checks.bank_account import BankAccountAnswer
+from nightscreen.checks.ecosystem import EcosystemRecord
+from nightscreen.checks.karma import KarmaListing
 from nightscreen.client.identities import is_of_another_person
-from nightscreen.schemas.answers import BankAccountAnswer, BvnDetails, EcosystemRecord, KarmaListing
+from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.checks import Operation
 
 BVN, PHONE, EMAIL = "22123456789", "+2348031234567", "ada@mail.example"

@@ -8,11 +8,13 @@ from decimal import Decimal
 
 import pytest
 
+from nightscreen.checks.ecosystem import EcosystemRecord
+from nightscreen.checks.karma import KarmaListing
+from nightscreen.checks.selfie import SelfieAnswer
 from nightscreen.client.response_parser import parse_answer, shown_contact
 from nightscreen.schemas.answers import (
     BvnAccount,
     BvnDetails,
-    KarmaListing,
     read_account_status,
     read_date,
     read_number,
@@ -63,7 +65,7 @@ def test_ecosystem_numbers_are_exact_and_extras_kept() -> None:
         b'"lenders":"many","note":null}}'
     )
     record = parse_answer("ecosystem", raw)
-    assert record is not None
+    assert isinstance(record, EcosystemRecord)
     assert record.loan_amount_average == Decimal("9007199254740993.10")
     assert (record.loans, record.age, record.lenders) == (3, 41, None)
     assert record.date_of_birth == date(1990, 5, 1)  # midnight in Lagos
@@ -157,7 +159,7 @@ def test_selfie_score_as_text_or_number() -> None:
     """The threshold is the caller's; the score is exact."""
     for similarity in (87.5, "87.5", "87.5%"):
         scored = parse_answer("selfie", body({"match": "true", "similarity": similarity}))
-        assert scored is not None
+        assert isinstance(scored, SelfieAnswer)
         assert (scored.match, scored.similarity) == (True, Decimal("87.5"))
 
 
@@ -203,6 +205,6 @@ def test_number_that_no_column_holds_is_kept_aside(absurd: object) -> None:
     record = parse_answer(
         "ecosystem", body({"bvn": BVN, "loans": absurd, "loan_amount": absurd, "age": 3})
     )
-    assert record is not None
+    assert isinstance(record, EcosystemRecord)
     assert (record.loans, record.loan_amount, record.age) == (None, None, 3)
     assert set(record.extra) == {"loans", "loan_amount"}

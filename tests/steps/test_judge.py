@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nightscreen.checks.bank_account import bvn_agrees, judge_account
-from nightscreen.schemas.answers import BankAccountAnswer
+from nightscreen.checks.bank_account import BankAccountAnswer, bvn_agrees, judge_account
 
 OURS = "22123456789"
 ROW = {"flaws": 0, "first_name": None, "middle_name": None, "last_name": None, "full_name": None}

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.checks.ecosystem import FIELDS
+from nightscreen.checks.ecosystem import FIELDS, EcosystemRecord
 from nightscreen.sandbox.people import bvn_accounts, ecosystem_of
-from nightscreen.schemas.answers import ACCOUNT_STATUSES, EcosystemRecord
+from nightscreen.schemas.answers import ACCOUNT_STATUSES
 from nightscreen.schemas.rows import INSTANT
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 from tests.steps.test_policy import one, told
