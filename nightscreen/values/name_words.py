@@ -196,30 +196,16 @@ def _reading(text: str) -> str:
 Judge = Callable[[Word, Word], Similarity | None]
 
 
-class NameRule(NamedTuple):
-    """A rule of likeness: None says nothing, and the next rule is asked.
-
-    Attributes:
-        judge: what says how alike two words are; either order gives the same.
-        example: two words of which it says something.
-        counterexample: two of which it does not say that.
-    """
-
-    judge: Judge
-    example: tuple[str, str]
-    counterexample: tuple[str, str]
-
-
-RULES: list[NameRule] = []
+RULES: list[tuple[Judge, str, str]] = []
+"""Rules of likeness, each with two words of which it says something and two of which it does not
+say that. A rule that says None leaves the words to the next."""
 
 
 def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
     """Add a rule after those above it."""
 
     def add(judge: Judge) -> Judge:
-        one, other = example.split()
-        third, fourth = counterexample.split()
-        RULES.append(NameRule(judge, (one, other), (third, fourth)))
+        RULES.append((judge, example, counterexample))
         return judge
 
     return add
@@ -229,7 +215,7 @@ def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
 def alike(one: str, other: str) -> Similarity:
     """Judge whether two words in plain capitals are one name, by the first rule that says."""
     a, b = word_forms(one), word_forms(other)
-    said = (rule.judge(a, b) for rule in RULES)
+    said = (judge(a, b) for judge, *_ in RULES)
     return next((each for each in said if each is not None), Similarity.DIFFERENT)
 
 
@@ -288,12 +274,7 @@ def behind_one_opening(a: Word, b: Word) -> Similarity | None:
     """Names of one opening are compared by what follows it: brothers share the opening."""
     if not a.opening or not b.opening:
         return None
-    close = _by_letters(a.rest, b.rest) if a.opening == b.opening else Similarity.DIFFERENT
-    short, long = sorted((a.text, b.text), key=len)
-    moved = OSA.distance(short, long) == 1 and (len(short) < len(long) or _swapped(short, long))
-    if not close and len(short) >= _KEYED_WORD and moved:
-        return Similarity.SURE
-    return close
+    return _by_letters(a.rest, b.rest) if a.opening == b.opening else Similarity.DIFFERENT
 
 
 @_rule("NOSAKHARE NOSA", "OLUWASEUN OLUWA")
@@ -343,14 +324,8 @@ def _is_slip(short: str, long: str, slips: int) -> bool:
     sounds = {_DOUBLED.sub(r"\1", each.translate(_SAME_SOUNDS)) for each in (short, long)}
     if len(sounds) == 1:
         return True
-    if slips > 1:
-        return False
-    if len(short) < len(long):
-        return not (long[:-1] == short and {short[-1], long[-1]} <= _VOWELS)
+    if slips > 1 or len(short) < len(long):
+        return slips == 1 and not (long[:-1] == short and {short[-1], long[-1]} <= _VOWELS)
     changed = [one + other for one, other in zip(short, long, strict=True) if one != other]
     keyed = len(long) >= _KEYED_WORD and short[0] == long[0] and changed[0] in _NEXT_KEYS
     return len(changed) > 1 or keyed
-
-
-def _swapped(one: str, other: str) -> bool:
-    return sorted(one) == sorted(other)

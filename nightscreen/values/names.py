@@ -5,6 +5,7 @@ make the grade. When two words are one name is in `name_words`; what a grade mea
 is not decided here.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -36,6 +37,7 @@ _EXPLAINED_WORDS: Final = 6
 _CUT_FROM: Final = 25
 """Letters and spaces from which a bank's field cuts a name: fields have 25, 30 or 35."""
 _CUT_LETTERS: Final = 3
+_LETTERS: Final = re.compile("[A-Z]+")
 
 
 class NameMatch(NamedTuple):
@@ -229,20 +231,12 @@ def _abdul_joined(words: list[str]) -> list[str]:
 def _parts(written: str) -> tuple[str, ...]:
     """Return what dots and hyphens part in a folded word, without digits.
 
-    A dotted title stays whole: B.SC. What only opens a name is joined: OLUWA-SEUN is OLUWASEUN.
+    A dotted title stays whole: B.SC.
     """
     whole = written.replace(".", "")
     if len(whole) > 1 and _kind(whole) in {"title", "honour", "generation"}:
         return (whole,)
-    parts: list[str] = []
-    for chunk in written.split("."):
-        opening = ""
-        for each in chunk.split("-"):
-            part = opening + "".join(letter for letter in each if not letter.isdigit())
-            only_opens = openings().get(part, ("", ""))[1] == "yes" and not chunk.endswith(each)
-            opening = part if only_opens else ""
-            parts += [part] if part and not only_opens else []
-    return tuple(parts)
+    return tuple(_LETTERS.findall(written))
 
 
 @lru_cache(maxsize=CACHED_WORDS)
@@ -308,9 +302,6 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
             found[alike(one, other)].append((one, other))
             left.remove(one)
             right.remove(other)
-    met = [pair for pairs in found.values() for pair in pairs]
-    left = _beside(left, [one for one, _ in met])
-    right = _beside(right, [other for _, other in met])
     agreed, mine_open, others_open = _initials(ours, theirs, left, right)
     full = min(len(left), len(right))
     contrary = (mine_open and len(right) + len(others_open) > full) or (
@@ -336,11 +327,6 @@ def written_alike(name: Name, other: Name) -> list[str]:
 
 def _without(words: Iterable[str], taken: Iterable[str]) -> list[str]:
     return sorted((Counter(words) - Counter(taken)).elements())
-
-
-def _beside(words: Iterable[str], met: Sequence[str]) -> list[str]:
-    """Return words that do not only repeat one that has met its like."""
-    return [word for word in words if not any(alike(word, each) is Similarity.SURE for each in met)]
 
 
 def _initials(
