@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.columns import Flaw
@@ -18,14 +17,10 @@ from nightscreen.values.banks import (
     ACCOUNT_DIGITS,
     BANK_CODE_AMBIGUOUS,
     BANK_CODE_FROM_ACCOUNT,
-    NO_CHECK,
     Bank,
-    agreeing,
     agrees,
     bank_table,
-    institution_sum,
 )
-from nightscreen.values.columns import Column, at, matching, present, put
 from nightscreen.values.issues import (
     Issue,
     Issues,
@@ -35,11 +30,12 @@ from nightscreen.values.issues import (
     is_all_digits,
     is_one_digit_repeated,
     is_scientific,
-    repeats_one_digit,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from nightscreen.values.columns import Column
 
 SHORTEST_PADDED = 7
 """An account that has lost more than three leading zeros is not padded: chance is too near."""
@@ -100,7 +96,8 @@ def judge_account(text: str, institution: str | None) -> Validated[str]:
     if is_all_digits(digits) and len(digits) == ACCOUNT_DIGITS:
         if is_one_digit_repeated(digits):
             return Validated(None, (ACCOUNT_PLACEHOLDER,))
-        return Validated(digits, repaired)
+        doubtful = institution is not None and not agrees(institution, digits)
+        return Validated(digits, (*repaired, ACCOUNT_CHECK_DIGIT) if doubtful else repaired)
     padded = _padded(digits, institution)
     if padded:
         return Validated(padded, (*repaired, ACCOUNT_PADDED))
@@ -158,20 +155,10 @@ def _only_agreeing(banks: tuple[Bank, ...], account: str) -> Bank | None:
 
 def judge_accounts(text: Column, banks: Sequence[Bank | None], issues: Issues) -> Column:
     """Return the account column after judging, with a warning where a check digit disagrees."""
-    plain = matching(text, f"^[0-9]{{{ACCOUNT_DIGITS}}}$") & ~repeats_one_digit(text)
-    institutions = [bank.institution if bank else None for bank in banks]
-    rows = np.flatnonzero(~plain & present(text))
-    values = []
-    for row, cell in zip(rows.tolist(), at(text, rows), strict=True):
-        verdict = judge_account(cell, institutions[row])
+    values: list[str | None] = []
+    for row, (cell, bank) in enumerate(zip(text.to_pylist(), banks, strict=True)):
+        verdict = judge_account(cell, bank and bank.institution) if cell else Validated(None)
         values.append(verdict.value)
         for issue in verdict.issues:
             issues.add(row, "account_number", issue)
-    judged = put(text, rows, values)
-    sums = np.array([institution_sum(each) for each in institutions], dtype=np.int64)
-    sound = present(judged) & ~issues.spot(Flaw.ACCOUNT) & (sums != NO_CHECK)
-    rows = np.flatnonzero(sound)
-    numbers = judged.take(pa.array(rows, pa.int64())).cast(pa.int64()).to_numpy()
-    for row in rows[~agreeing(sums[rows], numbers)].tolist():
-        issues.add(row, "account_number", ACCOUNT_CHECK_DIGIT)
-    return judged
+    return pa.array(values, pa.string())

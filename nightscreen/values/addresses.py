@@ -10,11 +10,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import Action
-from nightscreen.values.columns import Column, lower, matching, text_length, where
 from nightscreen.values.issues import (
     Issue,
     Issues,
@@ -22,6 +22,9 @@ from nightscreen.values.issues import (
     judge_column,
     without_unseen,
 )
+
+if TYPE_CHECKING:
+    from nightscreen.values.columns import Column
 
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
@@ -80,11 +83,7 @@ _UNSAFE = re.compile(r"[\s\\\x00-\x1f\x7f<>\"{}|^`]")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_PLAIN_EMAIL = (
-    r"^[A-Za-z0-9_%+-]+(?:\.[A-Za-z0-9_%+-]+)*@(?:[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*\.)+[A-Za-z]{2,20}$"
-)
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?:[A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{1,59}})")
-_PRIVATE_END = rf"(?i:[.@](?:{PRIVATE_ENDING})$)"
 _PRIVATE = re.compile(rf"(?:^|\.)(?:{PRIVATE_ENDING})$")
 _LOCAL_PART = re.compile(
     r"[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+(?:\.[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+)*"
@@ -138,10 +137,7 @@ def judge_domain(text: str) -> Validated[str]:
 
 def judge_emails(text: Column, issues: Issues) -> Column:
     """Return the email column after judging."""
-    plain = matching(text, _PLAIN_EMAIL) & (text_length(text) <= LONGEST_LOCAL)
-    plain &= ~matching(text, _PRIVATE_END)
-    judged = judge_column(text, judge_email, "email", issues, plain=plain)
-    return where(plain, lower(text), judged)
+    return judge_column(text, judge_email, "email", issues)
 
 
 def judge_domains(text: Column, issues: Issues) -> Column:

@@ -11,11 +11,11 @@ import re
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from nightscreen.schemas.rows import NAIRA, Action
-from nightscreen.values.columns import Column, matching, where
 from nightscreen.values.issues import (
     Issue,
     Issues,
@@ -24,6 +24,9 @@ from nightscreen.values.issues import (
     judge_column,
     without_unseen,
 )
+
+if TYPE_CHECKING:
+    from nightscreen.values.columns import Column
 
 KOBO = Decimal("0.01")
 LONGEST_AMOUNT = 40
@@ -66,7 +69,6 @@ _TENOR = re.compile(
     re.IGNORECASE,
 )
 _UNIT_DAYS = (1, 7, 30, 365)
-_PLAIN = r"^[0-9]{1,15}(?:\.[0-9]{1,2})?$"
 _CURRENCY = r"(?:₦|NGN|NAIRA|=?N=|N|#)"
 _FRONT = re.compile(rf"^{_CURRENCY}\s*", re.IGNORECASE)
 _BACK = re.compile(r"\s*(?:₦|NGN|NAIRA)$", re.IGNORECASE)
@@ -102,9 +104,7 @@ def judge_amounts(text: Column, issues: Issues, column: str = "exposure") -> Col
         own = (replace(issue, code=issue.code.replace("exposure", column)) for issue in issues)
         return Validated(value, tuple(own))
 
-    plain = matching(text, _PLAIN)  # nearly all, and all different
-    judged = judge_column(text, judge, column, issues, plain=plain, kind=NAIRA)
-    return where(plain, where(plain, text).cast(NAIRA), judged)
+    return judge_column(text, judge, column, issues, kind=NAIRA)
 
 
 def _stripped(text: str) -> tuple[str, bool]:

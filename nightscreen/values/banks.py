@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from rapidfuzz import fuzz, process
@@ -29,14 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    import numpy as np
-    import numpy.typing as npt
-
-    from nightscreen.values.columns import Mask
-
 ACCOUNT_DIGITS = 10
-NO_CHECK = -1
-"""In a column of institution sums: this row's bank has no check digit, or no bank is known."""
 
 _WEIGHTS = (3, 7, 3) * 5
 _INSTITUTION_DIGITS = 6
@@ -105,18 +98,10 @@ def institution_of(code: str) -> str:
     return code.zfill(_INSTITUTION_DIGITS) if len(code) == len("044") else f"9{code}"
 
 
-@cache
-def institution_sum(institution: str | None) -> int:
-    """Return what an institution's six digits add to the weighted sum; `NO_CHECK` without one."""
-    if institution is None:
-        return NO_CHECK
-    return _weighted(institution, _WEIGHTS[:_INSTITUTION_DIGITS])
-
-
 def check_digit(institution: str, serial: str) -> int:
     """Return the tenth digit of an account: six digits of institution, nine of serial number."""
-    total = institution_sum(institution) + _weighted(serial, _WEIGHTS[_INSTITUTION_DIGITS:])
-    return -total % 10
+    digits = zip(institution + serial, _WEIGHTS, strict=True)
+    return -sum(int(digit) * weight for digit, weight in digits) % 10
 
 
 def agrees(institution: str, account: str) -> bool:
@@ -124,27 +109,7 @@ def agrees(institution: str, account: str) -> bool:
     return check_digit(institution, account[:-1]) == int(account[-1])
 
 
-def agreeing(institution_sums: npt.NDArray[np.int64], accounts: npt.NDArray[np.int64]) -> Mask:
-    """Return which accounts agree, as `agrees` does; `NO_CHECK` never agrees.
-
-    Args:
-        institution_sums: `institution_sum` of each row's bank, or `NO_CHECK`.
-        accounts: ten-digit account numbers as integers.
-    """
-    total = institution_sums.copy()
-    rest = accounts // 10
-    for weight in reversed(_WEIGHTS[_INSTITUTION_DIGITS:]):
-        total += weight * (rest % 10)
-        rest //= 10
-    agree: Mask = (institution_sums != NO_CHECK) & (-total % 10 == accounts % 10)
-    return agree
-
-
-def _weighted(digits: str, weights: tuple[int, ...]) -> int:
-    return sum(int(digit) * weight for digit, weight in zip(digits, weights, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bank:
     """One row of the table."""
 
@@ -155,7 +120,7 @@ class Bank:
     kind: str  # `bank`, `merchant`, `microfinance`, `mortgage`, `payment_service`, `wallet`
     check: str  # `dmb`, `ofi` or `none`
 
-    @property
+    @cached_property
     def institution(self) -> str | None:
         """Six digits for the check digit formula, or None where account numbers have none."""
         if self.check == "none":

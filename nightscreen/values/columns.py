@@ -62,18 +62,6 @@ def at(column: Column, places: Places) -> list[Any]:
     return cells
 
 
-def put(column: Column, places: Places, values: Column | Sequence[object]) -> Column:
-    """Return a column with other values at these rows (ascending)."""
-    if not len(places):
-        return column
-    mask = np.zeros(len(column), dtype=np.bool_)
-    mask[places] = True
-    cells = values if isinstance(values, pa.Array) else pa.array(values, column.type)
-    options = [column, pa.array(mask), cells]
-    replaced: Column = pc.call_function("replace_with_mask", options)
-    return replaced
-
-
 def joined(columns: Sequence[Column], separator: str) -> Column:
     """Return the cells of several text columns joined, absent ones left out; null if all are."""
     text, *others = columns
@@ -84,18 +72,6 @@ def joined(columns: Sequence[Column], separator: str) -> Column:
         both = pc.call_function("binary_join_element_wise", inputs, options)
         text = first_present([both, text, other])
     return text
-
-
-def text_length(text: Column) -> npt.NDArray[np.int64]:
-    """Return the length of each cell in bytes, 0 where absent."""
-    lengths = pc.call_function("binary_length", [text])
-    return np.array(lengths.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def lower(text: Column) -> Column:
-    """Return a column with its ASCII letters in lower case."""
-    result: Column = pc.call_function("ascii_lower", [text])
-    return result
 
 
 def first_present(columns: Sequence[Column]) -> Column:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from nightscreen.schemas.columns import NAME_FIELDS, Flaw
 from nightscreen.schemas.identifier_forms import PERSONAL, Form, forms_in
 from nightscreen.schemas.rows import Action
-from nightscreen.values.columns import Column, matching
 from nightscreen.values.issues import (
     Issue,
     Issues,
@@ -27,13 +26,12 @@ from nightscreen.values.issues import (
     is_one_digit_repeated,
     is_scientific,
     judge_column,
-    repeats_one_digit,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nightscreen.values.columns import Mask, Places
+    from nightscreen.values.columns import Column, Mask, Places
 
 BVN_DIGITS: Final = 11
 MASKED_REFERENCE: Final = "(masked: it held an identifier)"
@@ -111,8 +109,7 @@ def judge_bvn(text: str) -> Validated[str]:
 
 def judge_bvns(text: Column, issues: Issues) -> Column:
     """Return the BVN column after judging."""
-    plain = matching(text, f"^[0-9]{{{BVN_DIGITS}}}$") & ~repeats_one_digit(text)
-    return judge_column(text, judge_bvn, "bvn", issues, plain=plain)
+    return judge_column(text, judge_bvn, "bvn", issues)
 
 
 def judge_customer_id(
@@ -162,72 +159,48 @@ def _names_somebody(reference: str, row: Mapping[str, Any]) -> bool:
     return any(len(word) >= _ENOUGH_LETTERS and word in reference_words for word in words)
 
 
-def _digests(ids: Iterable[str]) -> Places:
-    """Return Python's own hashes of texts: keyed differently in each process and never stored."""
-    return np.fromiter(map(hash, ids), np.int64)
-
-
-def _among(digests: Places, known: Places) -> tuple[Places, Mask]:
-    """Return where each digest stands in a sorted column, and whether it is there at all."""
-    if not len(known):
-        return np.zeros(len(digests), np.int64), np.zeros(len(digests), np.bool_)
-    at = np.minimum(np.searchsorted(known, digests), len(known) - 1)
-    return at, known[at] == digests
-
-
 class SeenIds:
-    """The customer ids seen so far, as a sorted column of 64-bit digests: eight bytes an id.
+    """The customer ids seen so far, by their 64-bit hashes.
 
-    Two ids of a million share a digest with a chance of one in thirty million.
+    Two of a million share one with a chance of one in thirty million.
     """
 
     def __init__(self) -> None:
-        self._seen = np.zeros(0, np.int64)
+        self._seen: set[int] = set()
 
     def repeats(self, ids: Iterable[str]) -> Mask:
         """Return which of these ids were seen before, here or in an earlier call; keep them."""
-        digests = _digests(ids)
-        distinct, first = np.unique(digests, return_index=True)
-        _, repeated = _among(digests, self._seen)
-        again = np.ones(len(digests), dtype=np.bool_)
-        again[first] = False
-        self._seen = np.sort(np.concatenate([self._seen, distinct]), kind="stable")
-        return repeated | again
+        repeated = []
+        for digest in map(hash, ids):
+            repeated.append(digest in self._seen)
+            self._seen.add(digest)
+        return np.array(repeated, np.bool_)
 
 
 class CustomerNumbers:
-    """Numbers the customers of a file whose rows are merged, by 64-bit digests as `SeenIds`.
+    """Numbers the customers of a file whose rows are merged, by 64-bit hashes as `SeenIds`.
 
     The file is read once to note its ids, then again: only then is it known whether any row of a
     customer has a usable identifier.
     """
 
     def __init__(self) -> None:
-        self._noted: list[Places] = []
-        self._usable: list[Mask] = []
-        self._digests = np.zeros(0, np.int64)
-        self._numbers = np.zeros(0, np.int64)
+        self._usable: dict[int, bool] = {}
+        self._numbers: dict[int, int] = {}
         self.settled = False
 
     def note(self, ids: Iterable[str], usable: Mask) -> None:
         """Take note of some rows' ids, and of which rows have a usable identifier."""
-        self._noted.append(_digests(ids))
-        self._usable.append(usable)
+        for digest, sound in zip(map(hash, ids), usable.tolist(), strict=True):
+            self._usable[digest] = sound or self._usable.get(digest, False)
 
     def settle(self) -> int:
         """Number the customers with an identifier in the order of their first rows."""
-        noted = np.concatenate([*self._noted, np.zeros(0, np.int64)])
-        usable = np.concatenate([*self._usable, np.zeros(0, bool)])
-        self._noted, self._usable, self.settled = [], [], True
-        wanted = np.isin(noted, np.unique(noted[usable]))
-        self._digests, first = np.unique(noted[wanted], return_index=True)
-        self._numbers = np.empty(len(first), np.int64)
-        self._numbers[np.argsort(first, kind="stable")] = np.arange(len(first))
-        return len(first)
+        wanted = (digest for digest, usable in self._usable.items() if usable)
+        self._numbers = {digest: number for number, digest in enumerate(wanted)}
+        self._usable, self.settled = {}, True
+        return len(self._numbers)
 
     def numbers(self, ids: Iterable[str]) -> Places:
         """Return the number of each id's customer, -1 of those without a usable identifier."""
-        at, known = _among(_digests(ids), self._digests)
-        if not len(self._numbers):
-            return np.full(len(at), -1, np.int64)
-        return np.where(known, self._numbers[at], -1)
+        return np.array([self._numbers.get(digest, -1) for digest in map(hash, ids)], np.int64)

@@ -1,8 +1,7 @@
 """Judging values: what is wrong with a cell, what means "absent", and the pass over a column.
 
-A scalar rule judges each distinct cell of a column. Of BVNs, phones and emails, which all differ, a
-pattern recognises those that are plainly right, all at once. The rules themselves live beside their
-subject (`identifiers`, `banks`, `phones`, `addresses`, `dates`, `amounts`), not here.
+A rule judges each distinct cell of a column. The rules themselves live beside their subject
+(`identifiers`, `banks`, `phones`, `addresses`, `dates`, `amounts`), not here.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.shipped import DATA
-from nightscreen.values.columns import Column, Mask, matching, present, put, where
+from nightscreen.values.columns import Column, Mask, matching, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,41 +131,33 @@ def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
     return where(~matching(bare, _absent_pattern(zero_is_value=zero_is_value)), bare)
 
 
-def repeats_one_digit(text: Column) -> Mask:
-    """Return which cells are one digit over and over, as people type to fill a field."""
-    return matching(text, f"^(?:{'|'.join(f'{digit}+' for digit in range(10))})$")
-
-
 def judge_column(
     text: Column,
     judge: Callable[[str], Validated[T]],
     column: str,
     issues: Issues,
     *,
-    plain: Mask | None = None,
     kind: pa.DataType | None = None,
 ) -> Column:
-    """Return a column after judging: each distinct cell that is present and not plain, once.
+    """Return a column after judging: each distinct cell that is present, once.
 
     Args:
         text: the cells.
         judge: judges one of them.
         column: for the issues.
         issues: what is found is added.
-        plain: which are right as they are; none where it is left out.
         kind: the type of the values; text where it is left out.
     """
-    rows = np.flatnonzero(present(text) if plain is None else ~plain & present(text))
-    encoded = text.take(pa.array(rows)).dictionary_encode()
+    encoded = text.dictionary_encode()
     verdicts = [judge(cell) for cell in encoded.dictionary.to_pylist()]
-    places = encoded.indices.to_numpy()
-    faulty = np.array([bool(verdict.issues) for verdict in verdicts], bool)
-    for at in np.flatnonzero(faulty[places]).tolist():
-        for issue in verdicts[places[at]].issues:
-            issues.add(int(rows[at]), column, issue)
-    values = pa.array([verdict.value for verdict in verdicts], kind or text.type)
-    judged = text if kind is None else pa.nulls(len(text), kind)
-    return put(judged, rows, values.take(encoded.indices))
+    faulty = {at for at, verdict in enumerate(verdicts) if verdict.issues}
+    if faulty:
+        for row, at in enumerate(encoded.indices.to_pylist()):
+            if at in faulty:
+                for issue in verdicts[at].issues:
+                    issues.add(row, column, issue)
+    values = pa.array([verdict.value for verdict in verdicts], kind or pa.string())
+    return values.take(encoded.indices)
 
 
 def without_unseen(text: str) -> str:
@@ -180,6 +171,8 @@ def bare_digits(text: str) -> str:
     Blanks, dashes, invisible characters, an apostrophe in front, thousands commas and a trailing
     `.0` go; full-width digits become plain ones. Letters stay: O and I are never read as digits.
     """
+    if is_all_digits(text):  # nearly all
+        return text
     bare = without_unseen(text).translate(_WIDE_DIGITS)
     bare = _SPACING.sub("", bare)
     if _GROUPED.fullmatch(bare):
