@@ -6,7 +6,6 @@ then agrees for the row's bank. Banks and the formula of the check digit live in
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,14 +21,13 @@ from nightscreen.values.banks import (
     bank_table,
 )
 from nightscreen.values.issues import (
+    DigitsRule,
     Issue,
     Issues,
     Validated,
     bare_digits,
     is_absent,
     is_all_digits,
-    is_one_digit_repeated,
-    is_scientific,
 )
 
 if TYPE_CHECKING:
@@ -40,12 +38,10 @@ if TYPE_CHECKING:
 SHORTEST_PADDED = 7
 """An account that has lost more than three leading zeros is not padded: chance is too near."""
 
-_INVALID = partial(Issue, action=Action.INVALID, flaw=Flaw.ACCOUNT)
-
-ACCOUNT_REPAIRED = Issue(
-    "account_characters_removed",
-    "Blanks, dashes or spreadsheet marks were removed from the account number.",
-    Action.REPAIRED,
+_ACCOUNT = DigitsRule(
+    *("account", "An account number", ACCOUNT_DIGITS, Flaw.ACCOUNT),
+    on_length="An account number has exactly 10 digits; zeros are put back only where the bank is "
+    "known and the check digit then agrees.",
 )
 ACCOUNT_PADDED = Issue(
     "account_padded",
@@ -53,32 +49,10 @@ ACCOUNT_PADDED = Issue(
     "the bank.",
     Action.REPAIRED,
 )
-ACCOUNT_PLACEHOLDER = Issue(
-    "account_placeholder",
-    "One digit repeated is a filled-in field, not an account number; it was taken as absent.",
-    Action.WARNED,
-)
 ACCOUNT_CHECK_DIGIT = Issue(
     "account_check_digit",
     "The account number's check digit does not agree with the bank; one of the two may be wrong.",
     Action.WARNED,
-)
-ACCOUNT_SCIENTIFIC = _INVALID(
-    "account_scientific",
-    "A spreadsheet has destroyed this account number (scientific notation); format the column as "
-    "text in the source and export it again.",
-)
-ACCOUNT_LENGTH = _INVALID(
-    "account_length",
-    "An account number has exactly 10 digits; zeros are put back only where the bank is known and "
-    "the check digit then agrees.",
-)
-ACCOUNT_LETTERS = _INVALID(
-    "account_letters",
-    "An account number has digits only; letters such as O and I are not turned into digits.",
-)
-ACCOUNT_CHARACTERS = _INVALID(
-    "account_characters", "An account number has digits only; correct it at source."
 )
 
 
@@ -90,34 +64,16 @@ def judge_account(text: str, institution: str | None) -> Validated[str]:
         institution: six digits of the row's bank, or None where it has no check digit.
     """
     digits = bare_digits(text)
-    if is_absent(digits):
-        return Validated(None)
-    repaired = (ACCOUNT_REPAIRED,) if digits != text else ()
-    if is_all_digits(digits) and len(digits) == ACCOUNT_DIGITS:
-        if is_one_digit_repeated(digits):
-            return Validated(None, (ACCOUNT_PLACEHOLDER,))
-        doubtful = institution is not None and not agrees(institution, digits)
-        return Validated(digits, (*repaired, ACCOUNT_CHECK_DIGIT) if doubtful else repaired)
-    padded = _padded(digits, institution)
-    if padded:
-        return Validated(padded, (*repaired, ACCOUNT_PADDED))
-    return Validated(text, (_fault(text, digits),))
-
-
-def _padded(digits: str, institution: str | None) -> str | None:
-    """Return a short account with its lost zeros, where the check digit then agrees."""
-    short = is_all_digits(digits) and SHORTEST_PADDED <= len(digits) < ACCOUNT_DIGITS
     padded = digits.zfill(ACCOUNT_DIGITS)
-    return padded if short and institution and agrees(institution, padded) else None
-
-
-def _fault(text: str, digits: str) -> Issue:
-    if is_scientific(text):
-        return ACCOUNT_SCIENTIFIC
-    if is_all_digits(digits):
-        return ACCOUNT_LENGTH
-    letters = any(character.isalpha() for character in digits)
-    return ACCOUNT_LETTERS if letters else ACCOUNT_CHARACTERS
+    short = is_all_digits(digits) and SHORTEST_PADDED <= len(digits) < ACCOUNT_DIGITS
+    if short and not is_absent(digits) and institution and agrees(institution, padded):
+        repaired = () if digits == text else (_ACCOUNT.issue("characters_removed"),)
+        return Validated(padded, (*repaired, ACCOUNT_PADDED))
+    value, issues = _ACCOUNT.judge(text)
+    sound = not any(issue.flaw for issue in issues)
+    if value and sound and institution and not agrees(institution, value):
+        return Validated(value, (*issues, ACCOUNT_CHECK_DIGIT))
+    return Validated(value, issues)
 
 
 def judge_banks(
@@ -157,7 +113,9 @@ def judge_accounts(text: Column, banks: Sequence[Bank | None], issues: Issues) -
     """Return the account column after judging, with a warning where a check digit disagrees."""
     values: list[str | None] = []
     for row, (cell, bank) in enumerate(zip(text.to_pylist(), banks, strict=True)):
-        verdict = judge_account(cell, bank and bank.institution) if cell else Validated(None)
+        verdict = (
+            judge_account(cell, bank.institution if bank else None) if cell else Validated(None)
+        )
         values.append(verdict.value)
         for issue in verdict.issues:
             issues.add(row, "account_number", issue)

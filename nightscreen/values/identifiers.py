@@ -17,14 +17,11 @@ from nightscreen.schemas.columns import NAME_FIELDS, Flaw
 from nightscreen.schemas.identifier_forms import PERSONAL, Form, forms_in
 from nightscreen.schemas.rows import Action
 from nightscreen.values.issues import (
+    DigitsRule,
     Issue,
     Issues,
     Validated,
     bare_digits,
-    is_absent,
-    is_all_digits,
-    is_one_digit_repeated,
-    is_scientific,
     judge_column,
 )
 
@@ -42,31 +39,12 @@ _WORDS = (*NAME_FIELDS, "email")
 _ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
-_INVALID = partial(Issue, action=Action.INVALID, flaw=Flaw.BVN)
 _REFUSED = partial(Issue, action=Action.REFUSED)
 
-BVN_REPAIRED = Issue(
-    "bvn_characters_removed",
-    "Blanks, dashes or spreadsheet marks were removed from the BVN.",
-    Action.REPAIRED,
+_BVN = DigitsRule(
+    *("bvn", "A BVN", BVN_DIGITS, Flaw.BVN),
+    on_length="A BVN has exactly 11 digits; digits are never added, so correct it at source.",
 )
-BVN_PLACEHOLDER = Issue(
-    "bvn_placeholder",
-    "One digit repeated is a filled-in field, not a BVN; it was taken as absent.",
-    Action.WARNED,
-)
-BVN_SCIENTIFIC = _INVALID(
-    "bvn_scientific",
-    "A spreadsheet has destroyed this BVN (scientific notation); format the column as text in the "
-    "source and export it again.",
-)
-BVN_LENGTH = _INVALID(
-    "bvn_length", "A BVN has exactly 11 digits; digits are never added, so correct it at source."
-)
-BVN_LETTERS = _INVALID(
-    "bvn_letters", "A BVN has digits only; letters such as O and I are not turned into digits."
-)
-BVN_CHARACTERS = _INVALID("bvn_characters", "A BVN has digits only; correct it at source.")
 ID_MISSING = _REFUSED(
     "customer_id_missing", "The row has no customer id; add one and feed it back."
 )
@@ -92,19 +70,7 @@ ID_IS_PHONE = _REFUSED(
 
 def judge_bvn(text: str) -> Validated[str]:
     """Judge a BVN that is present: 11 digits, repaired where nothing is ambiguous."""
-    digits = bare_digits(text)
-    if is_absent(digits):
-        return Validated(None)
-    if is_scientific(text):
-        return Validated(text, (BVN_SCIENTIFIC,))
-    if not is_all_digits(digits):
-        letters = any(character.isalpha() for character in digits)
-        return Validated(text, (BVN_LETTERS if letters else BVN_CHARACTERS,))
-    if len(digits) != BVN_DIGITS:
-        return Validated(text, (BVN_LENGTH,))
-    if is_one_digit_repeated(digits):
-        return Validated(None, (BVN_PLACEHOLDER,))
-    return Validated(digits, (BVN_REPAIRED,) if digits != text else ())
+    return _BVN.judge(text)
 
 
 def judge_bvns(text: Column, issues: Issues) -> Column:

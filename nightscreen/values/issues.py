@@ -194,3 +194,57 @@ def is_one_digit_repeated(text: str) -> bool:
 def is_all_digits(text: str) -> bool:
     """Return whether text is plain digits, at least one."""
     return text.isascii() and text.isdigit()
+
+
+_OF_DIGITS = {
+    "characters_removed": "Blanks, dashes or spreadsheet marks were removed from the {noun}.",
+    "placeholder": "One digit repeated is a filled-in field, not {a} {noun}; it was taken as "
+    "absent.",
+    "scientific": "A spreadsheet has destroyed this {noun} (scientific notation); format the "
+    "column as text in the source and export it again.",
+    "letters": "{A} {noun} has digits only; letters such as O and I are not turned into digits.",
+    "characters": "{A} {noun} has digits only; correct it at source.",
+}
+_KINDER = {"characters_removed": Action.REPAIRED, "placeholder": Action.WARNED}
+
+
+@dataclass(frozen=True, slots=True)
+class DigitsRule:
+    """The rule of an identifier that is so many digits, which are never invented.
+
+    Attributes:
+        code: how the codes of its issues begin.
+        name: as an analyst calls it, behind its article.
+        length: how many digits it has; `on_length` is the hint where it has more or fewer.
+        flaw: what is of no use where it is malformed.
+    """
+
+    code: str
+    name: str
+    length: int
+    flaw: Flaw
+    on_length: str
+
+    def issue(self, word: str) -> Issue:
+        """Return the issue whose code ends so."""
+        article, _, noun = self.name.partition(" ")
+        hint = _OF_DIGITS.get(word, self.on_length).format(a=article.lower(), A=article, noun=noun)
+        action = _KINDER.get(word, Action.INVALID)
+        flaw = self.flaw if action is Action.INVALID else Flaw.NONE
+        return Issue(f"{self.code}_{word}", hint, action, flaw)
+
+    def judge(self, text: str) -> Validated[str]:
+        """Judge a cell that is present; one that is malformed keeps its text."""
+        digits = bare_digits(text)
+        if is_absent(digits):
+            return Validated(None)
+        if is_scientific(text):
+            return Validated(text, (self.issue("scientific"),))
+        if not is_all_digits(digits):
+            letters = any(character.isalpha() for character in digits)
+            return Validated(text, (self.issue("letters" if letters else "characters"),))
+        if len(digits) != self.length:
+            return Validated(text, (self.issue("length"),))
+        if is_one_digit_repeated(digits):
+            return Validated(None, (self.issue("placeholder"),))
+        return Validated(digits, (self.issue("characters_removed"),) if digits != text else ())

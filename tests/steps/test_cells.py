@@ -47,8 +47,8 @@ _start = partial(judge_instant, order=None, edge=Edge.START)
 _end = partial(judge_instant, order=None, edge=Edge.END)
 
 
-def _jan(day: int, *clock: int) -> datetime:
-    return datetime(2025, 1, day, *clock, tzinfo=UTC)
+def _jan(day: int, hour: int, minute: int = 0, second: int = 0, micro: int = 0) -> datetime:
+    return datetime(2025, 1, day, hour, minute, second, micro, UTC)
 
 
 CELLS: list[tuple[Callable[[str], Validated[Any]], object, str, list[str]]] = [
