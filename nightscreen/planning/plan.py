@@ -21,6 +21,7 @@ from nightscreen.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
 from nightscreen.planning.consent import consent_ends
 from nightscreen.planning.customers import subject_column
 from nightscreen.planning.eligibility import identities, slots_of
+from nightscreen.planning.lookup_table import LookupRanking
 from nightscreen.planning.row_plan import put_row_plan
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
@@ -116,6 +117,7 @@ class Planner:
             if has_answers and self._wanted.stop_at_first and slot.check == "karma":
                 self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
         self._count_rows()
+        frame.make("chunks", pa.table({"first_row": pa.array(self._starts[:-1], pa.int32())}))
         frame.run("rank", are_applicants=str(first))
 
     def _limits(self) -> pa.Table:
@@ -204,20 +206,18 @@ class Planner:
                 "together_with": nothing if other is None else identities(owners, other),
                 "consent_reference": references(owners) if gated else nothing,
                 "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
-                "tier": found["tier"],
-                "exposure_kobo": found["exposure"],
                 "row": pa.array(row),
             },
             schema=NEEDED,
         )
 
-    def chains(self, needed: int) -> Chains:
-        """Return which needed lookups karma asks about each row, in the order of its identities.
+    def ranking(self) -> LookupRanking:
+        """Return what ranks and prices the lookups that `needed` yields, in the same order."""
+        columns = (column.to_numpy() for column in self._frame.table("ranking"))
+        return LookupRanking(self._slots, *columns)
 
-        Args:
-            needed: needed lookups over all checks.
-        """
-        self._frame.make("chunks", pa.table({"first_row": pa.array(self._starts[:-1], pa.int32())}))
+    def chains(self, needed: int) -> Chains:
+        """Return which of so many needed lookups karma asks about each row, in order."""
         self._frame.run("number")
         karma = [pair for pair in enumerate(self._slots) if pair[1].check == "karma"]
         lookups = np.full((self._starts[-1], len(karma)), NOTHING, dtype=np.int32)
@@ -225,8 +225,7 @@ class Planner:
             found = self._frame.table("chain", number=number, **_names(slot))
             lookups[found["row"].to_numpy(), column] = found["number"].to_numpy()
         asking = (lookups >= 0).any(axis=1)
-        kinds = tuple(slot.kind.value for _, slot in karma)
-        return Chains(lookups[asking], self._listed[asking], kinds, needed)
+        return Chains(lookups[asking], self._listed[asking], needed)
 
     def result(self, planned_at: int, needed: int) -> Plan:
         """Return the plan's numbers."""

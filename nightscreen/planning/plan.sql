@@ -108,24 +108,27 @@ SELECT {slots}, count(*) AS rows FROM customers GROUP BY ALL;
 -- `tier`: customers who were never screened, and applicants, come before those whose evidence is only
 -- old (`price.py` ranks by tier, then by exposure).
 CREATE TABLE ranked AS
-SELECT *, (NOT {are_applicants} AND row IN (SELECT row FROM screened))::TINYINT AS tier
-FROM needed;
+SELECT
+    needed.*, first_row,
+    (NOT {are_applicants} AND row IN (SELECT row FROM screened))::TINYINT AS tier
+FROM needed ASOF JOIN chunks ON row >= first_row;
 DROP TABLE needed;
 DROP TABLE screened;
 
+-- name: ranking
+-- A lookup is known by its number: chunk after chunk, in each by slot and pseudonym.
+SELECT slot, tier, exposure, row FROM ranked ORDER BY first_row, slot, subject;
+
 -- name: needed_of_chunk
-SELECT slot, subject, row, exposure, tier
+SELECT slot, subject, row
 FROM ranked
 WHERE row >= {start} AND row < {end}
 ORDER BY slot, subject;
 
 -- name: number
--- A lookup is known by its number: chunk after chunk, in each by slot and pseudonym.
 CREATE TABLE numbered AS
-SELECT
-    slot, subject,
-    row_number() OVER (ORDER BY first_row, slot, subject) - 1 AS number
-FROM ranked ASOF JOIN chunks ON ranked.row >= first_row;
+SELECT slot, subject, row_number() OVER (ORDER BY first_row, slot, subject) - 1 AS number
+FROM ranked;
 
 -- name: chain
 -- Which lookup of one slot each row waits for.

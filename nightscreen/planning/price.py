@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -61,18 +61,8 @@ def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.i
     middle = int(np.median(known)) if len(known) else 0
     falling = np.where(exposure < 0, -middle, -exposure)
     cheap = sorted(CHECKS, key=lambda check: (prices_micro.get(check, 0), CHECKS[check].order))
-    priority = np.zeros(len(needed), dtype=np.int8)
-    for number, check in enumerate(cheap):
-        priority[needed.is_of(check)] = number
+    priority = needed.by_check({check: number for number, check in enumerate(cheap)})
     return np.lexsort((priority, falling, needed.tier))
-
-
-def worst_costs(needed: LookupRanking, worst_micro: Mapping[str, int]) -> NDArray[np.int64]:
-    """Return the most each lookup may cost, in micro-naira."""
-    found = np.zeros(len(needed), dtype=np.int64)
-    for check in {check for check, _ in needed.slots()}:
-        found[needed.is_of(check)] = worst_micro[check]
-    return found
 
 
 def fund(
@@ -111,14 +101,15 @@ def quote(
         balance_micro: the last known balance.
         chains: karma asks no further about a row once it is listed; None if it makes all.
     """
-    lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, chains)
     if chains is not None:
         needed = needed.take(~chains.spared())
+    stages = chains is not None
+    lines = _lines(needed, prices_micro, seen, seconds, max_in_flight, in_stages=stages)
     money = [limit for limit in (cap_micro, balance_micro) if limit is not None]
     if not money:
         return Quote(lines, cap_micro, balance_micro)
-    order, worst = rank(needed, prices_micro), worst_costs(needed, prices_micro)
-    funded = fund(order, worst, min(money))
+    order = rank(needed, prices_micro)
+    funded = fund(order, needed.by_check(prices_micro), min(money))
     short = needed.row[order[len(funded) :]]
     return Quote(
         lines,
@@ -136,68 +127,40 @@ def _lines(
     seen: Mapping[tuple[str, str], SeenCharges],
     seconds: Mapping[str, float],
     max_in_flight: Mapping[str, int],
-    chains: Chains | None,
+    *,
+    in_stages: bool,
 ) -> tuple[CheckQuote, ...]:
-    """Return a line of the quote for each check and identity with lookups."""
-    counts = {slot: int(needed.is_of(*slot).sum()) for slot in needed.slots()}
-    rates = {
-        slot: _rates(calls, seen.get(slot, SeenCharges()), CHECKS[slot[0]].first_night_hits)
-        for slot, calls in counts.items()
-    }
-    lines = []
-    for slot, calls in sorted(_calls(needed, counts, rates, chains).items()):
-        check, kind = slot
-        low, rate, high = rates[slot]
+    """Return a line of the quote for each check and identity with lookups.
+
+    In stages karma is likely to ask an identity only about those whom none before it lists.
+    """
+    lines, missed = [], 1.0
+    for number, (check, kind) in enumerate(needed.slots):
+        calls = int((needed.slot == number).sum())
+        if not calls:
+            continue
+        guess = CHECKS[check].first_night_hits
+        low, rate, high = _rates(calls, seen.get((check, kind.value), SeenCharges()), guess)
+        likely = calls * missed if in_stages and check == "karma" else calls
+        if in_stages and check == "karma":
+            missed *= 1 - rate
         price = prices_micro[check]
         call_s = seconds.get(check, CHECKS[check].first_night_seconds)
         lines.append(
             CheckQuote(
                 check=check,
-                kind=kind,
-                calls=calls.all,
-                likely_calls=round(calls.likely),
+                kind=kind.value,
+                calls=calls,
+                likely_calls=round(likely),
                 price_micro=price,
                 hit_pct=100 * rate,
-                low_micro=math.floor(low * calls.least) * price,
-                expected_micro=round(rate * calls.likely * price),
-                high_micro=math.ceil(high * calls.most) * price,
-                expected_s=calls.likely * call_s / max_in_flight[check],
+                low_micro=math.floor(low * calls) * price if likely == calls else 0,
+                expected_micro=round(rate * likely * price),
+                high_micro=math.ceil(high * calls) * price,
+                expected_s=likely * call_s / max_in_flight[check],
             )
         )
-    return tuple(lines)
-
-
-class _Calls(NamedTuple):
-    """Lookups of one check and identity: at most, and how many of them are likely to be asked."""
-
-    all: int
-    least: float
-    likely: float
-    most: float
-
-
-def _calls(
-    needed: LookupRanking,
-    counts: Mapping[tuple[str, str], int],
-    rates: Mapping[tuple[str, str], tuple[float, float, float]],
-    chains: Chains | None,
-) -> dict[tuple[str, str], _Calls]:
-    """Return how many lookups each check and identity has; fewer where karma stops at a listing.
-
-    The more is listed by the identities asked first, the fewer are asked by those after them.
-    """
-    found = {slot: _Calls(number, number, number, number) for slot, number in counts.items()}
-    if chains is None:
-        return found
-    karma = "karma"
-    by_kind = [rates.get((karma, kind), (0.0, 0.0, 0.0)) for kind in chains.kinds]
-    nobody, *bounds = ([0.0] * len(by_kind), *zip(*by_kind, strict=True))
-    reached = [chains.reached(hits) for hits in (nobody, *reversed(bounds))]
-    for check, kind in [slot for slot in counts if slot[0] == karma]:
-        of_slot = needed.is_of(check, kind)
-        left, least, likely, most = (float(numbers[of_slot].sum()) for numbers in reached)
-        found[(check, kind)] = _Calls(round(left), least, likely, most)
-    return {slot: calls for slot, calls in found.items() if calls.all}
+    return tuple(sorted(lines, key=lambda line: (line.check, line.kind)))
 
 
 def _first(needed: LookupRanking, funded: NDArray[np.int64]) -> First | None:

@@ -14,8 +14,6 @@ import numpy as np
 from nightscreen.schemas.calls import LookupStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 NOTHING = -1
@@ -30,13 +28,11 @@ class Chains:
         lookups: a line for each row with anything to ask, a column for each identity in the order
             of asking: numbers of needed lookups, or `NOTHING`.
         listed: rows that an answer at hand already lists.
-        kinds: the identities, in the order of asking.
         needed: how many lookups the batch needs, those of other checks included.
     """
 
     lookups: NDArray[np.int32]
     listed: NDArray[np.bool_]
-    kinds: tuple[str, ...]
     needed: int
 
     def states(
@@ -72,19 +68,3 @@ class Chains:
         """Return which needed lookups are spared by what is at hand alone."""
         spared: NDArray[np.bool_] = self.states() == LookupStatus.SPARED.value
         return spared
-
-    def reached(self, hit_rates: Sequence[float]) -> NDArray[np.float64]:
-        """Return the probability that each lookup is made; 1 for those of other checks.
-
-        Args:
-            hit_rates: for each identity in the order of asking, the share that is listed.
-        """
-        missed = np.ones(self.needed)
-        chance = np.where(self.listed, 0.0, 1.0)
-        for column, rate in zip(self.lookups.T, hit_rates, strict=True):
-            asked = column >= 0
-            np.multiply.at(missed, column[asked], 1 - chance[asked])
-            chance[asked] *= 1 - rate
-        known = np.zeros(self.needed, dtype=bool)
-        known[self.lookups[self.lookups >= 0]] = True
-        return np.where(known, 1 - missed, 1.0)

@@ -30,7 +30,7 @@ from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.freshness import Freshness, is_closed
-from nightscreen.planning.lookup_table import LookupRanking, NeededPieces
+from nightscreen.planning.lookup_table import NeededPieces
 from nightscreen.planning.plan import Planner, Wanted
 from nightscreen.planning.price import quote as make_quote
 from nightscreen.planning.price import (
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.journal import Journal
     from nightscreen.journal.lookups import LookupRun
+    from nightscreen.planning.lookup_table import LookupRanking
     from nightscreen.planning.short_circuit import Chains
     from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.contests import PolicyVersion
@@ -103,7 +104,7 @@ class ScreeningRun(Run):
         date_orders: the order in which the dates in numbers of each column were read.
         plan: what the rows need.
         needed: the needed lookups, sealed.
-        ranked: what ranks them; `order` their numbers in rank.
+        ranked: what ranks and prices them, until that is done; `order` their numbers in rank.
         lookups: where they are in the journal, once they are priced.
         chains: what karma is to ask about each row, where it stops at the first listing.
         closed: lookups that the plan leaves alone: they may have been charged too often.
@@ -131,7 +132,7 @@ class ScreeningRun(Run):
     date_orders: dict[str, str] = field(default_factory=dict)
     plan: Plan | None = None
     needed: NeededPieces = field(init=False)
-    ranked: LookupRanking = field(default_factory=lambda: LookupRanking.joined(()))
+    ranked: LookupRanking | None = None
     order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     lookups: LookupRun | None = None
     chains: Chains | None = None
@@ -434,16 +435,15 @@ def make_plan(run: ScreeningRun) -> None:
             closed=run.closed,
         )
         planner.settle()
-        run.needed, ranked = NeededPieces(run.workspace), []
+        run.needed = NeededPieces(run.workspace)
         for piece in planner.needed(read):
             run.needed.add(piece)
-            ranked.append(LookupRanking.of(piece))
         run.needed.seal()
-        run.ranked = LookupRanking.joined(ranked)
-        run.plan = planner.result(now, len(run.ranked))
+        run.ranked = planner.ranking()
+        run.plan = planner.result(now, len(run.needed))
         run.unread = planner.unread
         if run.wanted.stop_at_first and "karma" in run.wanted.checks:
-            run.chains = planner.chains(len(run.ranked))
+            run.chains = planner.chains(len(run.needed))
     if problems:
         append_problems(run.folder.path / PROBLEMS, problems)
         run.folder.rows[PROBLEMS] += len(problems)
@@ -463,6 +463,8 @@ def make_price(run: ScreeningRun) -> Quote:
     """Rank the needed lookups, and say what they may cost and how long they may take."""
     trim_memory()
     needed = run.ranked
+    if needed is None:
+        raise ValueError("a run is planned before it is priced")
     latest, worst = known_prices(run.journal, run.settings)
     run.order = rank(needed, latest).astype(np.int32)
     states = np.full(len(needed), LookupStatus.WAITING.value, dtype=np.int8)
@@ -483,7 +485,7 @@ def make_price(run: ScreeningRun) -> Quote:
         balance_micro=run.journal.runs.last_balance(),
         chains=run.chains,
     )
-    run.ranked = LookupRanking.joined(())
+    run.ranked = None
     if not run.only_quotes:
         fill_lookups(run, worst, states)
     return run.quote

@@ -56,8 +56,6 @@ NEEDED = pa.schema(
         pa.field("together_with", pa.string()),
         pa.field("consent_reference", pa.string()),
         pa.field("consent_ends_at", pa.int64()),
-        pa.field("tier", pa.int8()),
-        pa.field("exposure_kobo", pa.int64()),
         pa.field("row", pa.int64()),
     ]
 )

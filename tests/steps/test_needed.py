@@ -12,7 +12,7 @@ import pytest
 from nightscreen.files.sealing import Sealer
 from nightscreen.files.workspace import Workspace
 from nightscreen.planning import lookup_table
-from nightscreen.planning.lookup_table import LookupRanking, NeededPieces
+from nightscreen.planning.lookup_table import NeededPieces
 from nightscreen.schemas.plan import NEEDED
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ def lookups(first: int, size: int) -> pa.Table:
             "together_with": [None] * size,
             "consent_reference": [None] * size,
             "consent_ends_at": [None] * size,
-            "tier": [number % 2 for number in numbers],
-            "exposure_kobo": [100 * number for number in numbers],
             "row": list(numbers),
         },
         schema=NEEDED,
@@ -77,16 +75,3 @@ def test_lookups_come_in_rank_whatever_fits_memory(
     assert [row for _, table in found for row in table["row"].to_pylist()] == order.tolist()
     assert max(Counting.read.values()) <= len(found)
     assert list(pieces.in_rank(order[:0])) == []
-
-
-def test_what_ranks_lookups_is_told_by_number() -> None:
-    """Checks and kinds are numbers, and come back as words."""
-    ranked = LookupRanking.joined(
-        [LookupRanking.of(lookups(0, 4)), LookupRanking.of(lookups(4, 5))]
-    )
-    assert len(ranked) == 9
-    assert ranked.is_of("karma").tolist() == [True, False, False] * 3
-    assert ranked.is_of("karma", "nuban").sum() == 0
-    assert ranked.slots() == [("bank_account", "nuban"), ("ecosystem", "bvn"), ("karma", "bvn")]
-    assert len(LookupRanking.joined([])) == 0
-    assert LookupRanking.joined([]).slots() == []

@@ -304,6 +304,11 @@ def plan(night: Night, folder: Path) -> Made:
         planner.settle()
         tables = list(planner.needed(night.chunk))
         needed = [each for table in tables for each in table.to_pylist()]
+        ranking = planner.ranking()
+        for place, each in enumerate(needed):
+            assert ranking.slots[ranking.slot[place]] == (each["check"], each["kind"])
+            assert ranking.row[place] == each["row"]
+            each |= {"tier": ranking.tier[place], "exposure_kobo": ranking.exposure_kobo[place]}
         assert [table.num_rows for table in tables] == [
             sum(start <= each["row"] < end for each in needed) for start, end in pairwise(starts)
         ]
