@@ -163,19 +163,14 @@ def _refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
         raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
 
 
-def _in_flight(given: dict[str, int]) -> dict[str, int]:
-    _refuse_unknown(given, IN_FLIGHT)
-    return IN_FLIGHT | given
+def _over(usual: Mapping[str, float], known: Iterable[str]) -> AfterValidator:
+    """Accept known names, and lay their values over the usual ones."""
 
+    def laid_over(given: dict[str, float]) -> dict[str, float]:
+        _refuse_unknown(given, known)
+        return {**usual, **given}
 
-def _timeouts(given: dict[str, float]) -> dict[str, float]:
-    _refuse_unknown(given, TIMEOUTS_S)
-    return TIMEOUTS_S | given
-
-
-def _per_day(given: dict[str, int]) -> dict[str, int]:
-    _refuse_unknown(given, CHECKS)
-    return given
+    return AfterValidator(laid_over)
 
 
 def _ages(given: dict[str, dict[str, timedelta]]) -> dict[str, dict[str, timedelta]]:
@@ -185,9 +180,9 @@ def _ages(given: dict[str, dict[str, timedelta]]) -> dict[str, dict[str, timedel
     return given
 
 
-InFlight = Annotated[dict[str, Cap], AfterValidator(_in_flight)]
-Timeouts = Annotated[dict[str, TimeoutS], AfterValidator(_timeouts)]
-PerDay = Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_per_day)]
+InFlight = Annotated[dict[str, Cap], _over(IN_FLIGHT, IN_FLIGHT)]
+Timeouts = Annotated[dict[str, TimeoutS], _over(TIMEOUTS_S, TIMEOUTS_S)]
+PerDay = Annotated[dict[str, Annotated[int, Field(ge=0)]], _over({}, CHECKS)]
 AgesSet = Annotated[dict[str, dict[str, Age]], AfterValidator(_ages)]
 
 

@@ -8,9 +8,11 @@ not in it, so that writing it costs the journal nothing and it can be read when 
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from nightscreen.files.private_files import write_passing
+from nightscreen.schemas.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,16 +27,10 @@ def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
 
     Return whether that succeeded, because a full disk must stop no run.
     """
-    folder = home / FOLDER
-    partial = folder / f".{run_id}.{os.getpid()}.part"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(signs, file)
-        partial.replace(folder / f"{run_id}.json")
-    except OSError:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        (home / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        write_passing(home / FOLDER / f"{run_id}.json", json.dumps(signs).encode())
+    except (OSError, OutputError):
         return False
     return True
 
@@ -50,16 +46,16 @@ def read_vitals(home: Path, run_id: str) -> dict[str, Any] | None:
 
 def sweep_vitals(home: Path) -> None:
     """Remove the signs of all but the newest runs."""
-    with suppress(OSError):
-        files = sorted((home / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-        for file in files[:-KEPT]:
-            file.unlink(missing_ok=True)
+    for file in _by_age(home)[:-KEPT]:
+        file.unlink(missing_ok=True)
 
 
 def newest_signs(home: Path) -> dict[str, Any] | None:
     """Return the signs written last, for when the journal cannot say which run is the newest."""
+    return read_vitals(home, files[-1].stem) if (files := _by_age(home)) else None
+
+
+def _by_age(home: Path) -> list[Path]:
     with suppress(OSError):
-        files = sorted((home / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-        if files:
-            return read_vitals(home, files[-1].stem)
-    return None
+        return sorted((home / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    return []

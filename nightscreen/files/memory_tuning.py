@@ -11,20 +11,18 @@ import ctypes
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # names of malloc.h
 _LARGE_BYTES = 16 << 20
 """Allocations from this size on are separate mappings, returned once freed.
 
 The arrays of a whole batch. Those of a chunk are made and freed so often that mapping each of them
 took a tenth of a night; they are returned when a station ends.
 """
-_KEPT_BYTES = 64 << 20
-_ARENAS = 2
+_WISHES = (
+    (-3, _LARGE_BYTES),  # M_MMAP_THRESHOLD of malloc.h
+    (-1, 64 << 20),  # M_TRIM_THRESHOLD
+    (-8, 2),  # M_ARENA_MAX
+)
 _COLLECT_AFTER = (10_000, 10, 10)
 """When Python looks for garbage: new objects, then rounds of the young and of the middle-aged."""
 
@@ -42,45 +40,30 @@ def choose_allocator() -> None:
     """Make Arrow use the common allocator; call this before anything imports pyarrow.
 
     Another allocator named in the environment wins. Child processes inherit it.
-    Elsewhere than under glibc nothing is done.
     """
-    if _glibc_option() is not None:
+    if _glibc() is not None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def tune_allocator() -> bool:
-    """Make glibc return large freed memory at once; return whether it accepts.
-
-    This holds for the whole process, and may be called again. Elsewhere than under glibc
-    nothing is done.
-    """
-    mallopt = _glibc_option()
-    if mallopt is None:
-        return False
-    wishes = (
-        (_MMAP_THRESHOLD, _LARGE_BYTES),
-        (_TRIM_THRESHOLD, _KEPT_BYTES),
-        (_ARENA_MAX, _ARENAS),
-    )
-    heeded = [mallopt(name, value) == 1 for name, value in wishes]
+    """Make glibc return large freed memory at once, in the whole process; return if it accepts."""
+    glibc = _glibc()
+    heeded = [glibc is not None and glibc.mallopt(*wish) == 1 for wish in _WISHES]
     return all(heeded)
 
 
 def trim_memory() -> None:
     """Return free memory between arrays in use, as one station ends and the next begins.
 
-    It takes some milliseconds. Elsewhere than under glibc nothing is done.
+    It takes some milliseconds.
     """
-    if _glibc_option() is not None:
-        ctypes.CDLL(None).malloc_trim(0)
+    if (glibc := _glibc()) is not None:
+        glibc.malloc_trim(0)
 
 
-def _glibc_option() -> Callable[[int, int], int] | None:
-    """Return what sets an option of glibc's allocator; None under another C library."""
+def _glibc() -> ctypes.CDLL | None:
+    """Return glibc; None under another C library, where nothing is done."""
     if not sys.platform.startswith("linux"):
         return None
-    try:
-        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return None
-    return found
+    found = ctypes.CDLL(None)
+    return found if hasattr(found, "mallopt") else None

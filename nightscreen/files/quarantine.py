@@ -18,7 +18,6 @@ from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
 
@@ -45,35 +44,21 @@ def unescape_formula(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _DANGEROUS.match(cell) else cell
 
 
-class _CsvFile:
-    """A private CSV file that appears whole when its block ends well, or not at all.
-
-    Attributes:
-        path: where it will appear.
-    """
+class _CsvFile(ExitStack):
+    """A private CSV file that appears at its path when its block ends well, or not at all."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
-        self.path = path
+        super().__init__()
+        self._path = path
         self._names = names
-        self._closing = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as opening:
-            partial = opening.enter_context(atomic_write(self.path))
-            file = opening.enter_context(partial.open("w", encoding="utf-8", newline=""))
-            self._rows = csv.writer(file, lineterminator="\n")
-            self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-            self._write_row([escape_formula(name) for name in self._names])
-            self._closing = opening.pop_all()
+        partial = self.enter_context(atomic_write(self._path))
+        file = self.enter_context(partial.open("w", encoding="utf-8", newline=""))
+        self._rows = csv.writer(file, lineterminator="\n")
+        self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        self._write_row([escape_formula(name) for name in self._names])
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self._closing.__exit__(kind, error, traceback)
 
     def _write_row(self, cells: Sequence[str | int]) -> None:
         """Write a row; a lone carriage return needs quotes that the plain writer leaves out."""
@@ -108,9 +93,13 @@ class ProblemsWriter(_CsvFile):
 
     def write(self, problems: Iterable[Problem]) -> None:
         """Add findings."""
-        for found in problems:
-            place = (found.line, escape_formula(found.column))
-            self._write_row([*place, found.code, found.hint, found.action.value])
+        for problem in problems:
+            self._write_row(_problem_row(problem))
+
+
+def _problem_row(problem: Problem) -> list[str | int]:
+    place = (problem.line, escape_formula(problem.column))
+    return [*place, problem.code, problem.hint, problem.action.value]
 
 
 def append_problems(path: Path, problems: Iterable[Problem]) -> None:
@@ -118,10 +107,7 @@ def append_problems(path: Path, problems: Iterable[Problem]) -> None:
     with atomic_write(path) as partial:
         shutil.copyfile(path, partial)
         with partial.open("a", encoding="utf-8", newline="") as file:
-            rows = csv.writer(file, lineterminator="\n")
-            for found in problems:
-                place = (found.line, escape_formula(found.column))
-                rows.writerow([*place, found.code, found.hint, found.action.value])
+            csv.writer(file, lineterminator="\n").writerows(map(_problem_row, problems))
 
 
 def quarantined(path: Path) -> Iterator[tuple[str, ...]]:

@@ -101,36 +101,38 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
         InputError: it is gone, or cut short.
         JournalError: it was sealed under another key, or changed.
     """
-    with _anonymous_file() as (handle, clear):
-        with os.fdopen(os.dup(handle), "wb") as sink:
-            try:
-                with path.open("rb") as file:
-                    _unseal(file, sink, path, sealer)
-            except FileNotFoundError:
-                raise InputError(
-                    "the uploaded file was removed, as it is once its run is over: upload it again"
-                ) from None
+    with _anonymous_file() as (sink, clear):
+        try:
+            with path.open("rb") as file:
+                _unseal(file, sink, path, sealer)
+        except FileNotFoundError:
+            raise InputError(
+                "the uploaded file was removed, as it is once its run is over: upload it again"
+            ) from None
+        sink.flush()
         yield clear
 
 
 @contextmanager
 def in_memory(data: bytes) -> Iterator[Path]:
     """Yield a path under which this process reads data that is on no disk in clear."""
-    with _anonymous_file() as (handle, clear):
-        with os.fdopen(os.dup(handle), "wb") as sink:
-            sink.write(data)
+    with _anonymous_file() as (sink, clear):
+        sink.write(data)
+        sink.flush()
         yield clear
 
 
 @contextmanager
-def _anonymous_file() -> Iterator[tuple[int, Path]]:
-    """Give the handle of a file without a name, and a path of this process to it."""
-    handle = _anonymous()
-    try:
+def _anonymous_file() -> Iterator[tuple[BinaryIO, Path]]:
+    """Give a file that has no name on any disk, and a path of this process to it."""
+    in_memory = hasattr(os, "memfd_create")
+    with (
+        os.fdopen(os.memfd_create("input", os.MFD_CLOEXEC), "wb")
+        if in_memory
+        else tempfile.TemporaryFile() as file
+    ):
         place = Path("/proc/self/fd")
-        yield handle, (place if place.is_dir() else Path("/dev/fd")) / str(handle)
-    finally:
-        os.close(handle)
+        yield file, (place if place.is_dir() else Path("/dev/fd")) / str(file.fileno())
 
 
 @contextmanager
@@ -158,13 +160,6 @@ def drop_sealed(folder: Path) -> int:
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
-
-
-def _anonymous() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("input", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:  # has no name on any disk
-        return os.dup(file.fileno())
 
 
 def _unseal(file: BinaryIO, sink: BinaryIO, path: Path, sealer: Sealer) -> None:
