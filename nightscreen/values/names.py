@@ -167,22 +167,21 @@ def in_order(text: str) -> list[str]:
 def _customer(fields: tuple[str, ...]) -> tuple[Name, str | None, str | None] | None:
     """Return the customer's name, which word is the surname, and a title that is the surname.
 
-    A full name that only repeats the other fields adds nothing. Of a full name alone nobody knows
-    which word is the surname, unless a comma says so.
+    A full name beside the other fields stands for them, or adds nothing. Of a full name alone
+    nobody knows which word is the surname, unless a comma says so.
     """
-    bags = [set(fold_words(field)) for field in fields]
-    parts = [
-        in_order(field)
-        for place, field in enumerate(fields)
-        if len(bags[place]) < _ENOUGH_NAMES
-        or not (others := set().union(*bags[:place], *bags[place + 1 :]))
-        or not others <= bags[place]
-    ] or [in_order(field) for field in fields[-1:]]
+    parts = [part for field in fields if (part := in_order(field))]
+    for at, part in enumerate(parts):
+        others = [*parts[:at], *parts[at + 1 :]]
+        named = {word for other in others for word in other}
+        if named and len({*part}) > 1 and named <= {*part}:
+            parts = others if named == {*part} else [part]
+            break
     words = [word for part in parts for word in part]
     last = words[-1] if len(words) > 1 else ""
     titled = last if listed("titles").get(last, "no") != "no" else None
     name = read_name(words, titled)
-    known = len([part for part in parts if part]) > 1 or any("," in field for field in fields)
+    known = len(parts) > 1 or any("," in field for field in fields)
     surname = name.words[-1] if name is not None and name.words and known else None
     return None if name is None else (name, surname, titled)
 
