@@ -18,6 +18,8 @@ from nightscreen.schemas.clock import LAGOS, to_instant, to_micros
 from nightscreen.schemas.columns import INSTANT_COLUMNS, Flaw
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
 _LEAP_DAY = (2, 29)
@@ -40,27 +42,23 @@ def consent_valid(
     calendar, 29 February counting to 28 February) and until before `withdrawn_at`.
     """
     times = (consented_at, expires_at, withdrawn_at)
-    given, expires, withdrawn = (None if each is None else to_micros(each) for each in times)
-    return _counts(reference, given, expires, withdrawn, flaws, to_micros(at))
+    instants = (None if each is None else to_micros(each) for each in times)
+    begins, ends = _span(reference, flaws, *instants)
+    return begins <= to_micros(at) < ends
 
 
-def _counts(
+def _span(
     reference: str | None,
+    flaws: int,
     given: int | None,
     expires: int | None,
     withdrawn: int | None,
-    flaws: int,
-    now: int,
-) -> bool:
+) -> tuple[int, int]:
+    """Return from when until when consent counts, in microseconds; an empty span: it never does."""
     if not reference or given is None or flaws & _UNREADABLE:
-        return False
-    if withdrawn is not None and withdrawn <= now:
-        return False
-    return given <= now < _until(given, expires)
-
-
-def _until(given: int, expires: int | None) -> int:
-    return _twelve_months_after(given) if expires is None else expires
+        return 0, 0
+    until = _twelve_months_after(given) if expires is None else expires
+    return given, until if withdrawn is None else min(until, withdrawn)
 
 
 def twelve_months_after(instant: datetime) -> datetime:
@@ -79,34 +77,25 @@ def _twelve_months_after(micros: int) -> int:
 def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
     """Return which rows' consent counts at an instant, as `consent_valid` does; never null.
 
-    Args:
-        rows: a batch in the shape of `schemas.rows.row_schema`.
-        at: the instant, with its zone.
+    The rows are in the shape of `schemas.rows.row_schema`.
     """
-    now, (given, expires, withdrawn) = to_micros(at), _times(rows)
-    named = (rows.column(name).to_pylist() for name in ("consent_reference", "flaws"))
-    counts = [
-        _counts(reference, since, until, ended, flaws, now)
-        for reference, flaws, since, until, ended in zip(
-            *named, given, expires, withdrawn, strict=True
-        )
-    ]
-    column: pa.BooleanArray = pa.array(counts, pa.bool_())
+    now = to_micros(at)
+    column: pa.BooleanArray = pa.array(
+        [begins <= now < ends for begins, ends in _spans(rows)], pa.bool_()
+    )
     return column
 
 
 def consent_ends(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return when each row's consent ends, in microseconds: at its expiry or its withdrawal.
 
-    Only for rows whose consent is valid now; a later withdrawal may be known in advance.
+    A later withdrawal may be known in advance.
     """
-    ends = [
-        0 if given is None else min(_until(given, expires), withdrawn or _until(given, expires))
-        for given, expires, withdrawn in zip(*_times(rows), strict=True)
-    ]
-    return np.array(ends, np.int64)
+    return np.array([ends for _, ends in _spans(rows)], np.int64)
 
 
-def _times(rows: pa.RecordBatch) -> list[list[int | None]]:
-    """Return when consent was given, expires and was withdrawn, in microseconds."""
-    return [rows.column(name).cast(pa.int64()).to_pylist() for name in INSTANT_COLUMNS]
+def _spans(rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Yield from when until when each row's consent counts."""
+    named = (rows.column(name).to_pylist() for name in ("consent_reference", "flaws"))
+    times = (rows.column(name).cast(pa.int64()).to_pylist() for name in INSTANT_COLUMNS)
+    return map(_span, *named, *times)

@@ -8,7 +8,7 @@ no such answer, even a stored one. Prices and order belong to `price`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -58,46 +58,46 @@ class Wanted:
     stop_at_first: bool = False  # karma asks no further about a row once one identity is listed
 
 
+@dataclass(slots=True)
 class Planner:
     """Makes the plan of one batch, whose rows are in the frame (`customers`).
 
-    `settle` once, which leaves the row plans in the workspace, then `needed`. `closed` are lookups
-    that are left alone, by check; `unread` those whose latest answer could not be read.
+    `settle` once, which leaves the row plans in the workspace, then `needed`.
+
+    Attributes:
+        starts: number of the first row of each chunk, and at the end the number of rows.
+        whole: row plans are wanted; a quote does without.
+        closed: lookups that are left alone, by check.
+        unread: those whose latest answer could not be read, by check.
     """
 
-    def __init__(
-        self,
-        frame: Frame,
-        wanted: Wanted,
-        starts: Sequence[int],
-        *,
-        freshness: Freshness,
-        answers: AnswerBook,
-        workspace: Workspace,
-        whole: bool = True,
-        closed: Mapping[str, Collection[bytes]] | None = None,
-    ) -> None:
-        self._frame = frame
-        self._wanted = wanted
-        self._starts = starts
-        self._freshness = freshness
-        self._answers = answers
-        self._space = workspace
-        self._is_whole = whole
-        self._closed = closed or {}
-        self.unread: dict[str, set[bytes]] = {check: set() for check in wanted.checks}
-        self._slots = slots_of(wanted.checks, wanted.karma_kinds)
-        self._listed = np.zeros(starts[-1], dtype=bool)
-        self.counts = {check: CheckCounts() for check in wanted.checks}
-        self.slots = {slot: CheckCounts() for slot in self._slots}
+    frame: Frame
+    wanted: Wanted
+    starts: Sequence[int]
+    freshness: Freshness
+    answers: AnswerBook
+    workspace: Workspace
+    whole: bool = True
+    closed: Mapping[str, Collection[bytes]] = field(default_factory=dict)
+    unread: dict[str, set[bytes]] = field(init=False)
+    counts: dict[str, CheckCounts] = field(init=False)
+    slots: dict[CheckIdentity, CheckCounts] = field(init=False)
+    _listed: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        checks, slots = self.wanted.checks, slots_of(self.wanted.checks, self.wanted.karma_kinds)
+        self.unread = {check: set() for check in checks}
+        self.counts = {check: CheckCounts() for check in checks}
+        self.slots = {slot: CheckCounts() for slot in slots}
+        self._listed = np.zeros(self.starts[-1], dtype=bool)
 
     def settle(self) -> None:
         """Find the distinct lookups and which of them have a fresh answer."""
-        frame = self._frame
-        first = self._wanted.purpose is Purpose.ORIGINATION
+        frame = self.frame
+        first = self.wanted.purpose is Purpose.ORIGINATION
         frame.run("begin_plan")
         frame.make("limits", self._limits())
-        for number, slot in enumerate(self._slots):
+        for number, slot in enumerate(self.slots):
             names = _names(slot)
             if slot.kind in PLACEHOLDERS:
                 frame.run("placeholder", most=MOST_CUSTOMERS, **names)
@@ -109,20 +109,20 @@ class Planner:
                 self._count_answers(slot)
             if has_answers:
                 frame.run("screened", **names)
-            if self._is_whole:
-                sizes = np.diff(self._starts).tolist()
+            if self.whole:
+                sizes = np.diff(self.starts).tolist()
                 for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
-                    put_row_plan(self._space, slot, chunk, found)
+                    put_row_plan(self.workspace, slot, chunk, found)
             frame.run("need", number=number)
-            if has_answers and self._wanted.stop_at_first and slot.check == "karma":
+            if has_answers and self.wanted.stop_at_first and slot.check == "karma":
                 self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
         self._count_rows()
-        frame.make("chunks", pa.table({"first_row": pa.array(self._starts[:-1], pa.int32())}))
+        frame.make("chunks", pa.table({"first_row": pa.array(self.starts[:-1], pa.int32())}))
         frame.run("rank", are_applicants=str(first))
 
     def _limits(self) -> pa.Table:
         """Return how old an answer of each slot and outcome may be."""
-        limits = [self._freshness.limits(slot.check) for slot in self._slots]
+        limits = [self.freshness.limits(slot.check) for slot in self.slots]
         numbers = np.repeat(np.arange(len(limits), dtype=np.int8), [len(each) for each in limits])
         return pa.concat_tables(limits).append_column("slot", pa.array(numbers))
 
@@ -132,26 +132,26 @@ class Planner:
         Returns:
             Whether there are any, and whether there are any or lookups that are left alone.
         """
-        subjects = self._frame.table("subjects")["subject"].combine_chunks()
-        joined, run_id = joined_bytes(subjects), self._wanted.run_id
-        since = self._freshness.since
-        latest = self._answers.latest_columns(slot.check, joined, run_id, since)
+        subjects = self.frame.table("subjects")["subject"].combine_chunks()
+        joined, run_id = joined_bytes(subjects), self.wanted.run_id
+        since = self.freshness.since
+        latest = self.answers.latest_columns(slot.check, joined, run_id, since)
         there = latest.outcome != NONE
         columns = {name: getattr(latest, name)[there] for name in Latest.names()}
         found = {"subject": subjects.filter(pa.array(there)), **columns}
-        self._frame.make("answers", pa.table(found))
+        self.frame.make("answers", pa.table(found))
         self.slots[slot].distinct = len(subjects)
         texts = np.frombuffer(joined, SIXTEEN)
         unread = texts[latest.outcome == OUTCOMES.index(Outcome.UNREADABLE)]
         self.unread[slot.check].update(each.ljust(16, b"\0") for each in unread.tolist())
-        closed = np.array(list(self._closed.get(slot.check, ())), SIXTEEN)
+        closed = np.array(list(self.closed.get(slot.check, ())), SIXTEEN)
         left = np.isin(texts, closed)
-        self._frame.make("closed", pa.table({"subject": subjects.filter(pa.array(left))}))
+        self.frame.make("closed", pa.table({"subject": subjects.filter(pa.array(left))}))
         return bool(there.any()), bool(there.any() or left.any())
 
     def _count_answers(self, slot: CheckIdentity) -> None:
         counts = self.slots[slot]
-        for name, value in self._frame.row("counts").items():
+        for name, value in self.frame.row("counts").items():
             setattr(counts, name, value)
 
     def _count_rows(self) -> None:
@@ -160,14 +160,14 @@ class Planner:
         A check of several identities leaves a row out only where none of them is asked. Of several
         reasons it is the one that can be mended: no consent, then malformed, then absent.
         """
-        columns = ", ".join(f'"{slot.column}"' for slot in self._slots)
-        *whys, rows = (column.to_numpy() for column in self._frame.table("reasons", slots=columns))
-        for slot, why in zip(self._slots, whys, strict=True):
+        columns = ", ".join(f'"{slot.column}"' for slot in self.slots)
+        *whys, rows = (column.to_numpy() for column in self.frame.table("reasons", slots=columns))
+        for slot, why in zip(self.slots, whys, strict=True):
             _count_left_out(self.slots[slot], why, rows)
             self.slots[slot].lookups = int(rows[why == SkipReason.ASK].sum())
             self.counts[slot.check].add_lookups(self.slots[slot])
         for check, counts in self.counts.items():
-            pairs = zip(self._slots, whys, strict=True)
+            pairs = zip(self.slots, whys, strict=True)
             of_check = np.vstack([why for slot, why in pairs if slot.check == check])
             asked = (of_check == SkipReason.ASK).any(axis=0)
             _count_left_out(counts, np.where(asked, SkipReason.ASK, of_check.max(axis=0)), rows)
@@ -177,15 +177,15 @@ class Planner:
 
         A chunk is read only where there are any: on a warm night it mostly stays sealed.
         """
-        for number, (start, end) in enumerate(pairwise(self._starts)):
-            found = self._frame.table("needed_of_chunk", start=start, end=end)
+        for number, (start, end) in enumerate(pairwise(self.starts)):
+            found = self.frame.table("needed_of_chunk", start=start, end=end)
             if not found.num_rows:
                 yield NEEDED.empty_table()
                 continue
             rows, slot_of = read_chunk(number), found["slot"].to_numpy()
             yield pa.concat_tables(
                 self._needed_rows(slot, found.filter(pa.array(slot_of == place)), start, rows)
-                for place, slot in enumerate(self._slots)
+                for place, slot in enumerate(self.slots)
                 if (slot_of == place).any()
             )
 
@@ -213,16 +213,16 @@ class Planner:
 
     def ranking(self) -> LookupRanking:
         """Return what ranks and prices the lookups that `needed` yields, in the same order."""
-        columns = (column.to_numpy() for column in self._frame.table("ranking"))
-        return LookupRanking(self._slots, *columns)
+        columns = (column.to_numpy() for column in self.frame.table("ranking"))
+        return LookupRanking(tuple(self.slots), *columns)
 
     def chains(self, needed: int) -> Chains:
         """Return which of so many needed lookups karma asks about each row, in order."""
-        self._frame.run("number")
-        karma = [pair for pair in enumerate(self._slots) if pair[1].check == "karma"]
-        lookups = np.full((self._starts[-1], len(karma)), NOTHING, dtype=np.int32)
+        self.frame.run("number")
+        karma = [pair for pair in enumerate(self.slots) if pair[1].check == "karma"]
+        lookups = np.full((self.starts[-1], len(karma)), NOTHING, dtype=np.int32)
         for column, (number, slot) in enumerate(karma):
-            found = self._frame.table("chain", number=number, **_names(slot))
+            found = self.frame.table("chain", number=number, **_names(slot))
             lookups[found["row"].to_numpy(), column] = found["number"].to_numpy()
         asking = (lookups >= 0).any(axis=1)
         return Chains(lookups[asking], self._listed[asking], needed)
@@ -230,8 +230,8 @@ class Planner:
     def result(self, planned_at: int, needed: int) -> Plan:
         """Return the plan's numbers."""
         return Plan(
-            chunks=len(self._starts) - 1,
-            rows=self._starts[-1],
+            chunks=len(self.starts) - 1,
+            rows=self.starts[-1],
             planned_at=planned_at,
             checks=self.counts,
             needed=needed,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading.batches import MOST_COLUMNS, Layout
-from nightscreen.reading.mapping_file import Mapping
+from nightscreen.reading.mapping_file import Mapping, nearest
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
@@ -243,9 +243,6 @@ class _Headings:
         blank = sum(1 for at in self.places if not tidied[at])
         if blank:
             self.findings.append(f"{_count(blank, 'column')} without a heading: named column_N.")
-        spaced = sum(1 for at in self.places if raw[at].strip() not in {"", raw[at]})
-        if spaced:
-            self.findings.append(f"Blanks round {_count(spaced, 'heading')} were taken off.")
         taken = {tidied[at].casefold() for at in self.places if tidied[at]}
         seen: set[str] = set()
         for at in self.places:
@@ -368,10 +365,9 @@ def _place(headings: _Headings, mapping: Mapping, heading: str, key: str) -> int
     """Return the place of a heading that the mapping names."""
     at = headings.find(heading)
     if at is None:
-        by_fold = {fold(name): name for name in headings.shown()}
-        near = difflib.get_close_matches(fold(heading), by_fold, n=1, cutoff=0.6)
-        listed = f"; it has {', '.join([*by_fold.values()][:_SHOWN])}" if by_fold else ""
-        hint = f'; did you mean "{by_fold[near[0]]}"?' if near else listed
+        names = headings.shown()
+        listed = f"; it has {', '.join(names[:_SHOWN])}" if names else ""
+        hint = nearest(heading, names) or listed
         raise InputError(f'{mapping.path}: {key}: no heading "{heading}" in {headings.path}{hint}')
     return at
 

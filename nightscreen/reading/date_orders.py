@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nightscreen.schemas.columns import INSTANT_COLUMNS
 from nightscreen.schemas.rows import Action, Problem
@@ -21,8 +21,6 @@ from nightscreen.values.dates import InstantProblem, read_moment
 from nightscreen.values.issues import trimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from nightscreen.reading.open_file import TableSource
     from nightscreen.values.columns import Column
 
@@ -43,17 +41,17 @@ class _Column:
     example: tuple[str, int] | None = None  # the first date with several readings, and its line
     only: tuple[str, int] | None = None  # the first date with one reading, and its line
 
-    def take(self, cell: str, line_of: Callable[[str], int]) -> None:
-        """Enter a date; its line is looked for only where it is shown to somebody."""
+    def take(self, cell: str, line: int) -> None:
+        """Enter a date at a line."""
         moments = {order: read_moment(cell, order) for order in ORDERS}
         read = {o: m for o, m in moments.items() if not isinstance(m, InstantProblem)}
         if not read:
             return
         self.orders &= read.keys()
-        if len(read) == 1 and self.only is None:
-            self.only = cell, line_of(cell)
-        if self.example is None and len(set(read.values())) > 1:
-            self.example = cell, line_of(cell)
+        if len(read) == 1 and (self.only is None or line < self.only[1]):
+            self.only = cell, line
+        if len(set(read.values())) > 1 and (self.example is None or line < self.example[1]):
+            self.example = cell, line
 
     @property
     def order(self) -> str | None:
@@ -95,19 +93,19 @@ class DateOrders:
         found = self._columns.get(column)
         if found is None or self._source.header.date_order is not None:
             return None
-        if found.order is not None and found.only is not None:
-            hint = (
-                f"The dates of this column are read {ORDERS[found.order]}: this one has no other "
-                "reading. If that is wrong, declare date_order in a mapping."
+        order = found.order
+        if order is not None:
+            code, shown = SHOWN, found.only
+            why = (
+                "this one has no other reading. If that is wrong, declare date_order in a mapping."
             )
-            return Problem(found.only[1], column, SHOWN, hint, Action.WARNED)
-        if found.order is None and self._answered is not None and found.example is not None:
-            hint = (
-                f"The dates of this column are read {ORDERS[self._answered]}, as was answered: "
-                "the file itself leaves it open."
-            )
-            return Problem(found.example[1], column, ANSWERED, hint, Action.WARNED)
-        return None
+        else:
+            code, order, shown = ANSWERED, self._answered, found.example
+            why = "as was answered, for the file itself leaves it open."
+        if order is None or shown is None:
+            return None
+        hint = f"The dates of this column are read {ORDERS[order]}: {why}"
+        return Problem(shown[1], column, code, hint, Action.WARNED)
 
     def open_consent(self) -> tuple[str, str] | None:
         """Return a consent column whose order is open, with an example of it; None: all are known.
@@ -137,16 +135,11 @@ class DateOrders:
         for batch in self._source.batches():
             for at, known in places:
                 text = trimmed(as_text(batch.columns.column(at)))
-                numbers = pc.unique(text.filter(pa.array(matching(text, _NUMBERS))))
-
-                def line_of(
-                    cell: str, text: Column = text, lines: Sequence[int] = batch.lines
-                ) -> int:
-                    at: int = pc.index(text, pa.scalar(cell, pa.string())).as_py()
-                    return lines[at]
-
-                for cell in numbers.to_pylist():
-                    found.setdefault(str(known), _Column()).take(cell, line_of)
+                rows = np.flatnonzero(matching(text, _NUMBERS))
+                cells = text.take(pa.array(rows)).to_pylist()
+                lines = dict(zip(cells[::-1], rows[::-1].tolist(), strict=True))
+                for cell, row in lines.items():  # of dates written alike the first one's line
+                    found.setdefault(str(known), _Column()).take(cell, batch.lines[row])
         return found
 
 

@@ -66,10 +66,11 @@ class Mapping(BaseModel):
     loan_status: str = ""  # heading of the column with a loan's status; empty if not named
 
 
-def nearest(word: str, words: tuple[str, ...]) -> str:
+def nearest(word: str, words: tuple[str, ...] | list[str]) -> str:
     """Return `; did you mean "x"?` for the nearest of `words`, or nothing."""
-    near = difflib.get_close_matches(word.casefold(), words, n=1, cutoff=0.6)
-    return f'; did you mean "{near[0]}"?' if near else ""
+    known = {each.casefold(): each for each in words}
+    near = difflib.get_close_matches(word.casefold(), known, n=1, cutoff=0.6)
+    return f'; did you mean "{known[near[0]]}"?' if near else ""
 
 
 def read_mapping(path: Path, kind: InputKind = CUSTOMERS) -> Mapping:

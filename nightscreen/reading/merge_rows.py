@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -17,12 +17,14 @@ import pyarrow as pa
 from nightscreen.reading.columns import fold
 from nightscreen.schemas.columns import NAME_FIELDS, REQUESTED, Flaw
 from nightscreen.schemas.outcomes import LoanStanding
-from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX, Action, Problem, SourceColumn
+from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX, Action
 from nightscreen.schemas.shipped import DATA
 from nightscreen.values.issues import Issue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from nightscreen.schemas.rows import Problem, SourceColumn
 
 Row: TypeAlias = dict[str, Any]  # a row of `row_schema` as Python values
 
@@ -73,18 +75,22 @@ def status_name(columns: Sequence[SourceColumn], place: int | None) -> str | Non
     return f"{EXTRA_PREFIX}{columns[place].output}"
 
 
-@lru_cache(maxsize=1)
+@cache
+def _status_words() -> list[dict[str, str]]:
+    with STATUSES_FILE.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
 def loan_statuses() -> dict[str, bool]:
     """Return folded status words, and whether such a loan is open."""
-    with STATUSES_FILE.open(encoding="utf-8", newline="") as file:
-        return {fold(row["word"]): row["open"] == "yes" for row in csv.DictReader(file)}
+    return {fold(row["word"]): row["open"] == "yes" for row in _status_words()}
 
 
-@lru_cache(maxsize=1)
+@cache
 def loan_standings() -> dict[str, LoanStanding]:
     """Return folded status words, with the status they mean."""
-    with STATUSES_FILE.open(encoding="utf-8", newline="") as file:
-        return {fold(row["word"]): LoanStanding(row["outcome"]) for row in csv.DictReader(file)}
+    return {fold(row["word"]): LoanStanding(row["outcome"]) for row in _status_words()}
 
 
 def merge_rows(rows: pa.Table, status: str | None) -> tuple[pa.Table, list[Problem]]:
@@ -108,8 +114,7 @@ def _merged(rows: list[Row], status: str | None, problems: list[Problem]) -> Row
     customer = dict(rows[0])
 
     def tell(column: str, issue: Issue) -> None:
-        found = Problem(customer["line"], column, issue.code, issue.hint, issue.action)
-        problems.append(found)
+        problems.append(issue.at(customer["line"], column))
 
     flaws = 0
     for name, bits in _IDENTIFIERS.items():
@@ -182,11 +187,7 @@ def _merged_exposure(
         word = row[status] if status else None
         is_open = None if word is None else loan_statuses().get(fold(word))
         if status and word is not None and is_open is None and len(problems) < _MOST_PROBLEMS:
-            column = status.removeprefix(EXTRA_PREFIX)
-            unknown = STATUS_UNKNOWN
-            problems.append(
-                Problem(row["line"], column, unknown.code, unknown.hint, unknown.action)
-            )
+            problems.append(STATUS_UNKNOWN.at(row["line"], status.removeprefix(EXTRA_PREFIX)))
         if is_open is not False:
             amounts.append(row["exposure"])
     known = [amount for amount in amounts if amount is not None]

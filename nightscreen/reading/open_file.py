@@ -6,17 +6,17 @@ This module finds out which kind of file it is and what is wrong with it as a fi
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import mmap
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading.columns import Vocabulary, fold, understand, unique_headings
 from nightscreen.reading.csv_rows import read_csv
-from nightscreen.reading.mapping_file import Mapping
+from nightscreen.reading.mapping_file import Mapping, nearest
 from nightscreen.reading.text import open_text
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.errors import InputError
@@ -235,12 +235,10 @@ def _near_name(path: Path) -> str:
     """Return a hint at a file with a name like this one in the same folder."""
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent}"
-    try:
-        names = {file.name.casefold(): file.name for file in path.parent.iterdir()}
-    except OSError:
-        return "; check the path"
-    near = difflib.get_close_matches(path.name.casefold(), names, n=1, cutoff=0.6)
-    return f'; did you mean "{names[near[0]]}"?' if near else "; check the path"
+    hint = ""
+    with suppress(OSError):
+        hint = nearest(path.name, [file.name for file in path.parent.iterdir()])
+    return hint or "; check the path"
 
 
 def _table(

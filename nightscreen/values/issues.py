@@ -55,6 +55,10 @@ class Issue:
     action: Action  # what was done
     flaw: Flaw = Flaw.NONE  # the identifier that is of no use because of it
 
+    def at(self, line: int, column: str) -> Problem:
+        """Return the problem that it is at a place."""
+        return Problem(line, column, self.code, self.hint, self.action)
+
 
 class Validated(NamedTuple, Generic[T_co]):
     """The value of a cell after judging (None: absent), and what is wrong with it."""
@@ -78,8 +82,7 @@ class Issues:
 
     def add(self, row: int, column: str, issue: Issue) -> None:
         """Record an issue of one cell."""
-        problem = Problem(self.lines[row], column, issue.code, issue.hint, issue.action)
-        self.problems.append(problem)
+        self.problems.append(issue.at(self.lines[row], column))
         self.flaws[row] |= int(issue.flaw)
 
     def spot(self, flaw: Flaw) -> Mask:

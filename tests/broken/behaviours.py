@@ -835,8 +835,8 @@ _CONSENT = (
         (
             Edit(
                 _CONSENT_RULE,
-                "    return given <= now < _until(given, expires)\n",
-                "    return given <= now\n",
+                "    until = _twelve_months_after(given) if expires is None else expires\n",
+                "    until = 2**62\n",
             ),
         ),
         (f"{_T_PROMISES}::test_an_answer_at_hand_is_not_shown_once_consent_has_ended",),
@@ -847,8 +847,8 @@ _CONSENT = (
         (
             Edit(
                 _CONSENT_RULE,
-                "    if withdrawn is not None and withdrawn <= now:\n        return False\n",
-                "",
+                "    return given, until if withdrawn is None else min(until, withdrawn)\n",
+                "    return given, until\n",
             ),
         ),
         (f"{_T_PROMISES}::test_an_answer_at_hand_is_not_shown_once_consent_has_ended",),
