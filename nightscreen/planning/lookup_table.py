@@ -30,21 +30,13 @@ RANKED_AT_ONCE = 400_000
 
 @dataclass(frozen=True, slots=True)
 class LookupRanking:
-    """The columns that rank and price the needed lookups of a batch, an array each.
+    """The columns that rank and price the needed lookups of a batch, an array each."""
 
-    Attributes:
-        slots: the checks and identities of the run.
-        slot: each lookup's place among them.
-        tier: 0 where the customer was never screened, else 1.
-        exposure_kobo: naira at risk in kobo, -1 where it is unknown.
-        row: the batch's row in whose name the call is made.
-    """
-
-    slots: tuple[CheckIdentity, ...]
-    slot: NDArray[np.int8]
-    tier: NDArray[np.int8]
-    exposure_kobo: NDArray[np.int64]
-    row: NDArray[np.int32]
+    slots: tuple[CheckIdentity, ...]  # the checks and identities of the run
+    slot: NDArray[np.int8]  # each lookup's place among them
+    tier: NDArray[np.int8]  # 0 where the customer was never screened, else 1
+    exposure_kobo: NDArray[np.int64]  # naira at risk, -1 where it is unknown
+    row: NDArray[np.int32]  # the batch's row in whose name the call is made
 
     def __len__(self) -> int:
         return len(self.slot)

@@ -62,22 +62,17 @@ class Wanted:
 class Planner:
     """Makes the plan of one batch, whose rows are in the frame (`customers`).
 
-    `settle` once, which leaves the row plans in the workspace, then `needed`.
-
-    Attributes:
-        starts: number of the first row of each chunk, and at the end the number of rows.
-        whole: row plans are wanted; a quote does without.
-        closed: lookups that are left alone, by check.
-        unread: those whose latest answer could not be read, by check.
+    `settle` once, which leaves the row plans in the workspace, then `needed`. `closed` are lookups
+    that are left alone, by check; `unread` those whose latest answer could not be read.
     """
 
     frame: Frame
     wanted: Wanted
-    starts: Sequence[int]
+    starts: Sequence[int]  # number of the first row of each chunk, and the number of rows
     freshness: Freshness
     answers: AnswerBook
     workspace: Workspace
-    whole: bool = True
+    whole: bool = True  # row plans are wanted; a quote does without
     closed: Mapping[str, Collection[bytes]] = field(default_factory=dict)
     unread: dict[str, set[bytes]] = field(init=False)
     counts: dict[str, CheckCounts] = field(init=False)

@@ -213,20 +213,13 @@ _KINDER = {"characters_removed": Action.REPAIRED, "placeholder": Action.WARNED}
 
 @dataclass(frozen=True, slots=True)
 class DigitsRule:
-    """The rule of an identifier that is so many digits, which are never invented.
+    """The rule of an identifier that is so many digits, which are never invented."""
 
-    Attributes:
-        code: how the codes of its issues begin.
-        name: as an analyst calls it, behind its article.
-        length: how many digits it has; `on_length` is the hint where it has more or fewer.
-        flaw: what is of no use where it is malformed.
-    """
-
-    code: str
-    name: str
+    code: str  # how the codes of its issues begin
+    name: str  # as an analyst calls it, behind its article
     length: int
-    flaw: Flaw
-    on_length: str
+    flaw: Flaw  # what is of no use where it is malformed
+    on_length: str  # the hint where it has more or fewer digits
 
     def issue(self, word: str) -> Issue:
         """Return the issue whose code ends so."""

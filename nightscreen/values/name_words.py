@@ -67,25 +67,15 @@ class Similarity(IntEnum):
 
 
 class Word(NamedTuple):
-    """A word in the forms in which it is compared.
+    """A word in the forms in which it is compared."""
 
-    Attributes:
-        text: the word in plain capitals.
-        reading: the name of its family of spellings, or its spelling evened out.
-        known: a family of spellings has it.
-        opening: the beginning that it shares with many names, under one spelling: OLUWA, CHUKWU.
-        rest: what follows the opening, as a reading.
-        bare: the rest alone is a short form.
-        trunk: what stands before an ending that many names share, as a reading.
-    """
-
-    text: str
-    reading: str
-    known: bool
-    opening: str
-    rest: str
-    bare: bool
-    trunk: str
+    text: str  # in plain capitals
+    reading: str  # the name of its family of spellings, or its spelling evened out
+    known: bool  # a family of spellings has it
+    opening: str  # the beginning that many names share, under one spelling: OLUWA, CHUKWU
+    rest: str  # what follows the opening, as a reading
+    bare: bool  # the rest alone is a short form
+    trunk: str  # what stands before an ending that many names share, as a reading
 
 
 def _rows(name: str) -> list[list[str]]:

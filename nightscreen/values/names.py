@@ -48,23 +48,14 @@ class NameMatch(NamedTuple):
 
 
 class Name(NamedTuple):
-    """What is written of one person's name, in its order.
+    """What is written of one person's name, in its order."""
 
-    Attributes:
-        words: full words; hyphenated ones apart, what only opens a name joined to the next.
-        initials: single letters.
-        honours: titles that people also have as names, such as PRINCE.
-        generations: `junior` or `senior`.
-        doubles: words that are written with a hyphen between them.
-        fillers: words that are no name of their own, such as BIN and AL.
-    """
-
-    words: list[str]
-    initials: list[str]
-    honours: list[str]
-    generations: set[str]
-    doubles: list[tuple[str, ...]]
-    fillers: list[str]
+    words: list[str]  # full ones; hyphenated ones apart
+    initials: list[str]  # single letters
+    honours: list[str]  # titles that people also have as names, such as PRINCE
+    generations: set[str]  # `junior` or `senior`
+    doubles: list[tuple[str, ...]]  # words that are written with a hyphen between them
+    fillers: list[str]  # words that are no name of their own, such as BIN and AL
 
 
 class _Pairing(NamedTuple):
