@@ -62,15 +62,11 @@ class LookupRanking:
 
 @dataclass(slots=True)
 class NeededPieces:
-    """The needed lookups of a run, sealed in pieces, in the shape of `schemas.plan.NEEDED`.
-
-    Attributes:
-        space: the run's workspace.
-        ends: number of the first lookup after each piece; pieces without any are not written.
-    """
+    """The needed lookups of a run, sealed in pieces, in the shape of `schemas.plan.NEEDED`."""
 
     space: Workspace
     ends: list[int] = field(default_factory=list)
+    """Number of the first lookup after each piece; pieces without any are not written."""
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
@@ -86,11 +82,7 @@ class NeededPieces:
         self.space.put(PLANNED, pa.table({"end": pa.array(self.ends, pa.int64())}))
 
     def in_rank(self, order: NDArray[np.int32]) -> Iterator[tuple[NDArray[np.int32], pa.Table]]:
-        """Yield the lookups in rank, a portion at a time: their numbers, and their rows.
-
-        Args:
-            order: the numbers of all lookups, most important first.
-        """
+        """Yield the lookups in an order of their numbers, a portion at a time: numbers and rows."""
         for start in range(0, len(order), RANKED_AT_ONCE):
             numbers = order[start : start + RANKED_AT_ONCE]
             ascending = np.sort(numbers)

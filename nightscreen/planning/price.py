@@ -93,7 +93,7 @@ def quote(
 
     Args:
         needed: the lookups.
-        prices_micro: what a hit of each check costs.
+        prices_micro: what a hit costs, by check.
         seen: answers and charges so far, by check and identity.
         seconds: seconds an answer takes, by check.
         max_in_flight: calls in flight at once, by check.
@@ -193,10 +193,9 @@ def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, f
 def seen_rates(
     tallies: Iterable[tuple[str, str, str, int, int]],
 ) -> dict[tuple[str, str], SeenCharges]:
-    """Return what was seen by check and identity.
+    """Return what was seen by check and identity, of each outcome's tally over all runs.
 
-    Args:
-        tallies: check, kind, outcome, answers and cost in micro-naira, over all runs.
+    A tally is check, kind, outcome, answers, and cost in micro-naira.
     """
     found: dict[tuple[str, str], SeenCharges] = {}
     for check, kind, outcome, answers, _cost in tallies:
@@ -211,10 +210,8 @@ def approval_reason(
 ) -> str | None:
     """Return why a run must be approved by a person before it spends, or None.
 
-    Args:
-        expected_micro: what the run is expected to cost.
-        above_micro: the amount from which approval is asked, if one is set.
-        earlier_micro: costs of earlier runs of the same batch name, newest first.
+    Approval is asked above an amount, if one is set, and for what is unusual beside the costs of
+    earlier runs of the same batch name, newest first.
     """
     if above_micro is not None and expected_micro > above_micro:
         return (

@@ -9,7 +9,6 @@ review (`policy/load.py`).
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -81,25 +80,11 @@ _RINGS: Final = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Rings:
-    """The rings of a run.
-
-    Attributes:
-        table: of `RINGS_SCHEMA`.
-    """
-
-    table: pa.Table
-
-    def columns(self, customers: bytes) -> dict[str, pa.Array]:
-        """Return ring and its size for rows, by their customers' pseudonyms, joined."""
-        keys = [piece.hex() for piece in pieces_of(customers)]
-        rows = {key: index for index, key in enumerate(self.table["customer"].to_pylist())}
-        indices = pa.array([rows.get(key) for key in keys], pa.int64())
-        return {
-            RING: self.table["ring"].combine_chunks().take(indices),
-            RING_SIZE: self.table["ring_size"].combine_chunks().take(indices),
-        }
+def ring_columns(rings: pa.Table, customers: bytes) -> dict[str, pa.Array]:
+    """Return ring and its size for rows, by their customers' pseudonyms, joined."""
+    rows = {key: index for index, key in enumerate(rings["customer"].to_pylist())}
+    indices = pa.array([rows.get(piece.hex()) for piece in pieces_of(customers)], pa.int64())
+    return {name: rings[name].combine_chunks().take(indices) for name in (RING, RING_SIZE)}
 
 
 def no_rings(rows: int) -> dict[str, pa.Array]:
@@ -109,8 +94,8 @@ def no_rings(rows: int) -> dict[str, pa.Array]:
 
 def find_rings(
     sightings: Sightings, workspace: Workspace, present: Iterator[bytes], *, most: int
-) -> Rings:
-    """Return the rings that customers of a run are in.
+) -> pa.Table:
+    """Return the rings that customers of a run are in, as `RINGS_SCHEMA` has them.
 
     Args:
         sightings: what earlier batches saw.
@@ -134,7 +119,7 @@ def find_rings(
         )
         while _moved(connection):
             connection.execute("CREATE OR REPLACE TABLE labels AS SELECT * FROM step")
-        return Rings(connection.sql(_RINGS).to_arrow_table().cast(RINGS_SCHEMA))
+        return connection.sql(_RINGS).to_arrow_table().cast(RINGS_SCHEMA)
 
 
 def _moved(connection: DuckDBPyConnection) -> bool:

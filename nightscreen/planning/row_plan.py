@@ -18,14 +18,7 @@ _ROW_PLAN = "plan-{}-{:05d}"
 
 
 def put_row_plan(space: Workspace, slot: CheckIdentity, number: int, found: pa.Table) -> None:
-    """Save a slot's part of a chunk's row plan.
-
-    Args:
-        space: the run's workspace.
-        slot: the slot.
-        number: the chunk's.
-        found: what `plan.sql` says of the chunk's rows.
-    """
+    """Save what `plan.sql` found of a slot and the rows of a chunk, by the chunk's number."""
     columns = {f"{slot.column}.{name}": plain(found[name]) for name in found.column_names}
     space.put(_ROW_PLAN.format(slot.file_name, number), pa.table(columns))
 

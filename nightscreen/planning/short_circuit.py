@@ -41,11 +41,7 @@ class Chains:
         """Return which needed lookups are to be asked now, later if at all, or are spared.
 
         A lookup is asked once a row has reached it, and spared once no row can reach it any more.
-        Those of other checks are asked.
-
-        Args:
-            ended: needed lookups that have ended; none where left out.
-            listed: those of them that brought a listing.
+        Those of other checks are asked. `listed` are those of the `ended` that brought a listing.
         """
         nothing = np.zeros(self.needed, dtype=bool)
         ended, listed = nothing if ended is None else ended, nothing if listed is None else listed

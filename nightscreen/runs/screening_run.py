@@ -37,7 +37,7 @@ from nightscreen.planning.price import (
     rank,
     seen_rates,
 )
-from nightscreen.planning.rings import RINGS, find_rings, no_rings
+from nightscreen.planning.rings import RINGS, find_rings, no_rings, ring_columns
 from nightscreen.planning.shared_identifiers import (
     COUNTED,
     PLACEHOLDERS,
@@ -377,11 +377,13 @@ def _put_signals(run: ScreeningRun, tables: Iterator[pa.Table]) -> None:
         whose = (_customers(run, number) for number in range(run.chunks))
         sightings = Sightings.of(run.journal)
         rings = find_rings(sightings, run.workspace, whose, most=run.settings.ring_hub)
-        run.workspace.put(RINGS, rings.table)
-        run.workspace.note(RINGS, {"customers": rings.table.num_rows})
+        run.workspace.put(RINGS, rings)
+        run.workspace.note(RINGS, {"customers": rings.num_rows})
     for number, shared in enumerate(tables):
         found = (
-            no_rings(shared.num_rows) if rings is None else rings.columns(_customers(run, number))
+            no_rings(shared.num_rows)
+            if rings is None
+            else ring_columns(rings, _customers(run, number))
         )
         columns = dict(zip(shared.column_names, shared.columns, strict=True))
         run.workspace.put(f"signals-{number:05d}", pa.table({**columns, **found}))
